@@ -117,7 +117,7 @@ def extra() -> int:
     return 7
 
 
-def test_plugin_brings_a_command(run, monkeypatch):
+def test_plugin_adds_a_command(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:extra")
     assert "An extra command." in run("--help").stdout
@@ -174,7 +174,7 @@ def test_unexpected_failure_is_one_line_unless_debug(run, monkeypatch):
         assert "Traceback" in run(*arguments).stderr
 
 
-def test_error_cannot_steer_the_terminal(capsys):
+def test_error_message_sends_no_control_codes_to_the_terminal(capsys):
     report(delf.DelfError("bad\x1b]0;title\x07 \x9b2J\u202e end", hint="a\rb"))
     text = capsys.readouterr().err
     assert "\x1b" not in text

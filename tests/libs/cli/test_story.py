@@ -30,12 +30,12 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ),
     ],
 )
-def test_story_of_a_decision_names_the_person(given, message):
+def test_line_about_a_decision_names_the_person(given, message):
     fields = {"request_id": "r", "decision": "approved", **PLACE, **given}
     assert story(ApprovalDecided(**fields)) == f"  {message}"
 
 
-def test_story_of_a_vote_names_its_channel():
+def test_line_about_a_vote_names_its_channel():
     vote = ApprovalVoted(request_id="r", by="ada", via="slack", **PLACE)
     message = "  approved by ada (slack); another person has to approve it, too"
     assert story(vote) == message
@@ -48,7 +48,7 @@ def test_message_of_a_stopped_task_names_the_person_and_channel():
     assert format_stop(TaskFinished(code="ERR-SCRIPT-001", by=None, **end)) == ""
 
 
-def test_story_of_an_event_uses_its_headline():
+def test_line_about_an_event_uses_its_headline():
     shown = [event for event in every_event() if event.headline]
     assert {type(event).__name__ for event in shown} >= {"Noted", "RetryScheduled"}
     assert [story(event) for event in shown] == [f"  {cut(e.headline, 200)}" for e in shown]

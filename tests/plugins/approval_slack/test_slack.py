@@ -434,7 +434,7 @@ async def test_long_values_arrive_before_the_button(office):
     assert seen == ["word " * 5_000]
 
 
-async def test_call_of_unknown_outcome_can_be_settled(office):
+async def test_form_can_declare_that_a_call_of_unknown_outcome_happened(office):
     _slack, opens = office
 
     async def settles(slack, message):

@@ -97,7 +97,7 @@ def test_doctor_reports_a_namesake_package(doctor, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("more", ['vision_llm = "gpt-4o-mini"', 'embedder = "nope"'])
-def test_missing_optional_part_is_only_a_note(doctor, here, more):
+def test_unusable_optional_model_is_only_a_note(doctor, here, more):
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{more}\n')
     status, data = doctor()

@@ -13,7 +13,7 @@ def command(model: str, *more: str) -> list[str]:
     return [str(DELF), "run", "x", "--llm", model, "--sandbox", "local", *more]
 
 
-def test_prints_appear_at_once_and_stay_after_ctrl_c(tmp_path):
+def test_printed_text_appears_immediately_and_stays_after_ctrl_c(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", SLOW)
     with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
         terminal.expect("first of all")
@@ -23,14 +23,14 @@ def test_prints_appear_at_once_and_stay_after_ctrl_c(tmp_path):
         assert terminal.wait() == 130
 
 
-def test_prints_stay_after_a_timeout(tmp_path):
+def test_printed_text_stays_after_a_timeout(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", SLOW)
     done = delf(*command(model, "--timeout", "3")[1:], cwd=tmp_path)
     assert done.returncode == 1
     assert "printed before it failed:\n  first of all\n" in done.stderr
 
 
-def test_prints_stay_after_a_failure_with_a_hint(tmp_path):
+def test_printed_text_stays_after_a_failure_with_a_hint(tmp_path):
     script = "for i in range(50): print('line', i)\nraise ValueError('no')"
     model = write_recording(tmp_path / "r.jsonl", script)
     done = delf(*command(model, "--set", "agent.retry_count=0")[1:], cwd=tmp_path)
@@ -41,7 +41,7 @@ def test_prints_stay_after_a_failure_with_a_hint(tmp_path):
     assert "line 49" in shown.stdout
 
 
-def test_verbose_agent_shows_scripts_and_their_prints(tmp_path, capfd):
+def test_verbose_agent_shows_scripts_and_their_printed_text(tmp_path, capfd):
     from delf import Agent
 
     model = write_recording(tmp_path / "r.jsonl", "total = 6 * 7\nprint(total)")
@@ -59,7 +59,7 @@ PASSES = (
 )
 
 
-def test_prints_of_all_scripts_stay_after_ctrl_c(tmp_path):
+def test_printed_text_of_all_scripts_stays_after_ctrl_c(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", *PASSES)
     with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
         terminal.expect("of the last")
@@ -76,7 +76,7 @@ def newest(folder) -> str:
     return json.loads(delf("runs", "--json", cwd=folder).stdout)[0]["task_id"]
 
 
-def test_runs_show_includes_prints_of_a_running_task(tmp_path):
+def test_runs_show_includes_printed_text_of_a_running_task(tmp_path):
     model = write_recording(tmp_path / "r.jsonl", *PASSES)
     with TerminalProcess(command(model), env=environment(), cwd=tmp_path) as terminal:
         terminal.expect("of the last")

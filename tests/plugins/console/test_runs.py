@@ -113,7 +113,7 @@ def test_runs_list_obeys_a_large_limit(runs, place):
     assert [f"task_{row.split()[0]}" for row in rows] == names[::-1]
 
 
-def test_runs_show_prints_the_story(runs, filled):
+def test_runs_show_prints_scripts_calls_and_answer(runs, filled):
     outcome = runs("show", "who")
     assert outcome.exit_code == 0
     assert outcome.stdout.startswith("Pay the bill. Today.\ndone, started ")
@@ -209,7 +209,7 @@ async def test_follow_continues_until_the_task_ends(place, open_journal):
 async def test_follow_ends_when_the_owner_is_gone(place, open_journal, monkeypatch, capsys):
     from delf_console import runs as command
 
-    monkeypatch.setattr(command, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(command, "POLL_SECONDS", 0.01)
     journal, reader = open_journal(place), open_journal(place)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
     stream = command.events_of(reader, "t", follow=True)

@@ -23,7 +23,7 @@ def test_event_line_shows_values_in_python_notation():
     assert "$" not in line
 
 
-def test_origins_are_grouped_by_source():
+def test_arguments_of_one_origin_share_a_line():
     message = {"text": "from mail.read (call 1, sender); others wrote it"}
     paths = [f"to[{number}]" for number in range(7)]
     origins = {**dict.fromkeys(paths, message), "sum": {"text": "in your\x1b[2J task"}}

@@ -27,7 +27,7 @@ from delf_console.soundness import (
     import_warnings,
     licence_warnings,
     release_warnings,
-    what_is_missing,
+    unsupported_features,
 )
 
 METADATA = """Metadata-Version: 2.4
@@ -197,7 +197,7 @@ def test_import_output_and_import_time_are_reported(site: Site) -> None:
 def problems(spec: Spec, made: Any) -> list[str]:
     host = TestHost.discover(environ={})
     host.provide(spec, made)
-    return [*factory_problems(host, spec), *what_is_missing(host, spec)]
+    return [*factory_problems(host, spec), *unsupported_features(host, spec)]
 
 
 def test_plain_function_as_factory_is_reported() -> None:

@@ -378,7 +378,7 @@ async def test_value_that_excel_would_convert_is_written_as_text(value, shown):
     assert book["S"]["A1"].value == shown
 
 
-async def test_sheet_titles_are_shortened_and_made_unique():
+async def test_long_sheet_names_are_truncated_and_made_unique():
     parts = {name: [] for name in ["a/b", "a:b", "A B", "", "x" * 40, "x" * 41, "'q'"]}
     book = await made(parts)
     assert book.sheetnames == [

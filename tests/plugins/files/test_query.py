@@ -22,7 +22,7 @@ from delf.testing import TestHost
 from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
 from delf_files import large
-from delf_files.arrow_schema import lengths_in
+from delf_files.arrow_schema import duration_columns
 from delf_files.connection import Files
 
 FORMATS = Formats(TestHost.discover(environ={}))
@@ -88,7 +88,7 @@ async def test_parquet_durations_are_reported_with_their_units(tmp_path):
         "a[1].parquet: column 'run' holds lengths of time, as whole seconds",
     ]
     for text in (b"", b"no base64 \xff", b"A" * 400, b"/" * 400, b"QQ" * 300):
-        assert lengths_in(text) == []
+        assert duration_columns(text) == []
 
 
 async def test_file_path_does_not_add_columns_to_its_rows(tmp_path):
@@ -181,7 +181,7 @@ QUERIES = {
 }
 
 
-async def test_files_are_tables(files):
+async def test_query_uses_file_names_as_tables(files):
     for statement, rows in QUERIES.items():
         assert await files.query(statement) == rows, statement
     assert await files.query("SELECT id FROM 'codes.csv' WHERE v = ?", ["1,5"]) == [{"id": "007"}]
@@ -275,7 +275,7 @@ async def test_query_and_read_return_the_same_rows(tmp_path, case):
     ],
 )
 def test_large_json_is_read_in_pieces(tmp_path, monkeypatch, chunk, text, values):
-    monkeypatch.setattr(large, "CHUNK", chunk)
+    monkeypatch.setattr(large, "CHUNK_CHARACTERS", chunk)
     (tmp_path / "a.json").write_text(text, "utf-8")
     large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
     lines = (tmp_path / "b.jsonl").read_text("utf-8").splitlines()
@@ -474,7 +474,7 @@ from delf_engine.inputs import find_inputs, input_files
 from delf_engine.formats import Formats
 from delf.testing import TestHost
 from delf_files import query
-from delf_files.arrow_schema import lengths_in
+from delf_files.arrow_schema import duration_columns
 from delf_files.connection import Files
 files = Files(input_files(find_inputs([{str(tmp_path / "big.parquet")!r}]), str), Formats(TestHost.discover(environ={{}})))
 print(asyncio.run(files.query("SELECT count(*) AS n, sum(c1) AS s FROM 'big.parquet' WHERE c0 % 2 = 0")))
@@ -557,7 +557,7 @@ async def test_invalid_header_error_suggests_a_fix(titled, statement, header, wo
         ('"none"', "none"),
     ],
 )
-async def test_json_text_is_unchanged_in_a_query(tmp_path, text, row):
+async def test_query_does_not_change_json_texts(tmp_path, text, row):
     path = tmp_path / "rows.json"
     path.write_text(f'[{{"v": {text}, "x": 1.5}}]')
     files = files_of(path)

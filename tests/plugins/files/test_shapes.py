@@ -206,7 +206,7 @@ def _database(path: Any, rows: Any):
 
 @pytest.mark.parametrize(("count", "is_part"), [(400, False), (60_000, True)])
 @pytest.mark.parametrize("ending", ["json", "jsonl", "sqlite"])
-async def test_late_values_in_json_and_sqlite_are_described(
+async def test_values_only_in_late_rows_of_json_and_sqlite_are_described(
     files: Any, tmp_path: Path, ending: Any, count: Any, is_part: Any
 ):
     path, rows = tmp_path / f"a.{ending}", late_rows(count)
@@ -222,7 +222,7 @@ async def test_late_values_in_json_and_sqlite_are_described(
     assert ("(types and values from " in reported) is is_part
 
 
-async def test_late_values_in_sheets_are_described(files: Any, tmp_path: Path):
+async def test_values_only_in_late_rows_of_sheets_are_described(files: Any, tmp_path: Path):
     _book(tmp_path / "a.xlsx", late_rows(400))
     reported = await files(tmp_path / "a.xlsx").context("")
     assert "sheet='S', 401 rows\n" in reported
@@ -231,7 +231,7 @@ async def test_late_values_in_sheets_are_described(files: Any, tmp_path: Path):
     assert "last row, unlike the others: ['Total', 400]" in reported
 
 
-async def test_late_values_in_csv_are_described(shape: Any):
+async def test_values_only_in_late_rows_of_csv_are_described(shape: Any):
     rows = [f"{row['id']};{row['n']};{row['kind'] or ''}" for row in late_rows(150_000)]
     reported = await shape("a.csv", "id;n;kind\n" + "\n".join(rows) + "\n")
     assert reported.startswith("a.csv: about 150,00")
@@ -454,7 +454,7 @@ async def test_broken_file_is_described_beside_the_others(files: Any, tmp_path: 
 async def test_wide_table_description_reports_omitted_columns(shape: Any):
     names = [f"column_of_some_length_{number}" for number in range(2000)]
     reported = await shape("a.csv", ",".join(names) + "\n" + ",".join("1" * 2000) + "\n")
-    assert len(reported) < connection.MAX_SHAPE + 200
+    assert len(reported) < connection.MAX_DESCRIPTION_CHARACTERS + 200
     assert "'column_of_some_length_0': '1' (number)" in reported
     assert re.search(r"also 'column.* and 1,\d\d\d more$", reported)
 
@@ -463,7 +463,7 @@ async def test_file_descriptions_share_the_budget(files: Any, tmp_path: Path):
     for number in range(40):
         (tmp_path / f"{number}.csv").write_text(",".join(f"c{n}" for n in range(200)) + "\n")
     reported = await files(*sorted(tmp_path.iterdir())).context("")
-    assert len(reported) < 1.5 * connection.MAX_SHAPES
+    assert len(reported) < 1.5 * connection.MAX_DESCRIPTIONS_CHARACTERS
 
 
 async def test_large_table_description_shows_beginning_and_line_count(shape: Any):

@@ -82,7 +82,7 @@ def test_oversized_request_cannot_be_approved():
     assert answered(request, reason="too long") == Rejected(reason="too long")
 
 
-def test_call_of_unknown_outcome_can_be_settled():
+def test_form_can_declare_that_a_call_of_unknown_outcome_happened():
     request = dataclasses.replace(ASKED, outcome_unknown=True)
     assert set(fields_of(request)) == {"approve", "it_did_happen", "result", "reason"}
     assert fields_of(request)["approve"]["title"] == "Make it again"

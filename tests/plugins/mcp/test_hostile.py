@@ -203,7 +203,7 @@ async def test_stderr_output_does_not_block_the_server(rogue) -> None:
 
 
 @pytest.mark.parametrize("mode", ["long error", "long failure"])
-async def test_errors_are_short_and_visible(rogue, mode) -> None:
+async def test_errors_are_truncated_and_escape_invisible_characters(rogue, mode) -> None:
     with pytest.raises(ToolExecutionError) as caught:
         await invoke(rogue(mode), "good")
     assert len(caught.value.message) < 5000
@@ -409,7 +409,7 @@ async def test_server_questions_are_never_approved_as_reads(rogue) -> None:
 
 
 @pytest.mark.parametrize("name", ["question", "arguments", "action"])
-async def test_form_fields_with_one_shown_name_stay_separate(rogue, name) -> None:
+async def test_form_fields_that_look_alike_stay_separate(rogue, name) -> None:
     def fields(default):
         return {name: {"type": "string", "default": default}}
 
@@ -483,7 +483,7 @@ async def test_sampling_request_is_shown_in_full(rogue) -> None:
         ),
     ],
 )  # fmt: skip
-async def test_unshowable_question_is_not_asked(rogue, question, says) -> None:
+async def test_question_that_cannot_be_shown_is_not_asked(rogue, question, says) -> None:
     async with soon():
         response, asked, _ = await asking(rogue, question, effects={"good": "read"})
     assert asked == []

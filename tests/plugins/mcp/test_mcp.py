@@ -133,7 +133,7 @@ async def test_silent_call_times_out_and_progress_extends_it(open_mcp) -> None:
     assert await invoke(srv, "slow", seconds=1.2) == {"result": "done"}
 
 
-async def test_closed_connection_ends_the_server(open_mcp) -> None:
+async def test_closing_the_connection_stops_the_server(open_mcp) -> None:
     srv = open_mcp(args=["-u", SERVER])  # which is no fork, but started as users start it
     await srv.actions()
     (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]

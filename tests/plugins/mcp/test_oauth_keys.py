@@ -82,7 +82,7 @@ async def test_refresh_token_of_an_unknown_server_is_sent_nowhere(tokens):
         await check(token_request(HOME, grant_type="refresh_token", refresh_token="r"))
 
 
-async def test_crash_while_tokens_are_kept_names_no_other_issuer(tokens, monkeypatch):
+async def test_crash_while_storing_tokens_does_not_change_their_issuer(tokens, monkeypatch):
     tokens.set_pending_issuer("https://login.example")
     await tokens.set_tokens(OAuthToken(access_token="a", refresh_token="r"))
     write, written = oauth.write_private, []

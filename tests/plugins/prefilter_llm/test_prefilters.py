@@ -86,7 +86,7 @@ async def test_model_searches_until_it_is_done() -> None:
     assert "3 of 5 answers" in ask.questions[2]
 
 
-async def test_search_prefilter_keeps_finds_after_its_last_round() -> None:
+async def test_search_prefilter_selects_all_results_after_its_last_round() -> None:
     ask = Script(*["SEARCH: animal"] * 4, "SEARCH: invoices")
     assert await select(SearchPrefilter(), ask) == {"zoo.feed", "weigh", "bank.invoices"}
 

@@ -48,8 +48,8 @@ class Narrator:
         calls: Whether to write a line for each call.
         verbose: Whether to write each step, model call, script and tool call, and printed text
             unless a live status shows the text.
-        waits: Whether approvals are waited for elsewhere; the listener then writes the command
-            that answers a request.
+        waits: Whether the task waits for approvals from another process. The listener then writes
+            the command that answers a request.
         asks: Whether approvals are asked on this terminal. Approvals of interrupted calls are
             asked in any case.
         root: The project's folder, for which each set-up warning is shown only once.

@@ -65,7 +65,8 @@ class State:
 
         Raises:
             FolderNotTrustedError: If the project's files are not trusted.
-            ConfigurationError: For an invalid setting, with file, key and allowed values.
+            ConfigurationError: If a setting is invalid; the message has file, key and allowed
+                values.
         """
         from delf.trust.decisions import Trust
         from delf_engine.project.project import load_project
@@ -106,7 +107,7 @@ class State:
     def hide_secrets_of(self, settings: object) -> None:
         """Redact the secrets in a connection's settings from now on.
 
-        The command line may have set them.
+        The project's configuration lacks secrets that were given on the command line.
         """
         from delf_engine.secrets import secrets_of_settings
 

@@ -14,10 +14,10 @@ from delf_cli.as_json import as_json_option
 from delf_cli.streams import wrap_text
 from delf_console.sources import is_installed
 
-OTHERS: Final = "By others"
-"""The heading of other authors' plugins."""
+OTHERS_HEADING: Final = "By others"
+"""The heading under which plugins of other authors are listed."""
 DIRECTORY: Final = Path(__file__).with_name("directory.json")
-"""The directory of other authors' plugins, as in docs/plugins/directory.md."""
+"""The file that lists plugins of other authors, like the page docs/plugins/directory.md."""
 
 
 @click.command("available")
@@ -30,9 +30,9 @@ def available(as_json: bool) -> None:
     """
     table = dict(purposes())
     if alternatives := others():
-        table[OTHERS] = {name: plugin["summary"] for name, plugin in alternatives.items()}
+        table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in alternatives.items()}
     installed = {
-        name: is_installed(name if purpose == OTHERS else PLUGIN_PREFIX + name)
+        name: is_installed(name if purpose == OTHERS_HEADING else PLUGIN_PREFIX + name)
         for purpose, names in table.items()
         for name in names
     }
@@ -55,11 +55,11 @@ def available(as_json: bool) -> None:
 
 
 def others() -> Mapping[str, Mapping[str, str]]:
-    """Return other people's plugins in the directory, by distribution."""
+    """Return a mapping from distribution name to the listed data of other authors' plugins."""
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 
 def purposes() -> Mapping[str, Mapping[str, str]]:
-    """Return the purposes of plugins, by purpose and name."""
+    """Return delf's own plugins: a mapping from purpose to plugin names with their summaries."""
     file = Path(__file__).with_name("available.json")
     return json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""``delf config``: settings with their sources, and changes to them."""
+"""``delf config``: the settings, the origin of each setting, and changes of settings."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from delf_cli.state import state_of
 if TYPE_CHECKING:
     from delf_engine.project.project import Project
 
-_NEW_FILE: Final = 0o644
+_NEW_FILE_MODE: Final = 0o644
 
 
 @completes
-def _keys(ctx: click.Context) -> Iterable[str]:
-    """Return the agent's keys, and the keys in ``delf.toml``."""
+def _setting_keys(ctx: click.Context) -> Iterable[str]:
     from delf_engine.config import AgentConfig
 
-    written = [
+    keys_in_file = [
         f"{section}.{name}.{key}"
         for section in ("connections", "plugins")
         for name, content in document(ctx).get(section, {}).items()
         for key in content
     ]
-    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *written]
+    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *keys_in_file]
 
 
-key_argument = click.argument("key", shell_complete=_keys)
+key_argument = click.argument("key", shell_complete=_setting_keys)
 
 
 @click.group("config", cls=BareGroup, bare_command="show")
@@ -86,7 +85,7 @@ def get(ctx: click.Context, key: str, as_json: bool) -> None:
     The exit status is 1 if there is no value.
     """
     state = state_of(ctx)
-    value = state.clean_data(_value(state.load_project(), key))
+    value = state.clean_data(_current_value(state.load_project(), key))
     if value is None:
         click.echo(f"{key} is not set", err=True)
         ctx.exit(1)
@@ -127,8 +126,8 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
     if old_text:  # only a trusted file stays trusted
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
-    new_text = _change_value(old_text, (section, *path), parsed)
-    _write(file, new_text)
+    new_text = _with_value(old_text, (section, *path), parsed)
+    _replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
     overriding = None if origin is None or origin.startswith(str(file)) else origin
@@ -155,25 +154,27 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
 
 def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
-    """Yield key, raw value, and origin."""
+    """Yield the full key, the raw value and the origin of each setting."""
     for path, given in project.agent_values.leaves():
         yield ".".join(("agent", *path)), given.value, given.origin
     for name, entry in project.connections.items():
-        own = {"type": entry.type, "allow": entry.allow, "confirm": entry.confirm}
-        for key, value in own.items():
+        entry_settings = {"type": entry.type, "allow": entry.allow, "confirm": entry.confirm}
+        for key, value in entry_settings.items():
             if value is not None:
                 yield f"connections.{name}.{key}", value, f"{entry.where} {key}"
         for path, given in entry.values.leaves():
             yield ".".join(("connections", name, *path)), given.value, given.origin
-        yield from _variables(project, f"connections.{name}", name)
+        yield from _values_of_variables(project, f"connections.{name}", name)
     for name in project.plugin_options:
         for path, given in project.plugin_options.leaves(name):
             yield ".".join(("plugins", name, *path)), given.value, given.origin
-        yield from _variables(project, f"plugins.{name}", name)
+        yield from _values_of_variables(project, f"plugins.{name}", name)
 
 
-def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the settings of a connection or plugin that come from its environment variables."""
+def _values_of_variables(
+    project: Project, section: str, name: str
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield the key, value and origin of each setting that an environment variable gives."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
     keys = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
@@ -188,8 +189,8 @@ def _origin_of(variable: str, *, is_kept: bool) -> str:
     return f"{'delf keys' if is_kept else '.env'}: {variable}"
 
 
-def _value(project: Project, key: str) -> Any:
-    """Return the applicable value of a key; None if there is none.
+def _current_value(project: Project, key: str) -> Any:
+    """Return the value that a key has in this project, such as a default; None if unset.
 
     Raises:
         ConfigurationError: For an unknown key of the agent.
@@ -200,15 +201,16 @@ def _value(project: Project, key: str) -> Any:
         key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))
     )
     if section != "agent":
-        tree = {name: value for name, value, _ in _given_values(project)}
-        inside = {n.removeprefix(f"{key}."): v for n, v in tree.items() if n.startswith(f"{key}.")}
-        return tree.get(key, inside or None)
+        values = {full_key: value for full_key, value, _ in _given_values(project)}
+        prefix = f"{key}."
+        nested = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+        return values.get(key, nested or None)
     if path:
         check_agent_key(key, path[0])
     value: Any = project.agent_values.resolve(project.environ)
-    whole: Any = getattr(project.agent, path[0]) if path else None
-    if isinstance(whole, (bool, int, float, str, list, dict)):
-        value = cast("object", {path[0]: whole})
+    checked: Any = getattr(project.agent, path[0]) if path else None
+    if isinstance(checked, (bool, int, float, str, list, dict)):  # also a default
+        value = cast("object", {path[0]: checked})
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value
@@ -220,50 +222,50 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _change_value(text: str, path: Sequence[str], value: Any) -> str:
-    """Return a file's text with one value changed."""
+def _with_value(text: str, path: Sequence[str], value: Any) -> str:
+    """Return the text of a TOML file with one value set and everything else unchanged."""
     import tomlkit
 
     document = tomlkit.parse(text)
     table: Any = document
-    new_table = False
+    adds_table = False
     for depth, part in enumerate(path[:-1]):
         if part not in table:
             table[part] = tomlkit.table(is_super_table=depth == 0 and len(path) > 2)
-            new_table = True
+            adds_table = True
         elif isinstance(table[part], str):  # expand a bare model name to a table
             name, table[part] = table[part], tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
     last = path[-1]
     if isinstance(table.get(last), Mapping) and not isinstance(value, Mapping):
-        table, last = table[last], "model"
+        table, last = table[last], "model"  # a model name goes into the existing table
     table[last] = value
-    if new_table:
+    if adds_table:
         table.add(tomlkit.nl())  # an empty line before the next section
     return tomlkit.dumps(document).rstrip() + "\n"
 
 
-def _write(file: Path, text: str) -> None:
-    """Replace a file atomically, without following a prepared link.
+def _replace_file(file: Path, text: str) -> None:
+    """Replace a file atomically; a symbolic link is replaced itself, not its target.
 
     Raises:
         ConfigurationError: If the file cannot be written.
     """
-    new: Path | None = None
+    temporary_file: Path | None = None
     try:
         # In the same folder, so that the rename is atomic and no reader sees half a file.
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        new = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as made:
-            made.write(text)
+        temporary_file = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
         if file.exists():
-            shutil.copymode(file, new)
+            shutil.copymode(file, temporary_file)
         else:
-            new.chmod(_NEW_FILE)
-        new.replace(file)
+            temporary_file.chmod(_NEW_FILE_MODE)
+        temporary_file.replace(file)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     finally:
-        if new is not None:
-            new.unlink(missing_ok=True)
+        if temporary_file is not None:
+            temporary_file.unlink(missing_ok=True)

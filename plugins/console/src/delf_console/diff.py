@@ -22,7 +22,7 @@ from delf_console.runs_view import span
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
-OneTask = tuple[TaskRecord, "Sequence[Event]"]
+TaskWithEvents = tuple[TaskRecord, "Sequence[Event]"]
 
 
 @click.command("diff")
@@ -37,7 +37,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     delf runs diff 3f9a 7c21
     """  # noqa: D301 - click's mark for lines that stay as they are
 
-    async def load(journal: SharedJournal) -> tuple[OneTask, OneTask]:
+    async def load(journal: SharedJournal) -> tuple[TaskWithEvents, TaskWithEvents]:
         names = [await find_id(journal, text) for text in (first, second)]
         one, other = [(await journal.task(name), await journal.read(name)) for name in names]
         return one, other
@@ -51,8 +51,12 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
-    """Return the differences of two tasks as JSON-ready data."""
+def compared_data(one: TaskWithEvents, other: TaskWithEvents) -> dict[str, Any]:
+    """Return the comparison of two tasks as JSON-ready data.
+
+    ``a`` and ``b`` are the tasks' figures. The other keys map a part, such as ``scripts``, to the
+    lines of its unified diff.
+    """
     from delf_engine.views.compare import PARTS, compared
 
     a, b = compared(*one), compared(*other)
@@ -67,8 +71,8 @@ def compared_data(one: OneTask, other: OneTask) -> dict[str, Any]:
 def _lines(data: dict[str, Any]) -> Iterator[str]:
     a, b = data["a"], data["b"]
     rows = [
-        (words, _display_line(name, a[name]), _display_line(name, b[name]))
-        for words, name in (
+        (label, _display_text(name, a[name]), _display_text(name, b[name]))
+        for label, name in (
             ("task", "task"),
             ("state", "state"),
             ("models", "models"),
@@ -92,7 +96,7 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
             yield click.style(visible(line), fg=_COLOURS.get(line[:1]))
 
 
-def _display_line(name: str, value: Any) -> str:
+def _display_text(name: str, value: Any) -> str:
     if value is None:
         return "unknown" if name == "cost_usd" else "-"
     if name == "cost_usd":

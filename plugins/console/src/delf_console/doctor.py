@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
-_READ_WHOLE: Final = 20_000_000
-"""The most bytes of a journal that is read completely, in about a tenth of a second."""
-_SERVER: Final = "server"
-"""The area of models' servers: unlike a missing key, an unreachable server does not prevent a
-start.
+_MAX_CHECKED_BYTES: Final = 20_000_000
+"""The size of a journal up to which all events are checked, which takes about 0.1 seconds."""
+_SERVER_AREA: Final = "server"
+"""The area of findings about model servers.
+
+An unreachable server stays a problem even if a task can start.
 """
-_REACH_SECONDS: Final = 5.0
+_CONNECT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,9 @@ class Finding:
     """A finding of ``delf doctor``.
 
     Args:
-        area: The area: ``python``, ``sandbox``, ``model`` …
-        status: ``problem`` means that no task can run.
-        text: The finding.
+        area: The checked part, such as ``python``, ``sandbox`` or ``model``.
+        status: ``problem`` for a fault that prevents tasks, ``note`` for any other remark.
+        text: The finding as a sentence.
         hint: The suggested next step.
     """
 
@@ -83,24 +84,22 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def _problem(area: str, error: DelfError) -> Finding:
-    """Return the finding of an error."""
     return Finding(area=area, status="problem", text=error.message, hint=errors.hint_of(error))
 
 
 def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) -> bool:
-    """Write the findings.
+    """Print the findings as lines or as JSON, with secrets redacted.
 
     Returns:
         True if no finding is a problem.
     """
-    clean_findings = [Finding(**state.clean_data(asdict(each))) for each in findings]
+    clean_findings = [Finding(**state.clean_data(asdict(finding))) for finding in findings]
     ready = all(finding.status != "problem" for finding in clean_findings)
     if as_json:
         from delf_cli.output import json_text
 
-        click.echo(
-            json_text({"ok": ready, "findings": list(map(asdict, clean_findings))}, indent=2)
-        )
+        data = {"ok": ready, "findings": list(map(asdict, clean_findings))}
+        click.echo(json_text(data, indent=2))
         return ready
     for finding in clean_findings:
         _show(finding)
@@ -108,7 +107,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 
 
 def examine_config(state: State) -> Iterator[Finding]:
-    """Check the configuration here, and try to start an agent with it."""
+    """Check the configuration of the current folder, and try to start an agent."""
     try:
         project = state.load_project()
         yield from _config_file(project)
@@ -120,15 +119,15 @@ def examine_config(state: State) -> Iterator[Finding]:
     host = state.discover(project.environ)
     findings = [
         *_check_names_and_models(host, project, project.agent),
-        *_connections(host, project),
+        *_check_connections(host, project),
+        *asyncio.run(_check_embedder(host, project, project.agent)),
     ]
-    findings += asyncio.run(_embedder(host, project, project.agent))
-    yield from _plugin_options(host, project)
+    yield from _check_plugin_options(host, project)
     yield from _check_task_start(state, host, project, findings)
 
 
-def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
-    """Check the options of installed plugins in ``delf.toml``."""
+def _check_plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
+    """Check the options that ``delf.toml`` gives installed plugins."""
     from delf.plugins.factories import check_options
 
     for name in project.plugin_options:
@@ -154,11 +153,11 @@ def _show(finding: Finding) -> None:
         click.echo(f"            → {wrap_text(visible(finding.hint), indent=14)}")
 
 
-def _without_namesake() -> str:
-    own = clone().get(DISTRIBUTION)
-    if own is None:
+def _namesake_hint() -> str:
+    own_package = clone().get(DISTRIBUTION)
+    if own_package is None:
         return namesake.MENDED_BY
-    return namesake.MENDED_BY.replace(DISTRIBUTION, shlex.quote(own.argument(())))
+    return namesake.MENDED_BY.replace(DISTRIBUTION, shlex.quote(own_package.argument(())))
 
 
 def _examine(state: State) -> Iterator[Finding]:
@@ -166,7 +165,7 @@ def _examine(state: State) -> Iterator[Finding]:
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
     if is_installed(namesake.NAMESAKE):
-        yield Finding(area="delf", status="note", text=namesake.WARNING, hint=_without_namesake())
+        yield Finding(area="delf", status="note", text=namesake.WARNING, hint=_namesake_hint())
     try:
         project = state.load_project(ask=False)
         yield from _config_file(project)
@@ -174,13 +173,18 @@ def _examine(state: State) -> Iterator[Finding]:
     except DelfError as error:
         yield _problem("config", error)
         host = state.discover()
-        yield from (*_plugins(host), *_keys(host, own_variables()))
+        yield from (*_check_plugins(host), *_check_keys(host, own_variables()))
         return
     host = state.discover(project.environ)
-    findings = [*_plugins(host), *asyncio.run(_sandboxes(host, project, config))]
-    findings += [*_keys(host, project.environ), *_check_names_and_models(host, project, config)]
-    findings += [*_connections(host, project), asyncio.run(_journal(host, project))]
-    findings += asyncio.run(_embedder(host, project, config))
+    findings = [
+        *_check_plugins(host),
+        *asyncio.run(_check_sandboxes(host, project, config)),
+        *_check_keys(host, project.environ),
+        *_check_names_and_models(host, project, config),
+        *_check_connections(host, project),
+        asyncio.run(_check_journal(host, project)),
+        *asyncio.run(_check_embedder(host, project, config)),
+    ]
     yield from _check_task_start(state, host, project, findings)
 
 
@@ -197,11 +201,11 @@ def _check_names_and_models(
             host.spec(kind, name)
         except DelfError as error:
             yield _problem(kind.kind, error)
-    yield from asyncio.run(_models(host, project, config))
+    yield from asyncio.run(_check_models(host, project, config))
 
 
-async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Check each model's requirements, such as its key, without a request."""
+async def _check_models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
+    """Check each model's key and other requirements, without sending a request."""
     from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
@@ -218,7 +222,8 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
                 await pool.check(model)
             except DelfError as error:
                 problem = _problem("model", error)
-                findings += [] if problem in findings else [problem]
+                if problem not in findings:
+                    findings.append(problem)
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
                 findings.append(await _check_reachable(model.model, address))
@@ -236,42 +241,43 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     if not parts.hostname or proxy_for(address or "") is not None:
         return Finding(area="model", status="ok", text=text)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    place = f"{parts.hostname}:{port}"
+    host_and_port = f"{parts.hostname}:{port}"
     try:
-        async with asyncio.timeout(_REACH_SECONDS):
+        async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(parts.hostname, port)
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or "no answer in time"
-        text = f"{model}: its server {place} is not reachable ({why})"
+        text = f"{model}: its server {host_and_port} is not reachable ({why})"
         hint = "start the server, or correct its address: --base-url, base_url, OPENAI_BASE_URL"
-        return Finding(area=_SERVER, status="problem", text=text, hint=hint)
+        return Finding(area=_SERVER_AREA, status="problem", text=text, hint=hint)
     writer.close()
-    return Finding(area="model", status="ok", text=f"{text} at {place}")
+    return Finding(area="model", status="ok", text=f"{text} at {host_and_port}")
 
 
 def _check_task_start(
-    state: State, host: PluginHost, project: Project, found: Sequence[Finding]
+    state: State, host: PluginHost, project: Project, findings: Sequence[Finding]
 ) -> list[Finding]:
-    """Return the findings, corrected by the attempt to start a task.
+    """Try to start a task, and return the findings with the result of the attempt.
 
-    If a task can start, other problems become notes, except a damaged journal and an unreachable
-    server. If not, the error of the start is added, unless it is among the findings already.
+    If a task can start, the problems become notes, except a damaged journal and an unreachable
+    server. If no task can start, the error is added, unless the findings already have the error.
     """
-    task = asyncio.run(_task(state, host, project))
-    if task.status == "ok":
-        passed = [
-            replace(f, status="note")
-            if f.status == "problem" and f.area not in ("journal", _SERVER)
-            else f
-            for f in found
-        ]
-        return [*passed, task]
-    is_known = any(f.status == "problem" and f.text == task.text for f in found)
-    return [*found, *(() if is_known else (task,))]
+    start = asyncio.run(_try_task_start(state, host, project))
+    if start.status == "ok":
+        return [*map(_without_problem, findings), start]
+    is_known = any(f.status == "problem" and f.text == start.text for f in findings)
+    return [*findings] if is_known else [*findings, start]
 
 
-async def _task(state: State, host: PluginHost, project: Project) -> Finding:
-    """Do everything that `delf run` does before the model's first call."""
+def _without_problem(finding: Finding) -> Finding:
+    """Turn a problem that did not prevent the start of a task into a note."""
+    if finding.status != "problem" or finding.area in ("journal", _SERVER_AREA):
+        return finding
+    return replace(finding, status="note")
+
+
+async def _try_task_start(state: State, host: PluginHost, project: Project) -> Finding:
+    """Start and stop an agent as `delf run` does, without asking a model."""
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
@@ -298,8 +304,8 @@ def _config_file(project: Project) -> Iterator[Finding]:
         yield Finding(area="config", status="note", text=warning)
 
 
-def _plugins(host: PluginHost) -> Iterator[Finding]:
-    """Yield the unusable plugins, and faults of the others for their authors."""
+def _check_plugins(host: PluginHost) -> Iterator[Finding]:
+    """Report unusable plugins, and faults that authors of usable plugins should fix."""
     from delf_console.soundness import is_others, release_warnings
 
     records = host.records()
@@ -317,18 +323,19 @@ def _plugins(host: PluginHost) -> Iterator[Finding]:
                 yield Finding(area="plugins", status="note", text=text, hint=hint)
 
 
-async def _sandboxes(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Return every sandbox with its state and its measured isolation."""
+async def _check_sandboxes(
+    host: PluginHost, project: Project, config: AgentConfig
+) -> list[Finding]:
     findings: list[Finding] = []
     for spec in host.specs(SandboxSpec):
-        findings += await _sandbox(host, spec, project, config)
+        findings += await _check_sandbox(host, spec, project, config)
     return findings
 
 
-async def _sandbox(
+async def _check_sandbox(
     host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
 ) -> list[Finding]:
-    """Check a sandbox: state, reason, remedy, and confinement."""
+    """Check whether a sandbox is available, and try out what its scripts cannot reach."""
     from delf.protocols.context import PluginContext
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
     from delf_engine.sandboxes.backends import Probed, make_sandbox
@@ -378,23 +385,23 @@ async def _sandbox(
     return findings
 
 
-def _keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the names of the model keys that are set, and missing model plugins."""
+def _check_keys(host: PluginHost, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Report which model keys are set, and whether a model plugin is installed."""
     known = host.providers.keys
     keys = sorted(name for name in known if environ.get(name))
     if keys:
         yield Finding(area="model", status="ok", text=f"keys: {', '.join(keys)}")
     elif known:
         text = f"no key of a model is set: {', '.join(known)}"
-        first = next((each.name for each in host.providers.all if each.suggested), None)
-        hint = None if first is None else f"delf keys set {first}"
+        suggested = next((p.name for p in host.providers.all if p.suggested), None)
+        hint = None if suggested is None else f"delf keys set {suggested}"
         yield Finding(area="model", status="note", text=text, hint=hint)
     if not host.specs(ModelSpec):
         hint = "delf plugins install model-http"
         yield Finding(area="model", status="problem", text="no model is installed", hint=hint)
 
 
-def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
+def _check_connections(host: PluginHost, project: Project) -> Iterator[Finding]:
     from delf_cli.session import plugin_warnings
 
     for name, entry in project.connections.items():
@@ -408,10 +415,10 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
         yield Finding(area="config", status="note", text=warning)
 
 
-async def _journal(host: PluginHost, project: Project) -> Finding:
-    """Check whether the journal can be opened and read: no task begins without it.
+async def _check_journal(host: PluginHost, project: Project) -> Finding:
+    """Check whether the journal can be opened and read; no task starts without the journal.
 
-    A large journal is not read completely, because that would take minutes.
+    Of a large journal, only the newest task is read, because all events would take minutes.
     """
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import project_journal
@@ -429,24 +436,26 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
         finally:
             await journal.aclose()
     except DelfError as error:
-        away = isinstance(error, JournalUnavailableError) and not error.chosen
-        status = "note" if project.journal is None and away else "problem"
+        is_default = project.journal is None
+        is_unavailable = isinstance(error, JournalUnavailableError) and not error.chosen
+        # Without the default journal, a task starts and its events are in memory only.
+        status = "note" if is_default and is_unavailable else "problem"
         return replace(_problem("journal", error), status=status)
     return Finding(area="journal", status="ok", text=text)
 
 
 async def _is_large(journal: Shared) -> bool:
-    """Return whether a journal is slow to read completely; its size may be unknown."""
+    """Return True if reading all events would be slow; False if the size is unknown."""
     try:
-        return (await journal.size()).bytes > _READ_WHOLE
+        return (await journal.size()).bytes > _MAX_CHECKED_BYTES
     except ConfigurationError:
         return False
 
 
-async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
-    """Check the requirements of the agent's embedder.
+async def _check_embedder(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
+    """Check the requirements of the agent's embedder, such as its key.
 
-    Without it, searches use words only, and tasks still run.
+    Without an embedder, tasks run, and searches compare words only.
     """
     from delf.protocols.context import PluginContext
     from delf.protocols.readiness import SupportsSelfCheck

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -57,13 +57,10 @@ def fork(
     options = restore_options(state, options, {**setup, "chat": None})
     code = None if script is None else script.read()
 
-    async def do_anew(agent: Agent, seen: Mapping[str, Any]) -> Response:
-        return await agent.aresume(await agent.afork(name, at, script=code), **seen)
+    async def fork_and_run(agent: Agent, listeners: Mapping[str, Any]) -> Response:
+        return await agent.aresume(await agent.afork(name, at, script=code), **listeners)
 
-    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return do_anew(agent, seen)
-
-    ctx.exit(work_session(state, do, options))
+    ctx.exit(work_session(state, fork_and_run, options))
 
 
 fork.params += run_options()

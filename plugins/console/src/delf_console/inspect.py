@@ -47,21 +47,20 @@ def inspect(
     """
     state = state_of(ctx)
     if connection is None:
-        _list(state, as_json=as_json)
+        _list_connections(state, as_json=as_json)
         return
     data = _describe(state, connection, overrides)
     if as_json:
         from delf_cli.output import json_text
 
-        described = data if verbose else _short(data)
-        click.echo(json_text(state.clean_data(described), indent=2))
+        shown_data = data if verbose else _without_details(data)
+        click.echo(json_text(state.clean_data(shown_data), indent=2))
         return
     for line in _as_text(data, verbose=verbose):
         click.echo(state.clean(line))
 
 
-def _list(state: State, *, as_json: bool) -> None:
-    """List the project's connections."""
+def _list_connections(state: State, *, as_json: bool) -> None:
     rows = [
         {"name": name, "type": entry.type}
         for name, entry in state.load_project().connections.items()
@@ -71,15 +70,17 @@ def _list(state: State, *, as_json: bool) -> None:
 
         click.echo(json_text(rows, indent=2))
         return
-    for each in rows:
-        click.echo(f"{each['name']} ({each['type']})")
+    for row in rows:
+        click.echo(f"{row['name']} ({row['type']})")
     if not rows:
-        message = "no connection is in delf.toml; delf inspect TYPE shows what one could do, as sql"
-        click.echo(message, err=True)
+        hint = "delf inspect TYPE shows the actions of a type, such as sql"
+        click.echo(f"no connection is in delf.toml; {hint}", err=True)
 
 
 def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return everything about a connection; only its type if it cannot be made.
+    """Return a connection's actions, settings and notices as data.
+
+    If the connection cannot be made, the data describe its type, and ``note`` has the reason.
 
     Raises:
         DelfError: If no such connection type exists.
@@ -91,10 +92,12 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
     project = state.load_project([_full_setting_path(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
-    type_name, note, notices = entry.type if entry is not None else name, None, list[str]()
+    type_name = entry.type if entry is not None else name
+    note: str | None = None
+    notices: list[str] = []
     try:
         connection: Any = project.connector(host)(name)
-        actions = asyncio.run(_actions(connection))
+        actions = asyncio.run(_actions_of(connection))
         name, summary = connection.name, connection.summary
         if isinstance(connection, SupportsNotices):
             notices += connection.notices()
@@ -124,37 +127,41 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
     }
 
 
-def _short(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description without parameters and settings."""
-    long = {"description", "signature", "parameters"}
-    methods = [{k: v for k, v in method.items() if k not in long} for method in data["methods"]]
+def _without_details(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a connection without settings, and without its actions' parameters."""
+    details = {"description", "signature", "parameters"}
+    methods = [{k: v for k, v in method.items() if k not in details} for method in data["methods"]]
     return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
 
 
 def _full_setting_path(override: str, name: str) -> str:
-    """Expand an override such as ``url=…`` to the connection's own setting; full paths stay."""
+    """Expand ``url=…`` to ``connections.NAME.url=…``; an override with a section stays."""
     if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
         return override
     return f"connections.{name}.{override.lstrip()}"
 
 
-async def _actions(instance: Any) -> Sequence[Action]:
+async def _actions_of(connection: Any) -> Sequence[Action]:
+    """Return the actions of a connection, and close the connection."""
     try:
-        return await instance.actions()
+        return await connection.actions()
     finally:
-        if hasattr(instance, "aclose"):
-            await instance.aclose()
+        if hasattr(connection, "aclose"):
+            await connection.aclose()
 
 
 def _permissions(connection: Any, action: Action) -> dict[str, bool]:
-    """Describe whether scripts may call an action, and whether a person is asked."""
+    """Return whether scripts may call an action, and whether a person is or may be asked.
+
+    A connection that is only a class has no ``allow`` and ``confirm`` settings.
+    """
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 
-    is_made = not isinstance(connection, type)
-    asks = needs_confirmation(getattr(connection, "confirm", None) if is_made else None, action)
+    is_instance = not isinstance(connection, type)
+    asks = needs_confirmation(getattr(connection, "confirm", None) if is_instance else None, action)
     return {
-        "allowed": is_allowed(getattr(connection, "allow", None) if is_made else None, action),
+        "allowed": is_allowed(getattr(connection, "allow", None) if is_instance else None, action),
         "asks": asks,
         "may_ask": asks or isinstance(connection, SupportsCheck),
     }
@@ -171,27 +178,34 @@ def _settings(connection_object: Any, connection: str) -> Iterator[dict[str, Any
         }
 
 
+def _permission_text(method: Mapping[str, Any]) -> str:
+    if not method["allowed"]:
+        return "not allowed"
+    if method["asks"]:
+        return "asks"
+    return "may ask" if method["may_ask"] else "free"
+
+
 def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     from delf_cli.output import format_count
     from delf_cli.streams import wrap_text
     from delf_cli.tables import table
 
-    of = f" ({data['type']})" if data["type"] != data["tool"] else ""
-    about = wrap_text(f": {data['description']}", head=len(data["tool"] + of))
-    yield f"{click.style(data['tool'], bold=True)}{of}{about}"
+    type_note = f" ({data['type']})" if data["type"] != data["tool"] else ""
+    description = wrap_text(f": {data['description']}", head=len(data["tool"] + type_note))
+    yield f"{click.style(data['tool'], bold=True)}{type_note}{description}"
     yield ""
     rows: list[tuple[str, ...]] = []
-    for one in data["methods"]:
-        use = "asks" if one["asks"] else "may ask" if one["may_ask"] else "free"
-        use = use if one["allowed"] else "not allowed"
-        rows.append((one["name"], one["effect"], use, one["description"].split("\n", 1)[0]))
+    for method in data["methods"]:
+        summary = method["description"].split("\n", 1)[0]
+        rows.append((method["name"], method["effect"], _permission_text(method), summary))
     yield from table(rows, ("action", "effect", "use", "what it does"), whole=True)
     yield "" if rows else "It has no actions."
     if verbose:
-        for one in data["methods"]:
-            yield click.style(wrap_text(one["signature"], indent=8), bold=True)
-            yield f"    {wrap_text(one['description'], indent=4)}"
-            for parameter in one["parameters"]:
+        for method in data["methods"]:
+            yield click.style(wrap_text(method["signature"], indent=8), bold=True)
+            yield f"    {wrap_text(method['description'], indent=4)}"
+            for parameter in method["parameters"]:
                 if "description" in parameter:
                     text = f"{parameter['name']}: {parameter['description']}"
                     yield f"    {wrap_text(text, indent=4)}"

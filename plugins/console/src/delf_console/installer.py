@@ -22,37 +22,54 @@ from delf.packages.namesake import NAMESAKE
 from delf.terminal import visible
 from delf_console import uv_tool
 
-_SHOWN: Final = 40
-_CONSTRAINTS: Final = "constraints.txt"
+_MAX_OUTPUT_LINES: Final = 40
+_CONSTRAINTS_FILE: Final = "constraints.txt"
 _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
-"""A pip constraint that refuses a plugin requiring the unrelated package ``delf``."""
+"""A pip constraint that no version of the unrelated package ``delf`` meets."""
+_UV_SOURCES_OFF: Final = "--no-sources"
+"""An option of uv that ignores ``tool.uv.sources``, because delf chooses the packages' sources."""
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
-    """Return the installer's command line for installing packages."""
-    more = ["--constraint", _CONSTRAINTS, *(["--upgrade"] if upgrade else [])]
-    tool, is_uv = _tool()
+    """Return the command that installs packages with pip or uv.
+
+    Args:
+        arguments: The packages and options, as arguments for ``pip install``.
+        upgrade: Whether to upgrade packages that are installed.
+    """
+    options = ["--constraint", _CONSTRAINTS_FILE, *(["--upgrade"] if upgrade else [])]
+    command, is_uv = _installer_command()
+    if not is_uv:
+        options += ["--no-input", "--disable-pip-version-check"]
+        return [*command, "install", "--quiet", *options, *arguments]
+    options.append(_UV_SOURCES_OFF)
     receipt = uv_tool.receipt()
-    if is_uv and receipt is not None:
-        return [*uv_tool.install(tool[0], receipt, arguments), *more, "--no-sources"]
-    # Only uv reads the sources named in a package's folder; delf has chosen the sources.
-    more += ["--no-sources"] if is_uv else ["--no-input", "--disable-pip-version-check"]
-    return [*tool, "install", "--quiet", *(_python() if is_uv else ()), *more, *arguments]
+    if receipt is not None:
+        return [*uv_tool.install(command[0], receipt, arguments), *options]
+    return [*command, "install", "--quiet", *_python_option(), *options, *arguments]
 
 
 def uninstall(packages: Sequence[str]) -> list[str]:
-    """Return the installer's command line for uninstalling packages."""
-    tool, is_uv = _tool()
+    """Return the command that uninstalls packages with pip or uv."""
+    command, is_uv = _installer_command()
+    if not is_uv:
+        return [*command, "uninstall", "--quiet", "--yes", *packages]
     receipt = uv_tool.receipt()
-    if is_uv and receipt is not None:
-        command = uv_tool.uninstall(tool[0], receipt, packages)
-        if command is not None:
-            return [*command, "--no-sources"]
-    return [*tool, "uninstall", "--quiet", *(_python() if is_uv else ["--yes"]), *packages]
+    if receipt is not None:
+        tool_command = uv_tool.uninstall(command[0], receipt, packages)
+        if tool_command is not None:
+            return [*tool_command, _UV_SOURCES_OFF]
+    return [*command, "uninstall", "--quiet", *_python_option(), *packages]
 
 
 def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: bool) -> None:
-    """Show the planned changes, and ask, unless confirmed beforehand.
+    """Show the planned changes and the command, and ask a person to confirm.
+
+    Args:
+        lines: The description of the planned changes.
+        command: The command that will run.
+        question: The question to ask.
+        yes: Whether the user confirmed beforehand, so that nobody is asked.
 
     Raises:
         ConfigurationError: If nobody can be asked.
@@ -83,34 +100,31 @@ def run(
 
     Args:
         command: The command.
-        doing: The message to show while the command runs.
-        constraints: pip constraints with the sources of required packages.
-        clean: Redacts the output.
-        hint: The hint for a failure.
+        doing: The description of the work, such as ``installing sql``.
+        constraints: Further lines for pip's constraints file, such as sources of packages.
+        clean: Redacts secrets in a line of output.
+        hint: The hint of the error if the command fails.
 
     Raises:
-        DelfError: If the command fails, after its output was written.
+        DelfError: If the command fails. The end of the command's output is printed before.
     """
     click.echo(visible(f"{doing} …"), err=True)
-    with _own_folder() as folder:
+    with _empty_private_folder() as folder:
         lines = "\n".join([_NO_NAMESAKE, *constraints])
-        (folder / _CONSTRAINTS).write_text(f"{lines}\n", encoding="utf-8")
+        (folder / _CONSTRAINTS_FILE).write_text(f"{lines}\n", encoding="utf-8")
         process = subprocess.run(  # noqa: S603 - the user asked for it
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
     if process.returncode:
         output = f"{process.stdout}{process.stderr}".strip().splitlines()
-        for line in output[-_SHOWN:]:
+        for line in output[-_MAX_OUTPUT_LINES:]:
             click.echo(f"  {visible(clean(line))}", err=True)
         raise DelfError(f"{doing} failed, with status {process.returncode}", hint=hint)
 
 
-def _tool() -> tuple[list[str], bool]:
-    """Return the installer, and whether it is uv.
-
-    With ``-I``, Python finds pip in its own folders only, wherever it is started.
-    """
+def _installer_command() -> tuple[list[str], bool]:
+    """Return the beginning of the installer's command line, and whether the installer is uv."""
     if is_frozen():
         raise DelfError(
             f"{sys.executable} is a frozen program: nothing can be installed into it",
@@ -124,16 +138,17 @@ def _tool() -> tuple[list[str], bool]:
             f"{sys.prefix} has no pip, and there is no uv",
             hint=f"{sys.executable} -m ensurepip",
         )
+    # -I: a file pip.py in the current folder must not be run.
     return [sys.executable, "-I", "-m", "pip"], False
 
 
-def _python() -> list[str]:
+def _python_option() -> list[str]:
     return ["--python", sys.executable]
 
 
 @contextmanager
-def _own_folder() -> Generator[Path]:
-    """Make an empty private folder, because uv reads settings from parent folders."""
+def _empty_private_folder() -> Generator[Path]:
+    """Make a temporary folder in delf's cache, so that uv finds no settings of other projects."""
     from platformdirs import user_cache_path
 
     cache = user_cache_path("delf") / "install"

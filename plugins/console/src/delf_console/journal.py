@@ -24,9 +24,8 @@ from delf_cli.output import format_count, json_text
 from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
-_SQLITE: Final = b"SQLite format 3\x00"
-"""The first bytes of a SQLite file."""
-_AT_ONCE: Final = 32
+_SQLITE_HEADER: Final = b"SQLite format 3\x00"
+_TASKS_PER_BATCH: Final = 32
 
 
 @click.group("journal", cls=LazyGroup, group="journal ", bare_command="size")
@@ -46,25 +45,25 @@ def journal() -> None:
 def size(ctx: click.Context, as_json: bool) -> None:
     """Show where the journal is, how large it is, and what is in it."""
 
-    async def look(kept: SharedJournal) -> tuple[JournalSize, Mapping[TaskState, int]]:
-        return await kept.size(), await kept.count()
+    async def measure(journal: SharedJournal) -> tuple[JournalSize, Mapping[TaskState, int]]:
+        return await journal.size(), await journal.count()
 
-    size_now, states = ask_journal(ctx, look)
+    total, tasks_by_state = ask_journal(ctx, measure)
     if as_json:
         data = {
-            "place": size_now.place,
-            "bytes": size_now.bytes,
-            "free_bytes": size_now.free_bytes,
+            "place": total.place,
+            "bytes": total.bytes,
+            "free_bytes": total.free_bytes,
+            "events": total.events,
+            "tasks": dict(tasks_by_state),
         }
-        click.echo(json_text({**data, "events": size_now.events, "tasks": dict(states)}, indent=2))
+        click.echo(json_text(data, indent=2))
         return
-    click.echo(
-        f"{size_now.place}: {_bytes(size_now.bytes)}, "
-        f"of which {_bytes(size_now.free_bytes)} are free"
-    )
-    listed = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
-    click.echo(f"{format_count(sum(states.values()), 'task')} ({listed or 'none'})")
-    click.echo(format_count(size_now.events, "event"))
+    free = _megabytes(total.free_bytes)
+    click.echo(f"{total.place}: {_megabytes(total.bytes)}, of which {free} are free")
+    counts = ", ".join(f"{number:,} {state}" for state, number in sorted(tasks_by_state.items()))
+    click.echo(f"{format_count(sum(tasks_by_state.values()), 'task')} ({counts or 'none'})")
+    click.echo(format_count(total.events, "event"))
 
 
 journal.add_command(prune, "prune")
@@ -75,7 +74,7 @@ journal.add_command(prune, "prune")
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Read the whole journal, and report damage."""
-    ask_journal(ctx, lambda kept: kept.check())
+    ask_journal(ctx, lambda journal: journal.check())
     click.echo(json_text({"ok": True}) if as_json else "nothing is damaged")
 
 
@@ -90,9 +89,9 @@ def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
     in plugins.journal-sql.url, copy it to the path of the lost file, or import it.
     """
     _refuse_to_overwrite(path)
-    ask_journal(ctx, lambda kept: kept.back_up(path))
+    ask_journal(ctx, lambda journal: journal.back_up(path))
     size = path.stat().st_size
-    write_result(f"{path}: {_bytes(size)}", {"path": str(path), "bytes": size}, as_json=as_json)
+    write_result(f"{path}: {_megabytes(size)}", {"path": str(path), "bytes": size}, as_json=as_json)
 
 
 @journal.command("export")
@@ -102,7 +101,7 @@ def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
 def export(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Write all tasks with their events into a new FILE, as JSON lines, the oldest first."""
     _refuse_to_overwrite(path)
-    tasks = ask_journal(ctx, lambda kept: _export(kept, path))
+    tasks = ask_journal(ctx, lambda journal: _export(journal, path))
     data = {"path": str(path), "tasks": tasks}
     write_result(f"{path}: {format_count(tasks, 'task')}", data, as_json=as_json)
 
@@ -120,9 +119,9 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     that was not over becomes interrupted, and can be resumed; a queued one waits for a runner.
     """
     with path.open("rb") as file:
-        is_backup = file.read(len(_SQLITE)) == _SQLITE
-    fill = _restore if is_backup else _import
-    tasks = ask_journal(ctx, lambda kept: fill(kept, path))
+        is_backup = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
+    read_into = _restore_backup if is_backup else _import_tasks
+    tasks = ask_journal(ctx, lambda journal: read_into(journal, path))
     write_result(f"{format_count(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
 
 
@@ -141,12 +140,12 @@ async def _export(journal: SharedJournal, path: Path) -> int:
     return tasks
 
 
-async def _restore(journal: SharedJournal, path: Path) -> int:
+async def _restore_backup(journal: SharedJournal, path: Path) -> int:
     return await journal.restore(path)
 
 
-async def _import(journal: SharedJournal, path: Path) -> int:
-    """Import the tasks of an export that the journal does not have; return their number."""
+async def _import_tasks(journal: SharedJournal, path: Path) -> int:
+    """Import the tasks of an export that the journal lacks; return the number of those tasks."""
     task_ids: set[str] = set()
     added = 0
     batch: list[list[Event]] = []
@@ -156,7 +155,7 @@ async def _import(journal: SharedJournal, path: Path) -> int:
             for event in events:
                 await journal.append(event)
 
-        # A task's events stay in order; those of several tasks share a transaction.
+        # Appended concurrently, so that events of several tasks share a transaction.
         await asyncio.gather(*map(append_all, batch))
         batch.clear()
 
@@ -166,7 +165,7 @@ async def _import(journal: SharedJournal, path: Path) -> int:
         task_ids.add(events[0].task_id)
         added += 1
         batch.append(events)
-        if len(batch) == _AT_ONCE:
+        if len(batch) == _TASKS_PER_BATCH:
             await flush()
     await flush()
     return added
@@ -181,10 +180,10 @@ async def _is_known(journal: SharedJournal, task_id: str) -> bool:
 
 
 def _tasks_of(path: Path) -> Iterator[list[Event]]:
-    """Yield the events of each task in turn.
+    """Yield the events of each task in an export file, one list per task.
 
     Raises:
-        DelfError: If a line is not from an export.
+        DelfError: If a line is not an event of an export.
     """
     events: list[Event] = []
     with path.open(encoding="utf-8") as file:
@@ -214,5 +213,5 @@ def _refuse_to_overwrite(path: Path) -> None:
         raise DelfError(f"{path} already exists", hint="name a new file")
 
 
-def _bytes(number: int) -> str:
+def _megabytes(number: int) -> str:
     return f"{number / 1_000_000:,.1f} MB"

@@ -16,7 +16,7 @@ from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 from delf_cli.state import state_of
 
-_SECRET: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SECRET_ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @click.group("keys", cls=BareGroup, bare_command="list")
@@ -47,17 +47,19 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
         raise ConfigurationError(
             f"--base-url {base_url!r} is not an address", hint="such as http://localhost:8000/v1"
         )
-    value = _ask(variable)
-    kept = KeptKeys.here()
-    places = {variable: kept.keep(variable, value)}
+    value = _read_value(variable)
+    key_store = KeptKeys.here()
+    places = {variable: key_store.keep(variable, value)}
     if base_url is not None:
-        places[address] = kept.keep(address, base_url)
+        places[address] = key_store.keep(address, base_url)
     if as_json:
         click.echo(json_text({"kept": places}))
-    for name_, place in places.items():
-        errors.say("", f"{name_} is kept in {place}")
-        if os.environ.get(name_):
-            errors.say("warning", f"{name_} is set in this shell, too, and wins: unset {name_}")
+    for stored_name, place in places.items():
+        errors.say("", f"{stored_name} is kept in {place}")
+        if os.environ.get(stored_name):
+            errors.say(
+                "warning", f"{stored_name} is set in this shell, too, and wins: unset {stored_name}"
+            )
 
 
 @keys.command("list")
@@ -86,20 +88,25 @@ def list_command(as_json: bool) -> None:
 @click.pass_context
 def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     """Forget a kept key, with the address that was kept for it."""
-    kept = KeptKeys.here()
+    key_store = KeptKeys.here()
     variable, address = _variables(ctx, name)
-    if not kept.remove(variable):
-        names = ", ".join(sorted(kept.names())) or "none"
+    if not key_store.remove(variable):
+        names = ", ".join(sorted(key_store.names())) or "none"
         raise ConfigurationError(f"{variable} is not kept", hint=f"kept are: {names}")
-    removed = [variable, *([address] if kept.remove(address) else [])]
+    removed = [variable]
+    if key_store.remove(address):
+        removed.append(address)
     if as_json:
         click.echo(json_text({"removed": removed}))
         return
     errors.say("", f"{' and '.join(removed)} {'is' if len(removed) == 1 else 'are'} forgotten")
 
 
-def _ask(variable: str) -> str:
-    """Read a value, hidden on a terminal, or from the standard input."""
+def _read_value(variable: str) -> str:
+    """Ask for a variable's value at the terminal, or read the standard input.
+
+    At the terminal, the input is hidden if the name of the variable is that of a secret.
+    """
     if not sys.stdin.isatty():
         text = sys.stdin.read().strip()
         if not text:
@@ -108,18 +115,17 @@ def _ask(variable: str) -> str:
                 hint=f"at a terminal, delf keys set {variable} asks for it",
             )
         return text
-    secret = variable.upper().endswith(_SECRET)
-    return click.prompt(
-        f"{variable} (not shown)" if secret else variable, hide_input=secret, err=True
-    )
+    is_secret = variable.upper().endswith(_SECRET_ENDINGS)
+    question = f"{variable} (not shown)" if is_secret else variable
+    return click.prompt(question, hide_input=is_secret, err=True)
 
 
 def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
-    """Return the variables for the key and the address of a provider.
+    """Return the names of the environment variables for a provider's key and server address.
 
     Args:
-        ctx: The command.
-        name: A provider, such as ``openai``, or the variable of its key.
+        ctx: The command's context.
+        name: A provider, such as ``openai``, or a variable, such as ``OPENAI_API_KEY``.
     """
     providers = state_of(ctx).discover().providers
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)

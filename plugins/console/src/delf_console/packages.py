@@ -28,7 +28,7 @@ from delf_console.soundness import (
     is_others,
     licence_warnings,
     release_warnings,
-    what_is_missing,
+    unsupported_features,
 )
 from delf_console.sources import sources
 
@@ -38,20 +38,18 @@ if TYPE_CHECKING:
     from delf.specs import Spec
 
 
-_ELSEWHERE: Final = (
+_NOT_ON_INDEX_HINT: Final = (
     "where no index has it: install delf from a clone, or give --find-links DIR with wheels"
 )
 
 
 @completes
-def _plugin_names(ctx: click.Context) -> Iterable[str]:
-    """Return the plugins that are installed."""
+def _installed_names(ctx: click.Context) -> Iterable[str]:
     return state_of(ctx).discover().names
 
 
 @completes
 def _official_names(_: click.Context) -> Iterable[str]:
-    """Return the plugins that are delf's own."""
     return [name for names in purposes().values() for name in names]
 
 
@@ -83,9 +81,11 @@ def install(
     (delf-plugin-tickets), a folder (".[test]"), or a wheel. delf shows the command that it would
     run, and asks you. If delf was installed from a clone, its own packages come from there.
     """
-    state, here = state_of(ctx), sources(find_links)
-    items, before = here.items(names, editable=editable), set(state.discover().names)
-    constraints = here.constraints(items)
+    state = state_of(ctx)
+    available_packages = sources(find_links)
+    items = available_packages.items(names, editable=editable)
+    constraints = available_packages.constraints(items)
+    names_before = set(state.discover().names)
     links = ["--find-links", str(find_links.resolve())] if find_links else []
     arguments = [*links, *(item.argument for item in items)]
     command = installer.install(arguments, upgrade=upgrade)
@@ -94,25 +94,28 @@ def install(
     lines += [f"  {item.name:<{width}}  {item.origin}" for item in items]
     installer.agree(lines, command, "install?", yes=yes)
     doing = f"installing {', '.join(names)}"
-    hint = _ELSEWHERE if any(item.origin.startswith("from the index") for item in items) else None
+    uses_index = any(item.origin.startswith("from the index") for item in items)
+    hint = _NOT_ON_INDEX_HINT if uses_index else None
     installer.run(command, doing, constraints=constraints, clean=state.clean, hint=hint)
     invalidate_caches()
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
-    new = tuple(sorted(set(state.discover().names) - before))
-    checked = [*_check_plugins(state, new, release=False)] if new else []
+    new_names = tuple(sorted(set(state.discover().names) - names_before))
+    checked = [*_check_plugins(state, new_names, release=False)] if new_names else []
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = {"installed": installed, "plugins": list(map(asdict, checked))}
         write_result("", data, as_json=True)
     else:
-        _show(checked)
-    ctx.exit(0 if all(each.ok for each in checked) else 1)
+        _print_results(checked)
+    ctx.exit(0 if all(result.ok for result in checked) else 1)
 
 
 @click.command("uninstall")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=_plugin_names)
+@click.argument(
+    "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_installed_names
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json_option
 @click.pass_context
@@ -120,7 +123,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
     """Uninstall the packages of plugins, also of those that are broken."""
     state = state_of(ctx)
     records = state.discover().records()
-    packages = list(dict.fromkeys(_package_of(name, records) for name in names))
+    packages = list(dict.fromkeys(_distribution_of(name, records) for name in names))
     command = installer.uninstall(packages)
     lines = [f"uninstalls from {sys.prefix}:", *(f"  {package}" for package in packages)]
     installer.agree(lines, command, "uninstall?", yes=yes)
@@ -130,7 +133,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
 
 
 @click.command("check")
-@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_plugin_names)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_installed_names)
 @click.option(
     "--release",
     is_flag=True,
@@ -145,26 +148,26 @@ def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bo
     faults that the authors should fix, and features that do not work. The exit status is 1 if
     a plugin is faulty.
     """
-    checked_plugins = [*_check_plugins(state_of(ctx), names, release=release)]
+    checked = [*_check_plugins(state_of(ctx), names, release=release)]
     if as_json:
-        click.echo(json_text(list(map(asdict, checked_plugins)), indent=2))
+        click.echo(json_text(list(map(asdict, checked)), indent=2))
     else:
-        _show(checked_plugins)
-    ctx.exit(0 if all(each.ok for each in checked_plugins) else 1)
+        _print_results(checked)
+    ctx.exit(0 if all(result.ok for result in checked) else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckResult:
     """The result of checking a plugin.
 
     Args:
-        name: The name.
+        name: The name of the plugin.
         version: The version of the distribution.
-        brings: The names of its capabilities, by kind.
-        ok: Whether the plugin has no problems.
-        problems: The reasons that the plugin or a part of it cannot be used.
-        warnings: Faults that its author should fix.
-        notes: Features that do not work, and before a release the effects of its actions.
+        brings: A mapping from kind, such as ``connection``, to the names that the plugin adds.
+        ok: Whether the plugin has no problems and, before a release, no warnings.
+        problems: The reasons that the plugin, or a part of the plugin, cannot be used.
+        warnings: Faults that the plugin's author should fix.
+        notes: Features that do not work, and before a release the effects of the actions.
     """
 
     name: str
@@ -176,8 +179,8 @@ class Checked:
     notes: Sequence[str]
 
 
-def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[Checked]:
-    """Check the plugins with the given names or distributions, or all plugins.
+def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[CheckResult]:
+    """Check the plugins with the given names or distributions; without names, all plugins.
 
     Raises:
         PluginError: If a name is unknown.
@@ -188,38 +191,42 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         name = next(iter(names))
         raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
     for record in records:
-        problems, more = list(_problems(host, record)), [*record.warnings]
+        problems = list(_problems(host, record))
+        warnings = [*record.warnings]
+        notes: list[str] = []
         if record.warnings and not record.kinds:
             problems.append("it brings nothing")
-        is_looked_at = release or is_others(record)
-        if is_looked_at:
-            more += _warnings(record, release=release)
-        notes = list(_notes(host, record, release=release)) if is_looked_at else []
-        yield Checked(
+        if release or is_others(record):
+            warnings += _author_warnings(record, release=release)
+            notes += _notes(host, record, release=release)
+        yield CheckResult(
             name=record.name,
             version=record.version,
             brings={kind: list(names) for kind, names in record.kinds.items()},
-            ok=not problems and not (release and more),
+            ok=not problems and not (release and warnings),
             problems=list(map(state.clean, problems)),
-            warnings=list(map(state.clean, more)),
+            warnings=list(map(state.clean, warnings)),
             notes=list(map(state.clean, notes)),
         )
 
 
-def _show(checked_plugins: Sequence[Checked]) -> None:
-    for each in checked_plugins:
-        mark = click.style("✗", fg="red") if each.problems else click.style("✓", fg="green")
-        if each.warnings and not each.problems:
+def _print_results(checked: Sequence[CheckResult]) -> None:
+    for result in checked:
+        if result.problems:
+            mark = click.style("✗", fg="red")
+        elif result.warnings:
             mark = click.style("!", fg="yellow")
-        brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in each.brings.items())
-        line = wrap_text(f"{each.name} {each.version or ''}  {brings}".rstrip(), indent=4)
+        else:
+            mark = click.style("✓", fg="green")
+        brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in result.brings.items())
+        line = wrap_text(f"{result.name} {result.version or ''}  {brings}".rstrip(), indent=4)
         click.echo(f"{mark} {line}")
-        for text in (*each.problems, *each.warnings, *each.notes):
+        for text in (*result.problems, *result.warnings, *result.notes):
             click.echo(f"    {wrap_text(visible(text), indent=4)}")
 
 
 def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
-    """Yield the reasons why a plugin, or a part of it, is unusable."""
+    """Yield the reasons why a plugin, or a part of the plugin, is unusable."""
     if record.state == "disabled":
         return
     if record.state != "loaded":
@@ -231,8 +238,8 @@ def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
             yield f"{spec.kind} {spec.name!r}: {error.message}"
 
 
-def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the faults that its author should fix."""
+def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
+    """Yield the faults that a plugin's author should fix."""
     if record.state == "disabled":
         return
     yield from release_warnings(record)
@@ -242,24 +249,24 @@ def _warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield unsupported features, and before a release the effects of its actions."""
+    """Yield the features that a plugin lacks, and before a release the effects of its actions."""
     for spec in _specs(host, record):
         try:
-            yield from (f"note: {text}" for text in what_is_missing(host, spec))
-            table = effects(host, spec) if release and spec.kind == "connection" else []
+            yield from (f"note: {text}" for text in unsupported_features(host, spec))
+            action_effects = effects(host, spec) if release and spec.kind == "connection" else []
         except DelfError:  # reported as a problem
             return
-        width = max((len(name) for name, _ in table), default=0)
-        yield from (f"{name:<{width}}  {effect}" for name, effect in table)
+        width = max((len(name) for name, _ in action_effects), default=0)
+        yield from (f"{name:<{width}}  {effect}" for name, effect in action_effects)
 
 
 def _specs(host: PluginHost, record: PluginRecord) -> Sequence[Spec]:
     return host.specs_of(record.name) if record.usable else ()
 
 
-def _package_of(name: str, records: Sequence[PluginRecord]) -> str:
+def _distribution_of(name: str, records: Sequence[PluginRecord]) -> str:
     for record in records:
         if name in (record.name, record.distribution) and record.distribution is not None:
             return record.distribution
-    close = did_you_mean(name, [record.name for record in records])
-    raise PluginError(f"no plugin {name!r} is installed{close}")
+    suggestion = did_you_mean(name, [record.name for record in records])
+    raise PluginError(f"no plugin {name!r} is installed{suggestion}")

@@ -27,7 +27,7 @@ _COMMANDS: Final = (
     ("runs search", "Find tasks by what happened in them.", "search:search"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
-"""Each command: its words, its purpose, and its module in this package."""
+"""The name, the summary, and the ``module:attribute`` of each command."""
 
 
 @hookimpl
@@ -38,5 +38,5 @@ def delf_commands() -> Iterable[CommandSpec]:
         summary="Do a task.",
         factory="delf_console.run:run",
     )
-    for name, summary, place in _COMMANDS:
-        yield CommandSpec(name=name, summary=summary, factory=f"delf_console.{place}")
+    for name, summary, attribute in _COMMANDS:
+        yield CommandSpec(name=name, summary=summary, factory=f"delf_console.{attribute}")

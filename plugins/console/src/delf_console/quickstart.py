@@ -28,22 +28,22 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.state import State, state_of
 
 SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
-_DATABASE: Final = "sql"
-"""The connection of a database."""
-_LOOK_SECONDS: Final = 0.5
+"""The default port of each local model server."""
+_DATABASE_TYPE: Final = "sql"
+_SERVER_SECONDS: Final = 0.5
 _MAX_BYTES: Final = 1_000_000
-_CALL_SECONDS: Final = 30.0
+_MODEL_SECONDS: Final = 30.0
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Offer:
-    """A model that can be used here.
+    """A model that the user can choose.
 
     Args:
-        model: The name.
-        base_url: The server's address, if not the provider's default.
-        why: The reason that it is offered.
+        model: The name of the model.
+        base_url: The server's address; None for the provider's default.
+        why: The reason that the model is offered, such as a key that is set.
     """
 
     model: str
@@ -85,55 +85,54 @@ def quickstart(
     from delf.trust.folders import CONFIG_FILE
 
     state = state_of(ctx)
-    offered = list(_find_offers(base_url, state.discover().providers))
+    offers = list(_find_offers(base_url, state.discover().providers))
 
-    def usable(typed: str) -> _Offer:
-        """Return the model for a typed name, after checking that it is usable."""
-        chosen = _choose_offer(typed, offered, base_url)
+    def choose_and_try(typed: str) -> _Offer:
+        """Return the model of a typed number or name, after a call that tries the model."""
+        chosen = _choose_offer(typed, offers, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
             try:
-                asyncio.run(_call(state, chosen))
+                asyncio.run(_try_model(state, chosen))
             except EnvironmentKeyError as missing:
-                _keep_key(missing)
-                asyncio.run(_call(state, chosen))
+                _ask_and_store_key(missing)
+                asyncio.run(_try_model(state, chosen))
             click.echo(f"{chosen.model} answers", err=True)
         return chosen
 
-    offer = _ask_model(usable, offered) if llm is None else usable(llm)
+    offer = _ask_model(choose_and_try, offers) if llm is None else choose_and_try(llm)
     if connect is None:
-        what = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
-        section = _ask(what, _connection, "", show_default=False)
+        question = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
+        connection_text = _ask(question, _connection_section, "", show_default=False)
     else:
-        section = _connection(connect)
+        connection_text = _connection_section(connect)
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
     folder = file.parent
-    text = _agent(offer) + section
+    text = _agent_section(offer) + connection_text
     try:
         write_private(file, text.encode())
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
-    following = list(_next(state, folder, bool(section)))
+    next_commands = list(_next_commands(state, folder, has_database=bool(connection_text)))
     data = {"file": str(file), "model": offer.model, "base_url": offer.base_url}
-    write_result(f"{file} is written", {**data, "next": following}, as_json=as_json)
+    write_result(f"{file} is written", {**data, "next": next_commands}, as_json=as_json)
     if not as_json:
-        click.echo("\n".join(["\nNext:", *(f"  {line}" for line in following)]))
+        click.echo("\n".join(["\nNext:", *(f"  {line}" for line in next_commands)]))
 
 
-def _next(state: State, folder: Path, has_database: bool) -> Iterator[str]:
-    """Yield the commands to type after `delf quickstart`."""
+def _next_commands(state: State, folder: Path, *, has_database: bool) -> Iterator[str]:
     if folder.resolve() != Path.cwd():
         yield f"cd {shlex.quote(str(folder))}"
     names = {spec.name for spec in state.discover().specs(ConnectionSpec)}
-    if has_database and _DATABASE not in names:
-        yield how_to_install(package_of("connection", _DATABASE) or _DATABASE)
+    if has_database and _DATABASE_TYPE not in names:
+        yield how_to_install(package_of("connection", _DATABASE_TYPE) or _DATABASE_TYPE)
     task = "Which tables are there, and how many rows has each?"
     yield f'delf run "{task if has_database else "What day is it?"}"'
 
 
-def _keep_key(missing: EnvironmentKeyError) -> None:
-    """Ask for a missing key, and store it as `delf keys` does.
+def _ask_and_store_key(missing: EnvironmentKeyError) -> None:
+    """Ask for a missing key, and store the key as `delf keys` does.
 
     Raises:
         EnvironmentKeyError: If nobody can be asked.
@@ -142,32 +141,36 @@ def _keep_key(missing: EnvironmentKeyError) -> None:
         raise missing
     click.echo(missing.message, err=True)
     question = f"{missing.variable} (not shown; it is kept for you, outside of the project)"
-    place = KeptKeys.here().keep(
-        missing.variable, click.prompt(question, hide_input=True, err=True)
-    )
+    value = click.prompt(question, hide_input=True, err=True)
+    place = KeptKeys.here().keep(missing.variable, value)
     click.echo(f"{missing.variable} is kept in {place}", err=True)
 
 
-def _ask(what: str, read: Callable[[str], T], default: str | None, **options: Any) -> T:
-    """Ask until an answer is valid; return the converted answer."""
-    wrong: DelfError | None = None
+def _ask(question: str, convert: Callable[[str], T], default: str | None, **options: Any) -> T:
+    """Ask a question until ``convert`` accepts the answer; return the converted answer.
+
+    Raises:
+        DelfError: If the input ends; the error is that of the last answer, if there was an answer.
+        click.Abort: If the person presses Ctrl-C before any answer.
+    """
+    last_error: DelfError | None = None
     while True:
         try:
-            return read(click.prompt(what, default=default, err=True, **options))
+            return convert(click.prompt(question, default=default, err=True, **options))
         except DelfError as error:
             errors.report(error)
-            wrong = error
+            last_error = error
         except click.Abort as abort:
-            if wrong is None and isinstance(abort.__context__, EOFError):
-                wrong = ConfigurationError(
-                    f"nobody answers the question {what.partition(' (')[0]!r}",
+            if last_error is None and isinstance(abort.__context__, EOFError):
+                last_error = ConfigurationError(
+                    f"nobody answers the question {question.partition(' (')[0]!r}",
                     hint="--llm MODEL, --connect WHAT and --folder DIR give the answers",
                 )
-            raise wrong or abort from None
+            raise last_error or abort from None
 
 
 def _new_file(folder: str | Path) -> Path:
-    """Return the path of a folder's future delf.toml; raise if the file exists.
+    """Return the path of the delf.toml to create in a folder.
 
     Raises:
         ConfigurationError: If the folder has a delf.toml.
@@ -183,36 +186,41 @@ def _new_file(folder: str | Path) -> Path:
     return file
 
 
-def _ask_model(usable: Callable[[str], _Offer], offered: Sequence[_Offer]) -> _Offer:
-    """List the offered models, and ask for a number or a name; return the chosen model."""
-    for number, item in enumerate(offered, 1):
-        click.echo(f"  {number}  {item.model}, {item.why}", err=True)
-    if not offered:
+def _ask_model(choose_and_try: Callable[[str], _Offer], offers: Sequence[_Offer]) -> _Offer:
+    """List the models, and ask for a number or a name; return the chosen model."""
+    for number, offer in enumerate(offers, 1):
+        click.echo(f"  {number}  {offer.model}, {offer.why}", err=True)
+    if not offers:
         click.echo(
             "no key is known and no local server answers; name a model: gpt-4o-mini", err=True
         )
-    return _ask("Which model? A number or a name", usable, "1" if offered else None)
+    return _ask("Which model? A number or a name", choose_and_try, "1" if offers else None)
 
 
-def _choose_offer(typed: str, offered: Sequence[_Offer], base_url: str | None) -> _Offer:
-    """Return the offered model of a typed number, or the model of a typed name.
+def _choose_offer(typed: str, offers: Sequence[_Offer], base_url: str | None) -> _Offer:
+    """Return the model that a typed number or name means; any name is accepted.
 
     Raises:
-        ConfigurationError: For a number that was not offered.
+        ConfigurationError: If the number is not in the list.
     """
     typed = typed.strip()
     if typed.isdecimal():
-        if not 1 <= int(typed) <= len(offered):
+        if not 1 <= int(typed) <= len(offers):
             raise ConfigurationError(
                 f"there is no model of the number {typed}", hint="a number of the list, or a name"
             )
-        return offered[int(typed) - 1]
-    offer = _Offer(model=typed, base_url=base_url, why="you named it")
-    return next((item for item in offered if item.model in (typed, f"{typed}:latest")), offer)
+        return offers[int(typed) - 1]
+    for offer in offers:
+        if offer.model in (typed, f"{typed}:latest"):
+            return offer
+    return _Offer(model=typed, base_url=base_url, why="you named it")
 
 
 def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
-    """Yield the models of the named server, or of keys and local servers."""
+    """Yield the models of the server at ``base_url``.
+
+    Without ``base_url``, yield the models for which a key is set, and those of local servers.
+    """
     if base_url is not None:
         for model in _models_at(base_url):
             yield _Offer(model=model, base_url=base_url, why=f"of {base_url}")
@@ -221,30 +229,30 @@ def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]
         yield _Offer(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
-        names = list(pool.map(_models_at, urls.values()))
-    for (server, url), models in zip(urls.items(), names, strict=True):
+        models_by_server = list(pool.map(_models_at, urls.values()))
+    for (server, url), models in zip(urls.items(), models_by_server, strict=True):
         for model in models:
             yield _Offer(model=model, base_url=url, why=f"of {server} here")
 
 
 def _models_at(url: str) -> list[str]:
-    """List the chat models of an OpenAI-compatible server, if it responds."""
+    """Return the chat models of an OpenAI-compatible server; none if no such server responds."""
     try:
         # Use no proxy, because the server is on this machine or its network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{url.rstrip('/')}/models", timeout=_LOOK_SECONDS) as answer:
-            data: Any = json.loads(answer.read(_MAX_BYTES))
+        with opener.open(f"{url.rstrip('/')}/models", timeout=_SERVER_SECONDS) as response:
+            data: Any = json.loads(response.read(_MAX_BYTES))
         names = [str(item["id"]) for item in data["data"]]
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return []  # no answer, or not from such a server
+        return []  # no response, or the response of another kind of server
     return [name for name in names if "embed" not in name.lower()]
 
 
-async def _call(state: State, offer: _Offer) -> None:
-    """Ask the model for one word.
+async def _try_model(state: State, offer: _Offer) -> None:
+    """Ask a model for one word.
 
     Raises:
-        DelfError: If the model does not answer, with a hint.
+        DelfError: If the model does not answer.
     """
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
@@ -256,39 +264,42 @@ async def _call(state: State, offer: _Offer) -> None:
     try:
         await pool.check(config)
         request = ModelRequest(messages=(user("Answer with the word ok."),), settings={})
-        async with asyncio.timeout(_CALL_SECONDS):
+        async with asyncio.timeout(_MODEL_SECONDS):
             await pool.get(config).complete(request)
     except TimeoutError:
         raise LLMExecutionError(
-            f"{offer.model} did not answer within {_CALL_SECONDS:.0f} s",
+            f"{offer.model} did not answer within {_MODEL_SECONDS:.0f} s",
             hint="--no-call writes delf.toml anyway",
         ) from None
     finally:
         await pool.aclose()
 
 
-def _agent(offer: _Offer) -> str:
+def _agent_section(offer: _Offer) -> str:
     if offer.base_url is None:
         return f"[agent]\nllm = {_quote_toml(offer.model)}\n"
     url = _quote_toml(offer.base_url)
     return f"[agent.llm]\nmodel = {_quote_toml(offer.model)}\nbase_url = {url}\n"
 
 
-def _connection(what: str) -> str:
-    """Return the section of a connection, without its password.
+def _connection_section(database: str) -> str:
+    """Return the TOML section of a connection to a database, without a password.
+
+    Args:
+        database: A URL or the path of a file; empty or ``none`` for no connection.
 
     Raises:
-        ConfigurationError: If the target is neither a URL nor a file.
+        ConfigurationError: If the text is neither a URL nor a file.
     """
-    what = what.strip()
-    if not what or what.lower() == "none":
+    database = database.strip()
+    if not database or database.lower() == "none":
         return ""
-    url = what
-    if "://" not in what:
-        path = Path(what).expanduser().absolute()
+    url = database
+    if "://" not in database:
+        path = Path(database).expanduser().absolute()
         if not path.is_file():
             raise ConfigurationError(
-                f"there is no file {what!r}", hint="a URL, as postgresql://host/name, or a file"
+                f"there is no file {database!r}", hint="a URL, as postgresql://host/name, or a file"
             )
         kind = "duckdb" if path.suffix in (".duckdb", ".ddb") else "sqlite"
         url = f"{kind}:///{path}"
@@ -301,5 +312,5 @@ def _connection(what: str) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
+    """Quote a text for ``delf.toml``, with ``$`` doubled, which would begin a variable."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

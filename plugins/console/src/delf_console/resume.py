@@ -68,7 +68,7 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
             f"{name} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
-    go_on = any(flags[name] is not None for name in ("timeout", "budget_usd")) or any(
+    extends_limits = any(flags[name] is not None for name in ("timeout", "budget_usd")) or any(
         text.startswith(("agent.timeout=", "agent.budget_usd=")) for text in options.overrides
     )
     record: Mapping[str, Any] = {} if started is None else started.setup
@@ -78,10 +78,10 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     if started is not None and record.get("chat"):
         options = replace(options, conversation=started.conversation)
 
-    def do(agent: Agent, seen: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.aresume(name, settle=settle, go_on=go_on, **seen)
+    def resume_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        return agent.aresume(name, settle=settle, go_on=extends_limits, **listeners)
 
-    ctx.exit(work_session(state, do, options))
+    ctx.exit(work_session(state, resume_task, options))
 
 
 resume.params += run_options()
@@ -90,7 +90,7 @@ resume.params += run_options()
 async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
-    """Return a task's id, and its first event."""
+    """Return a task's id and its first event of being queued or started; None without one."""
     from delf.events import TaskQueued, TaskStarted
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import find_id, project_journal
@@ -102,6 +102,5 @@ async def find_task(
         events = await journal.read(name)
     finally:
         await journal.aclose()
-    return name, next(
-        (event for event in events if isinstance(event, (TaskQueued, TaskStarted))), None
-    )
+    begin = (event for event in events if isinstance(event, (TaskQueued, TaskStarted)))
+    return name, next(begin, None)

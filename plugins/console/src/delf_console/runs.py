@@ -32,8 +32,8 @@ from delf_console import runs_view as render
 from delf_engine.elsewhere import find_tasks
 from delf_engine.retention import prune as prune_tasks
 
-LOOK_SECONDS: Final = 5.0
-_CALLS_SHOWN: Final = 30
+POLL_SECONDS: Final = 5.0
+_MAX_CALL_LINES: Final = 30
 
 task_argument = click.argument(
     "task_id", metavar="[ID]", default="last", shell_complete=complete.task_ids
@@ -68,20 +68,20 @@ def list_command(
     """
     begin = None if since is None else time.time() - since
     journal = history_journal(ctx)
-    is_narrow = state is not None or since is not None
+    has_filter = state is not None or since is not None
 
-    async def look(journal: SharedJournal) -> Sequence[TaskRecord]:
+    async def find(journal: SharedJournal) -> Sequence[TaskRecord]:
         return await find_tasks(journal, limit, state=state, since=begin)
 
-    tasks = work_with(journal, look)
+    tasks = work_with(journal, find)
     if as_json:
         click.echo(json_text([render.task_data(task) for task in tasks], indent=2))
         return
     if tasks:  # one write: flushing 100,000 lines takes seconds
         click.echo("\n".join(render.tasks_table(tasks)))
     else:
-        what = "No task fits" if is_narrow else "There is no task yet"
-        click.echo(f"{what} in {journal.place}", err=True)
+        message = "No task fits" if has_filter else "There is no task yet"
+        click.echo(f"{message} in {journal.place}", err=True)
 
 
 @runs.command("show")
@@ -134,7 +134,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
             one_line(call.name),
             one_line(call.error or call.description or ""),
         )
-        for call in trace.tool_calls[:_CALLS_SHOWN]
+        for call in trace.tool_calls[:_MAX_CALL_LINES]
     ]
     if rows:
         click.echo("")
@@ -146,9 +146,9 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     origin_texts = [line for call in trace.tool_calls for line in render.origin_lines(call)]
     if origin_texts:
         click.echo("\nsources of values:")
-        for line in origin_texts[:_CALLS_SHOWN]:
+        for line in origin_texts[:_MAX_CALL_LINES]:
             click.echo(line)
-        more = len(origin_texts) - _CALLS_SHOWN
+        more = len(origin_texts) - _MAX_CALL_LINES
         click.echo(f"… and {more} more; --json shows all") if more > 0 else None
     if task.error:
         error = wrap_text(one_line(task.error), head=len("error: "))
@@ -164,7 +164,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
 
 
 def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
-    """Write each model call with its new messages, counting the repeated ones."""
+    """Write each model call with the messages that the call before did not have."""
     from delf_engine.views.prompts import prompts_of
 
     prompts = prompts_of(events)
@@ -192,8 +192,8 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
         name = await find_id(journal, task_id)
         async for event in events_of(journal, name, follow=follow):
             began = event.at if began is None else began
-            record = json_text(encode(event)) if as_json else None
-            click.echo(record or render.event_line(event, began))
+            line = json_text(encode(event)) if as_json else render.event_line(event, began)
+            click.echo(line)
             if follow:
                 real_stdout().flush()
 
@@ -214,10 +214,12 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
         return
     if not scripts:
         click.echo(f"task {task.task_id} has no script", err=True)
-    for number, item in enumerate(scripts, 1):
+    for number, script in enumerate(scripts, 1):
+        if number > 1:
+            click.echo("")
         if len(scripts) > 1:
-            click.echo(f"{chr(10) if number > 1 else ''}# script {number} of {len(scripts)}")
-        click.echo(visible(item.code.rstrip()))
+            click.echo(f"# script {number} of {len(scripts)}")
+        click.echo(visible(script.code.rstrip()))
 
 
 @runs.command("prune")
@@ -246,7 +248,10 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 
 
 async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
-    """Yield a task's events; with ``follow`` until it is over or unowned."""
+    """Yield a task's recorded events.
+
+    With ``follow``, also yield new events until the task ends or its process dies.
+    """
     live = journal.subscribe(name)
     position = 0
     for event in await journal.read(name):
@@ -256,7 +261,7 @@ async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> Async
     while follow:
         state = (await journal.task(name)).state
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(POLL_SECONDS):
                 event = await anext(live)
         except TimeoutError:
             if state is TaskState.INTERRUPTED:

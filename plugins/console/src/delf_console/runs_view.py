@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from delf_engine.views.prompts import Prompt
     from delf_engine.views.records import ToolCallTrace
 
-_PATHS_SHOWN: Final = 5
-"""The maximum number of paths shown for values with the same source."""
-_NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
-"""Event fields that are shown elsewhere, by the line itself or by ``runs show --prompts``."""
+_MAX_PATHS: Final = 5
+_HIDDEN_FIELDS: Final = ("task_id", "seq", "at", "prompt")
+"""The fields of an event that are left out of the list of fields in its line.
+
+``seq`` and ``at`` begin the line, and ``runs show --prompts`` shows prompts.
+"""
 
 
 def moment(at: float) -> str:
-    """Format a time in local time."""
+    """Format a Unix time as date and time in the local time zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(milliseconds: float | None) -> str:
-    """Return a duration for people."""
+    """Format a duration in a suitable unit, such as ``2 min 05 s``; ``-`` for None."""
     if milliseconds is None:
         return "-"
     seconds = milliseconds / 1000
@@ -49,7 +51,7 @@ def span(milliseconds: float | None) -> str:
 
 
 def money(task: TaskRecord) -> str:
-    """Write the cost of a task."""
+    """Format the cost of a task in USD; ``unknown`` or, before the end of the task, ``-``."""
     if task.cost_usd is not None:
         return f"${task.cost_usd:.4f}"
     return "unknown" if task.finished_at is not None else "-"
@@ -64,22 +66,29 @@ class StateChoice(click.Choice[str]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> TaskState:
-        """Return the state that a word names."""
+        """Return the task state with a given name.
+
+        Args:
+            value: The name of the state.
+            param: The parameter, for error messages.
+            ctx: The context, for error messages.
+        """
         return TaskState(super().convert(value, param, ctx))
 
 
 def state_text(task: TaskRecord) -> str:
     """Return the label of a task's state, in the state's colour.
 
-    The label of a task that waits for a retry has the number of the next attempt, too.
+    For a task that waits for a retry, the label has the number of the next attempt.
     """
     words = STATE_WORDS[task.state]
-    again = task.tries > 0 and task.state is TaskState.QUEUED
-    return click.style(words.text, fg=words.colour) + (f", try {task.tries + 1}" if again else "")
+    waits_for_retry = task.tries > 0 and task.state is TaskState.QUEUED
+    retry_note = f", try {task.tries + 1}" if waits_for_retry else ""
+    return click.style(words.text, fg=words.colour) + retry_note
 
 
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
-    """Return tasks as rows of a table."""
+    """Format tasks as the lines of a table with a header."""
     names = short_ids([task.task_id for task in tasks])
     project, projects = project_column([task.folder for task in tasks])
     rows = [
@@ -98,19 +107,26 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
 
 
 def ago(at: float) -> str:
-    """Format the age of a moment; the day, if it is older than a few days."""
+    """Format the age of a Unix time, such as ``5 min ago``; the date after two days."""
     seconds = max(0, round(time.time() - at))
-    for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
-        if seconds < length * most:
-            return f"{seconds // length} {unit} ago"
+    for unit, unit_seconds, max_count in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
+        if seconds < unit_seconds * max_count:
+            return f"{seconds // unit_seconds} {unit} ago"
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d")
 
 
 def event_line(event: Event, began: float) -> str:
-    """Return an event as a line: number, time since the task began, kind, fields."""
-    fields = (item.name for item in dataclasses.fields(event) if item.name not in _NOT_SHOWN)
-    data = {name: value for name in fields if (value := getattr(event, name)) is not None}
-    texts = [f"{name}={one_line(_short(item))}" for name, item in data.items()]
+    """Format an event as a line with its number, time, type and fields.
+
+    Args:
+        event: The event.
+        began: The Unix time of the task's first event; the line shows the seconds since then.
+    """
+    names = [item.name for item in dataclasses.fields(event) if item.name not in _HIDDEN_FIELDS]
+    fields = {name: getattr(event, name) for name in names}
+    texts = [
+        f"{name}={one_line(_as_text(value))}" for name, value in fields.items() if value is not None
+    ]
     head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
     line = head + " ".join(texts)
     width = terminal_width()
@@ -118,19 +134,19 @@ def event_line(event: Event, began: float) -> str:
 
 
 def origin_lines(call: ToolCallTrace) -> Iterator[str]:
-    """Yield the sources of a call's values as lines, grouped by source."""
-    places_by_source: dict[str, list[str]] = {}
+    """Yield a line for each origin of a call's arguments, with the paths of the arguments."""
+    paths_by_origin: dict[str, list[str]] = {}
     for path, origin in call.origins.items():
-        places_by_source.setdefault(str(origin["text"]), []).append(path)
-    for text, paths in places_by_source.items():
-        more = f" and {len(paths) - _PATHS_SHOWN} more" if len(paths) > _PATHS_SHOWN else ""
-        where = ", ".join(paths[:_PATHS_SHOWN]) + more
-        line = f"{one_line(call.name)} {one_line(where)}: {one_line(text)}"
+        paths_by_origin.setdefault(str(origin["text"]), []).append(path)
+    for text, paths in paths_by_origin.items():
+        rest_note = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
+        path_list = ", ".join(paths[:_MAX_PATHS]) + rest_note
+        line = f"{one_line(call.name)} {one_line(path_list)}: {one_line(text)}"
         yield f"{call.call_id:>4}  {wrap_text(line, indent=6)}"
 
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:
-    """Yield a model call as lines: new messages, answer, tokens, time, cost."""
+    """Yield lines about a model call: time, cost, tokens, new messages, and answer."""
     took = "" if prompt.duration_ms is None else f" · {span(prompt.duration_ms)}"
     cost = "" if prompt.answer is None else f" · {_dollars(prompt.cost_usd)}"
     head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}{took}{cost}"
@@ -142,10 +158,10 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     if prompt.messages is None:
         yield "what it was asked is not kept, or not any more"
     else:
-        same = sum(message.same for message in prompt.messages)
-        if same:
-            yield f"[{same} message{'s' * (same != 1)} as in the call before]"
-        for message in prompt.messages[same:]:
+        repeated_count = sum(message.same for message in prompt.messages)
+        if repeated_count:
+            yield f"[{repeated_count} message{'s' * (repeated_count != 1)} as in the call before]"
+        for message in prompt.messages[repeated_count:]:
             yield click.style(f"--- {message.role}", dim=True)
             yield wrap_text(visible(message.text))
     if prompt.tools:
@@ -161,7 +177,7 @@ def _dollars(cost: float | None) -> str:
     return "cost unknown" if cost is None else f"${cost:.6f}"
 
 
-def _short(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, float):
         return str(round(value, 6))
     try:

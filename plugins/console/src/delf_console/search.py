@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _INDEX_SECONDS: Final = 10.0
-_OF_MODELS: Final = frozenset({"day", "person", "model"})
-"""The groups for which tokens and cost are shown, because tool calls have none."""
+_GROUPS_WITH_COST: Final = frozenset({"day", "person", "model"})
+"""The groupings for which tokens and cost are shown.
+
+Groups of tool calls, such as by action, have neither.
+"""
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
-    """Add the options that filter tasks."""
-    columns = (
+    """Add the options that filter tasks to a command."""
+    field_options = (
         click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
         for name, words in filterable_fields().items()
     )
@@ -59,7 +62,7 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
                 metavar="USD",
                 help="Only tasks with at least this cost.",
             ),
-            *columns,
+            *field_options,
         )
     ):
         command = option(command)
@@ -68,8 +71,8 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
 
 def _task_filter(text: str | None, since: float | None, filters: dict[str, Any]) -> TaskFilter:
     begin = None if since is None else time.time() - since
-    columns = {name: filters.pop(name) for name in filterable_fields()}
-    fields = {name: value for name, value in columns.items() if value is not None}
+    field_values = {name: filters.pop(name) for name in filterable_fields()}
+    fields = {name: value for name, value in field_values.items() if value is not None}
     return TaskFilter(text=text or None, since=begin, fields=fields, **filters)
 
 
@@ -99,29 +102,28 @@ def search(
     journal = history_journal(ctx)
     matches = work_with(journal, lambda j: _search(j, wanted, limit))
     if as_json:
-        click.echo(json_text([_found_data(match) for match in matches.tasks], indent=2))
+        click.echo(json_text([_match_data(match) for match in matches.tasks], indent=2))
     elif not matches.tasks:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
         names = short_ids([match.task.task_id for match in matches.tasks])
         for name, match in zip(names, matches.tasks, strict=True):
-            _tell(name, match)
+            _print_match(name, match)
     if matches.behind:
         click.echo(f"{matches.behind:,} events are not searched yet; search again", err=True)
 
 
 async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Found:
-    await _updated_index(journal)
+    await _update_index(journal)
     return await search_tasks(journal, wanted, limit)
 
 
-async def _updated_index(journal: SharedJournal) -> SharedJournal:
-    # The index is updated before each search, so that tasks do not spend time on it.
+async def _update_index(journal: SharedJournal) -> None:
+    # Searches update the index, so that running tasks need not.
     await journal.index(_INDEX_SECONDS)
-    return journal
 
 
-def _found_data(match: FoundTask) -> dict[str, Any]:
+def _match_data(match: FoundTask) -> dict[str, Any]:
     data = {
         "person": match.person,
         "place": match.place,
@@ -131,7 +133,7 @@ def _found_data(match: FoundTask) -> dict[str, Any]:
     return {**task_data(match.task), **data}
 
 
-def _tell(name: str, match: FoundTask) -> None:
+def _print_match(name: str, match: FoundTask) -> None:
     task = match.task
     parts = [
         state_text(task),
@@ -178,25 +180,26 @@ def figures(
     wanted = _task_filter(None, since, given)
     days = local_zone().name or "UTC"
     journal = history_journal(ctx)
-    figures_found = work_with(journal, lambda j: _figures(j, by, wanted, days))
+    groups = work_with(journal, lambda j: _figures(j, by, wanted, days))
     if as_json:
-        click.echo(json_text([asdict(group) for group in figures_found], indent=2))
+        click.echo(json_text([asdict(group) for group in groups], indent=2))
     elif as_csv:
-        click.echo(figures_csv(by, figures_found), nl=False)
-    elif not figures_found:
+        click.echo(figures_csv(by, groups), nl=False)
+    elif not groups:
         click.echo(f"No task fits in {journal.place}", err=True)
     else:
-        for line in _as_table(by, figures_found):
+        for line in _as_table(by, groups):
             click.echo(line)
 
 
 async def _figures(
     journal: SharedJournal, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> Sequence[Figures]:
-    return await (await _updated_index(journal)).figures(by, wanted, zone)
+    await _update_index(journal)
+    return await journal.figures(by, wanted, zone)
 
 
-def _as_table(by: str, figures_found: Sequence[Figures]) -> list[str]:
+def _as_table(by: str, groups: Sequence[Figures]) -> list[str]:
     head = [by, "tasks", "failed", "calls", "questions", "waited"]
     rows = [
         [
@@ -207,11 +210,11 @@ def _as_table(by: str, figures_found: Sequence[Figures]) -> list[str]:
             f"{group.questions:,}",
             span(group.waited_seconds * 1000) if group.questions else "-",
         ]
-        for group in figures_found
+        for group in groups
     ]
-    if by in _OF_MODELS:
+    if by in _GROUPS_WITH_COST:
         head += ["tokens", "cost"]
-        for row, group in zip(rows, figures_found, strict=True):
+        for row, group in zip(rows, groups, strict=True):
             row.append(f"{group.input_tokens + group.output_tokens:,}")
             row.append(f"${group.cost_usd:.4f}" + (" and more" if group.unpriced else ""))
     return table(rows, head, whole=True)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _IMPORT_SECONDS: Final = 0.3
 _TEST_EXTRAS: Final = frozenset({"dev", "test", "testing", "tests"})
 _ENGINE: Final = "delf-plugin-engine"
-_FORBIDDEN: Final = ("delf.cli",)
-_PROBE: Final = """
+_PRIVATE_MODULES: Final = ("delf.cli",)
+_TIMED_IMPORT: Final = """
 import sys, time, delf.hookspecs, delf.specs
 began = time.perf_counter()
 __import__(sys.argv[1])
@@ -47,7 +47,7 @@ print(f"\\n{time.perf_counter() - began}")
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
-    """Yield the faults that a plugin's author should fix, by quick checks only."""
+    """Yield the faults that a plugin's author should fix, as far as quick checks find them."""
     if record.distribution is None:
         return
     distribution = metadata.distribution(record.distribution)
@@ -64,7 +64,7 @@ def release_warnings(record: PluginRecord) -> Iterator[str]:
 
 
 def licence_warnings(distribution: str) -> Iterator[str]:
-    """Yield a warning for a package without a licence, which other people may not use."""
+    """Yield a warning if a package has no licence, because other people may not use the package."""
     package = metadata.distribution(distribution).metadata
     licences = [_field(package, key) for key in ("License-Expression", "License")]
     licences += [
@@ -75,7 +75,7 @@ def licence_warnings(distribution: str) -> Iterator[str]:
 
 
 def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Explain why the object of a spec does not fit its kind.
+    """Yield the reasons why the factory of a spec does not fit the spec's kind.
 
     Raises:
         PluginError: If the object cannot be imported.
@@ -85,8 +85,8 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
         if not callable(getattr(factory, "make_context", None)):
             yield f"{what} is a {_kind(factory)}, not a click.Command: mark it with @click.command"
     elif spec.kind == "connection":
-        is_one = isinstance(factory, type) and callable(getattr(factory, "actions", None))
-        if not is_one:
+        is_connection = isinstance(factory, type) and callable(getattr(factory, "actions", None))
+        if not is_connection:
             yield f"{what} is a {_kind(factory)}, not a subclass of delf.Connection"
         else:
             yield from (f"{what} {fault}" for fault in faults(spec.kind, factory))
@@ -98,33 +98,33 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
-    """Yield features that a spec declares but its object does not implement."""
-    claims: list[tuple[str, type]] = []
+    """Yield features that a spec declares but its factory does not implement."""
+    claims: list[tuple[str, type]] = []  # the field of the spec, and the protocol it claims
     if isinstance(spec, JournalSpec) and spec.shared:
         claims.append(("shared", shared_journal.SharedJournal))
     if isinstance(spec, FormatSpec) and spec.writes:
         claims.append(("writes", formats.SupportsWrite))
-    for says, protocol in claims:
+    for claim, protocol in claims:
         missing = [name for name in members(protocol) if not has(factory, name)]
         if missing:
             yield (
-                f"is not a {protocol.__name__}, as `{says}` of its spec says: "
+                f"is not a {protocol.__name__}, as `{claim}` of its spec says: "
                 f"no {', '.join(missing)}"
             )
 
 
-def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the features that are unavailable because optional methods or packages are missing.
+def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
+    """Yield the features of delf that are unavailable because a class lacks optional methods.
 
     Args:
         host: The plugins.
-        spec: The spec; a factory function cannot be examined.
+        spec: The spec whose factory is examined; nothing is yielded for a factory function.
     """
     factory = host.resolve(spec)
     if not isinstance(factory, type):
         return
     for protocol, consequence in optional_protocols(spec.kind).items():
-        if not consequence or (spec.kind == "connection" and _holds_nothing(factory)):
+        if not consequence or (spec.kind == "connection" and _has_only_settings(factory)):
             continue
         if not all(has(factory, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"
@@ -132,16 +132,19 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
         yield f"format {spec.name!r} has a method write, and its spec names no `writes`"
 
 
-def _holds_nothing(factory: type) -> bool:
-    """Return True if a connection holds only its settings, so that nothing needs closing."""
+def _has_only_settings(factory: type) -> bool:
+    """Return True if a connection's instances have no state that needs closing."""
     from delf.tools.connection import Connection
 
-    begin: object = getattr(factory, "__init__", None)
-    return issubclass(factory, Connection) and begin is Connection.__init__
+    constructor: object = getattr(factory, "__init__", None)
+    return issubclass(factory, Connection) and constructor is Connection.__init__
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
-    """Return the actions of a connection that declares them, each with its effect."""
+    """Return the name and the effect of each action of a connection class.
+
+    The list is empty if the actions are known only for an instance.
+    """
     from delf.tools.connection import Connection
 
     factory = host.resolve(spec)
@@ -155,16 +158,21 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
 
 
 def import_warnings(name: str, distribution: str) -> Iterator[str]:
-    """Measure the import time of a plugin at each start of delf, in a separate process."""
+    """Import a plugin in a separate process; yield warnings about printed text and a slow import.
+
+    Args:
+        name: The name of the plugin.
+        distribution: The name of the plugin's distribution.
+    """
     module = _module_of(metadata.distribution(distribution), name, whole=True)
     if module is None:
         return
-    command = [own_python(), "-c", _PROBE, module]
-    runs = [_run_captured(command)]
-    if runs[0].returncode != 0:
+    command = [own_python(), "-c", _TIMED_IMPORT, module]
+    process = _run_captured(command)
+    if process.returncode != 0:
         return  # loading the plugin reports the error
-    *output, seconds = runs[0].stdout.rstrip().split("\n")
-    if "".join(output).strip() or runs[0].stderr.strip():
+    *output, seconds = process.stdout.rstrip().split("\n")
+    if "".join(output).strip() or process.stderr.strip():
         yield f"the import of {module} prints something: JSON of commands would be broken by it"
     if float(seconds) > _IMPORT_SECONDS:  # measure again: the first import also compiles
         seconds = _run_captured(command).stdout.rstrip().rpartition("\n")[2]
@@ -180,7 +188,7 @@ def _run_captured(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _field(package: metadata.PackageMetadata, key: str) -> str:
-    """Return a field; replacements for ``importlib.metadata`` raise for a missing field."""
+    # Checked first: replacements for importlib.metadata raise for a missing field.
     return package[key] if key in package else ""  # noqa: SIM401 - it has no get()
 
 
@@ -192,17 +200,19 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     if not _field(package, "Summary").strip():
         yield "it has no description, which lists show"
     lines = [Requirement(line) for line in distribution.requires or ()]
-    own = [line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None]
-    if not own:
+    delf_lines = [
+        line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None
+    ]
+    if not delf_lines:
         yield f"it does not require {DISTRIBUTION}"
-    for line in own:
+    for line in delf_lines:
         operators = {part.operator for part in line.specifier}
         if not operators & {">=", ">", "~=", "=="}:
             yield f"its requirement on {DISTRIBUTION} has no lower bound"
         if not operators & {"<", "<=", "~=", "=="}:
             yield f"its requirement on {DISTRIBUTION} has no upper bound: the next may break it"
-    words = _field(package, "Keywords").replace(",", " ").split()
-    if f"delf-plugin-api-{PLUGIN_API}" not in words:
+    keywords = _field(package, "Keywords").replace(",", " ").split()
+    if f"delf-plugin-api-{PLUGIN_API}" not in keywords:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
     yield from _check_requirements(distribution)
     python = _field(package, "Requires-Python")
@@ -229,9 +239,9 @@ def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
         if not is_installed(needed.name):
             yield f"it requires {needed.name}, which is not installed: install the plugin again"
             continue
-        here = metadata.version(needed.name)
-        if not needed.specifier.contains(here, prereleases=True):
-            yield f"it requires {needed.name}{needed.specifier}, and {here} is installed"
+        version = metadata.version(needed.name)
+        if not needed.specifier.contains(version, prereleases=True):
+            yield f"it requires {needed.name}{needed.specifier}, and {version} is installed"
 
 
 def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
@@ -267,36 +277,36 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
     if own in all_packages():
         return
     for name in imported:
-        if any(name == one or name.startswith(f"{one}.") for one in _FORBIDDEN):
+        if any(name == module or name.startswith(f"{module}.") for module in _PRIVATE_MODULES):
             yield f"it imports {name}, which is not an interface and changes without notice"
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
-    """Return the requirements of a distribution, including all extras except those for tests.
+    """Return the names of a distribution's requirements, with all extras except those for tests.
 
-    If a requirement is one of delf's own packages, its requirements are included, too.
+    The requirements of delf's own packages among them are included, too.
     """
     from packaging.requirements import Requirement
 
     names: set[str] = set()
-    pending, inner = [distribution], False
+    pending, is_indirect = [distribution], False
     while pending:
         for line in pending.pop().requires or ():
             requirement = Requirement(line)
             name, marker = normalise(requirement.name), str(requirement.marker or "")
-            hidden = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
-            if name in names or hidden or (inner and "extra ==" in marker):
+            is_for_tests = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
+            if name in names or is_for_tests or (is_indirect and "extra ==" in marker):
                 continue
             names.add(name)
             if name == DISTRIBUTION or name in all_packages():
                 with contextlib.suppress(metadata.PackageNotFoundError):
                     pending.append(metadata.distribution(name))
-        inner = True
+        is_indirect = True
     return names
 
 
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
-    """Return the names of the distributions that bring each of some top-level modules."""
+    """Return a mapping from top-level module to the distributions that contain the module."""
     owners: dict[str, list[str]] = {}
     for distribution, tops in _top_modules(installation_stamp()):
         for module in tops.intersection(modules):
@@ -306,10 +316,10 @@ def _owners(modules: Collection[str]) -> dict[str, list[str]]:
 
 @lru_cache(1)
 def _top_modules(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, frozenset[str]]]:
-    """List the installed distributions with their top-level modules.
+    """Return the installed distributions, each with the set of its top-level modules.
 
-    ``metadata.packages_distributions`` makes an object for each of some 50,000 files, which takes
-    a second and a half.
+    ``metadata.packages_distributions`` would take 1.5 s, because it makes an object for each of
+    about 50,000 files. The argument is the cache key.
     """
     modules_of: list[tuple[metadata.Distribution, frozenset[str]]] = []
     for distribution in metadata.distributions():
@@ -331,7 +341,10 @@ def _is_plugin(distribution: str) -> bool:
 
 
 def _imported_modules(folder: Path) -> set[str]:
-    """Return the modules that a package's code imports, except for type checkers."""
+    """Return the modules that a package's code imports without condition.
+
+    Imports for type checkers and imports inside ``try … except ImportError`` are left out.
+    """
     modules: set[str] = set()
     for path in folder.rglob("*.py"):
         try:
@@ -344,12 +357,7 @@ def _imported_modules(folder: Path) -> set[str]:
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 pending += node.orelse
                 continue
-            if isinstance(node, ast.Try) and any(
-                "ImportError" in ast.unparse(handler.type)
-                or "ModuleNotFound" in ast.unparse(handler.type)
-                for handler in node.handlers
-                if handler.type is not None
-            ):
+            if isinstance(node, ast.Try) and _catches_import_error(node):
                 continue  # an optional import
             if isinstance(node, ast.Import):
                 modules |= {alias.name for alias in node.names}
@@ -359,6 +367,11 @@ def _imported_modules(folder: Path) -> set[str]:
                 inner: Any = getattr(node, block, None)  # None for an expression
                 pending += cast("list[ast.AST]", inner) if isinstance(inner, list) else ()
     return modules
+
+
+def _catches_import_error(node: ast.Try) -> bool:
+    caught = [ast.unparse(handler.type) for handler in node.handlers if handler.type is not None]
+    return any("ImportError" in text or "ModuleNotFound" in text for text in caught)
 
 
 def _check_names(record: PluginRecord) -> Iterator[str]:
@@ -391,5 +404,5 @@ def _kind(target: object) -> str:
 
 
 def is_others(record: PluginRecord) -> bool:
-    """Return True if a plugin is not one of delf's own."""
+    """Return True if a plugin has other authors than delf."""
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

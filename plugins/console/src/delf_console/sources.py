@@ -26,8 +26,8 @@ from delf.hookspecs import DISTRIBUTION
 from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_bringing
 
-_A_TYPO: Final = 0.8
-"""The similarity to a name of delf's own at which a foreign plugin's name counts as a typo."""
+_TYPO_SIMILARITY: Final = 0.8
+"""The similarity, from 0 to 1, to one of delf's own names that makes a full name a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Package:
         name: The distribution's name.
         path: The folder, or the wheel.
         requires: The requirements, as in ``Requires-Dist``.
-        editable: Whether to install it in editable mode.
+        editable: Whether to install the package in editable mode.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Package:
     editable: bool = False
 
     def needs(self, extras: Iterable[str]) -> Iterator[Requirement]:
-        """Yield the package's requirements on this machine, with some of its extras."""
-        for need in map(Requirement, self.requires):
-            wanted = ("", *extras)
-            if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in wanted):
-                yield need
+        """Yield the requirements of the package and of some extras that apply to this machine."""
+        for requirement in map(Requirement, self.requires):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
+                yield requirement
 
     def argument(self, extras: Iterable[str]) -> str:
-        """Return the package's argument for pip."""
+        """Return the argument for ``pip install`` that installs the package with some extras."""
         if self.editable:
             return f"--editable={self.path}{_bracket(extras)}"
         return f"{self.name}{_bracket(extras)} @ {self.path.as_uri()}"
@@ -66,8 +66,8 @@ class Item:
 
     Args:
         name: The distribution's name.
-        origin: The source, for the confirmation.
-        argument: The argument for pip.
+        origin: The source of the package as a phrase, such as ``from the index``.
+        argument: The argument for ``pip install``.
     """
 
     name: str
@@ -77,32 +77,36 @@ class Item:
 
 @dataclass
 class Sources:
-    """Available packages by name.
+    """The packages that are available without an index.
 
     Args:
-        packages: The packages of a clone and of a folder of wheels.
+        packages: A mapping from name to package, of a clone and of a folder of wheels.
     """
 
     packages: Mapping[str, Package] = field(default_factory=dict[str, Package])
 
     def items(self, names: Iterable[str], *, editable: bool = False) -> list[Item]:
-        """List the packages to install, each after its requirements.
+        """Return the packages to install; requirements come before the packages that need them.
 
         Args:
-            names: The user's words: names of plugins and packages, folders, wheels.
+            names: Names of plugins, names of packages, folders, or wheels.
             editable: Whether to install folders in editable mode.
 
         Raises:
-            PluginError: For a name that is not known.
+            PluginError: If a name is unknown.
         """
-        items_by_name: dict[str, Item] = {}
+        items_by_argument: dict[str, Item] = {}
         for name in names:
             for item in self._items_of(name, editable=editable):
-                items_by_name.setdefault(item.argument, item)
-        return list(items_by_name.values())
+                items_by_argument.setdefault(item.argument, item)
+        return list(items_by_argument.values())
 
     def constraints(self, items: Iterable[Item]) -> list[str]:
-        """Return lines that tell pip the source of packages that other plugins need."""
+        """Return pip constraints that make pip take further packages from here, not an index.
+
+        Args:
+            items: The packages to install, which need no constraint.
+        """
         names = {item.name for item in items}
         return [
             f"{package.name} @ {package.path.as_uri()}"
@@ -115,7 +119,7 @@ class Sources:
         if path.startswith((".", "~", "/")) or "/" in path.partition("://")[0]:
             extras = {extra.strip() for extra in bracket.removesuffix("]").split(",") if extra}
             package = _package_at(Path(path).expanduser().resolve(), editable=editable)
-            yield from self._with_needs(package, extras)
+            yield from self._with_requirements(package, extras)
             return
         if editable:
             raise PluginError(f"{name!r} is not a folder", hint=f"write it as './{name}'")
@@ -123,42 +127,38 @@ class Sources:
         distribution = _known_distribution(requirement.name)
         package = self.packages.get(distribution)
         if package is None:
-            origin = (
-                "from the index"
-                if distribution in _own_names()
-                else "from the index; not one of delf's own"
-            )
-            yield Item(
-                distribution,
-                origin,
-                f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}",
-            )
+            is_own = distribution in _own_names()
+            origin = "from the index" if is_own else "from the index; not one of delf's own"
+            argument = f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}"
+            yield Item(distribution, origin, argument)
         elif requirement.specifier:
             raise PluginError(
                 f"{distribution} comes from {package.path}", hint="leave the version out"
             )
         else:
-            yield from self._with_needs(package, requirement.extras)
+            yield from self._with_requirements(package, requirement.extras)
 
-    def _with_needs(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
-        """Yield a package after its requirements that are available but not installed.
+    def _with_requirements(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
+        """Yield the missing requirements of a package, then the package.
 
-        Requirements are named explicitly, so that everything from a clone is used in place.
+        Only requirements that are available here are yielded. They are named explicitly, so that
+        pip does not take them from an index.
         """
         visited: set[tuple[str, frozenset[str]]] = set()
 
-        def needs_of(of: Package, with_extras: Iterable[str]) -> Iterator[Item]:
-            for need in of.needs(with_extras):
-                name, inner = canonicalize_name(need.name), frozenset(need.extras)
-                known = self.packages.get(name)
-                if known is None or (name, inner) in visited:
+        def missing_requirements(of: Package, of_extras: Iterable[str]) -> Iterator[Item]:
+            for requirement in of.needs(of_extras):
+                name = canonicalize_name(requirement.name)
+                required_extras = frozenset(requirement.extras)
+                required = self.packages.get(name)
+                if required is None or (name, required_extras) in visited:
                     continue
-                visited.add((name, inner))
-                yield from needs_of(known, inner)
-                if inner or not is_installed(name):
-                    yield _item(known, inner)
+                visited.add((name, required_extras))
+                yield from missing_requirements(required, required_extras)
+                if required_extras or not is_installed(name):
+                    yield _item(required, required_extras)
 
-        yield from needs_of(package, extras)
+        yield from missing_requirements(package, extras)
         yield _item(package, extras)
 
 
@@ -172,14 +172,19 @@ def _bracket(extras: Iterable[str]) -> str:
 
 
 def sources(find_links: Path | None = None) -> Sources:
-    """Find the packages of the clone that delf was installed from, and of a folder of wheels."""
+    """Return the packages that are available without an index.
+
+    The result has the packages of the clone that delf was installed from, and the wheels of a
+    folder.
+    """
     return Sources({**clone(), **_wheels(find_links)})
 
 
 def clone() -> Mapping[str, Package]:
-    """Return the packages of the clone that delf was installed from, if any.
+    """Return a mapping from name to package of the clone that delf was installed from.
 
-    The packages are installed in editable mode if delf itself is.
+    The mapping is empty if delf was not installed from a clone. If delf itself is in editable
+    mode, so are the packages.
     """
     origin: dict[str, Any] = json.loads(
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
@@ -190,8 +195,9 @@ def clone() -> Mapping[str, Package]:
         return {}
     editable = bool(origin["dir_info"].get("editable"))
     folders = [core, *(file.parent for file in sorted(core.parent.glob("*/*/pyproject.toml")))]
-    cloned = [_package_in(folder, editable=editable) for folder in folders]
-    return {package.name: package for package in cloned if package and package.name in _own_names()}
+    packages = [_package_in(folder, editable=editable) for folder in folders]
+    own_names = _own_names()
+    return {package.name: package for package in packages if package and package.name in own_names}
 
 
 def is_installed(name: str) -> bool:
@@ -241,7 +247,7 @@ def _requirement_of_extra(line: str, extra: str) -> str:
 
 
 def _wheels(folder: Path | None) -> Mapping[str, Package]:
-    """Return the newest wheel of each of delf's own packages in a folder."""
+    """Return a mapping from name to the newest wheel of each of delf's own packages."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     wheels = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
     return {package.name: package for package in wheels if package.name in _own_names()}
@@ -278,7 +284,11 @@ def _requirement(name: str) -> Requirement:
 
 
 def _known_distribution(name: str) -> str:
-    """Return the distribution for a typed name."""
+    """Return the distribution that a typed name means: one of delf's own, or a full plugin name.
+
+    Raises:
+        PluginError: If the name is unknown, or probably a typo.
+    """
     full_name, own_names = canonicalize_name(name), _own_names()
     if full_name == NAMESAKE:
         raise PluginError(
@@ -290,7 +300,9 @@ def _known_distribution(name: str) -> str:
     short_name = full_name.removeprefix(PLUGIN_PREFIX)
     plugins = [p.removeprefix(PLUGIN_PREFIX) for p in own_names if p.startswith(PLUGIN_PREFIX)]
     is_plugin = short_name != full_name
-    suggestions = get_close_matches(short_name, plugins, n=1, cutoff=_A_TYPO if is_plugin else 0.6)
+    suggestions = get_close_matches(
+        short_name, plugins, n=1, cutoff=_TYPO_SIMILARITY if is_plugin else 0.6
+    )
     if is_plugin and not suggestions:
         return full_name
     bringing_package = package_bringing(name)

@@ -1,4 +1,7 @@
-"""The environment of ``uv tool install``, which uv makes anew from its receipt at each upgrade."""
+"""Environments that ``uv tool install`` made.
+
+At each upgrade, uv makes such an environment anew from the file ``uv-receipt.toml``.
+"""
 
 from __future__ import annotations
 
@@ -20,71 +23,76 @@ _EDITABLE: Final = "--editable="
 
 
 def receipt() -> Path | None:
-    """Return the receipt of this environment; None if it is not of ``uv tool``."""
+    """Return the path of this environment's receipt; None if ``uv tool`` did not make it."""
     path = Path(sys.prefix) / _RECEIPT
     return path if path.is_file() else None
 
 
 def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command that adds packages to those of the receipt.
+    """Return the command that installs the packages of a receipt and further packages.
 
     Args:
-        uv: The program.
-        path: The receipt.
-        arguments: The arguments for pip.
+        uv: The path of the program uv.
+        path: The path of the receipt.
+        arguments: The further packages and options, as arguments for ``pip install``.
 
     Raises:
         DelfError: If the receipt cannot be read.
     """
     requirements, options = _read(path)
-    options = [option for option in options if _place_of(option) not in arguments]
-    names = {name for name in map(_name_of, arguments) if name}
-    more = [
-        each
-        for each in requirements
-        if _name_of(each) == DISTRIBUTION or _name_of(each) not in names
+    options = [option for option in options if _folder_of(option) not in arguments]
+    new_names = {name for name in map(_name_of, arguments) if name}
+    remaining = [
+        requirement
+        for requirement in requirements
+        if _name_of(requirement) == DISTRIBUTION or _name_of(requirement) not in new_names
     ]
-    return [*_command(uv, [*more, *arguments]), *options]
+    return [*_install_command(uv, [*remaining, *arguments]), *options]
 
 
 def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
     """Return the command that uninstalls packages; None if the receipt names none of them.
 
     Args:
-        uv: The program.
-        path: The receipt.
-        packages: Names of distributions.
+        uv: The path of the program uv.
+        path: The path of the receipt.
+        packages: The names of distributions.
 
     Raises:
         DelfError: If the receipt cannot be read.
     """
     requirements, options = _read(path)
-    remaining = [each for each in requirements if _name_of(each) not in packages]
-    return None if remaining == requirements else [*_command(uv, remaining), *options]
+    remaining = [
+        requirement for requirement in requirements if _name_of(requirement) not in packages
+    ]
+    if remaining == requirements:
+        return None
+    return [*_install_command(uv, remaining), *options]
 
 
-def _command(uv: str, arguments: Sequence[str]) -> list[str]:
-    """Build the command: delf's own package first, all other packages with ``--with``."""
-    own = next(each for each in arguments if _name_of(each) == DISTRIBUTION)
+def _install_command(uv: str, arguments: Sequence[str]) -> list[str]:
+    """Return ``uv tool install DELF --with PACKAGE …`` for arguments of ``pip install``."""
+    delf = next(argument for argument in arguments if _name_of(argument) == DISTRIBUTION)
     command = [uv, "tool", "install", "--quiet"]
-    command += ["--editable", own.removeprefix(_EDITABLE)] if own.startswith(_EDITABLE) else [own]
-    for each in arguments:
-        if each is own:
+    is_editable = delf.startswith(_EDITABLE)
+    command += ["--editable", delf.removeprefix(_EDITABLE)] if is_editable else [delf]
+    for argument in arguments:
+        if argument is delf:
             continue
-        if each.startswith(_EDITABLE):
-            command += ["--with-editable", each.removeprefix(_EDITABLE)]
-        elif _name_of(each):
-            command += ["--with", each]
+        if argument.startswith(_EDITABLE):
+            command += ["--with-editable", argument.removeprefix(_EDITABLE)]
+        elif _name_of(argument):
+            command += ["--with", argument]
         else:
-            command.append(each)
+            command.append(argument)
     return command
 
 
 def _read(path: Path) -> tuple[list[str], list[str]]:
-    """Read the requirements of a receipt as arguments, and its folders of wheels and indexes."""
+    """Return the requirements of a receipt as arguments of ``pip install``, and uv's options."""
     try:
         tool: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]
-        return [_argument(each) for each in tool["requirements"]], [*_options(tool)]
+        return [_argument(entry) for entry in tool["requirements"]], [*_options(tool)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DelfError(
             f"{path} cannot be read as a receipt of uv: {error}",
@@ -93,22 +101,22 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _argument(entry: Mapping[str, Any]) -> str:
-    """Convert a requirement of the receipt to an argument for pip."""
+    """Convert a requirement of a receipt to an argument of ``pip install``."""
     extras = entry.get("extras", ())
-    name = f"{entry['name']}[{','.join(extras)}]" if extras else str(entry["name"])
-    places = entry.keys() - {"name", "extras", "specifier", "marker"}
-    match [*places]:
+    bracket = f"[{','.join(extras)}]" if extras else ""
+    name = f"{entry['name']}{bracket}"
+    source_keys = entry.keys() - {"name", "extras", "specifier", "marker"}
+    match [*source_keys]:
         case []:
             return f"{name}{entry.get('specifier', '')}"
         case ["editable"]:
-            bracket = f"[{','.join(extras)}]" if extras else ""
             return f"{_EDITABLE}{entry['editable']}{bracket}"
-        case ["directory" | "path" as where]:
-            return f"{name} @ {Path(entry[where]).as_uri()}"
+        case ["directory" | "path" as key]:
+            return f"{name} @ {Path(entry[key]).as_uri()}"
         case ["url"]:
             return f"{name} @ {entry['url']}"
         case _:
-            raise ValueError(f"{name} comes from {', '.join(sorted(places))}")
+            raise ValueError(f"{name} comes from {', '.join(sorted(source_keys))}")
 
 
 def _options(tool: Mapping[str, Any]) -> Iterator[str]:
@@ -121,13 +129,13 @@ def _options(tool: Mapping[str, Any]) -> Iterator[str]:
         yield f"--index={index['url']}"
 
 
-def _place_of(option: str) -> str:
-    """Return the folder of an option as given on the command line."""
+def _folder_of(option: str) -> str:
+    """Return the path of an option such as ``--find-links=file:///wheels``."""
     return unquote(urlsplit(option.partition("=")[2]).path)
 
 
 def _name_of(argument: str) -> str | None:
-    """Return the distribution of an argument of pip; None for an option."""
+    """Return the distribution name of an argument of ``pip install``; None for an option."""
     if argument.startswith(_EDITABLE):
         folder = Path(argument.removeprefix(_EDITABLE).partition("[")[0])
         try:

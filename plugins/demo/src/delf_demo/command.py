@@ -21,9 +21,9 @@ from delf.trust.decisions import Trust, digest_items, items_of
 from delf_cli.streams import real_stdout
 from delf_demo.shop import make_shop
 
-_CONFIG: Final = "delf.toml"
-_ANSWERS: Final = "answers.jsonl"
-_COLUMNS: Final = 78
+_CONFIG_FILE: Final = "delf.toml"
+_ANSWERS_FILE: Final = "answers.jsonl"
+_WRAP_COLUMNS: Final = 78
 RECORDING: Final = Path(__file__).with_name("recording.jsonl")
 QUESTION: Final = (
     "Which five products sold best this quarter, how does that compare with the "
@@ -87,35 +87,35 @@ def demo(
     """
     model, model_reason = choose_model(llm)
     kept_folder = make or keep
-    with _folder(kept_folder) as folder:
+    with _shop_folder(kept_folder) as folder:
         tables, rows = make_shop(folder / "shop.db")
-        config = folder / _CONFIG
+        config = folder / _CONFIG_FILE
         # The demo's tasks are removed at its end, so keep them out of the user's list of tasks.
-        text = shop_config(model, folder) + (_journal(folder) if web or kept_folder is None else "")
+        text = shop_config(model, folder)
+        if web or kept_folder is None:
+            text += _journal_section(folder)
         write_private(config, text.encode())
-        if (
-            kept_folder is not None
-        ):  # a folder that is gone later is trusted for each command instead
-            items = {_CONFIG: items_of(_CONFIG, text)}
-            if (folder / _ANSWERS).exists():
-                items[_ANSWERS] = digest_items((folder / _ANSWERS).read_bytes())
+        if kept_folder is not None:  # a temporary folder is trusted by an option instead
+            items = {_CONFIG_FILE: items_of(_CONFIG_FILE, text)}
+            if (folder / _ANSWERS_FILE).exists():
+                items[_ANSWERS_FILE] = digest_items((folder / _ANSWERS_FILE).read_bytes())
             Trust.here().keep(folder, items)
         config_options = [
             "--config",
             str(config),
             *(["--trust", str(folder)] if kept_folder is None else []),
         ]
-        echo = _print_nothing if as_json else _tell
-        place = f" in {_short(folder)}" if kept_folder is not None else ""
-        echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{place}.")
+        echo = _print_nothing if as_json else _print
+        folder_note = f" in {_relative_path(folder)}" if kept_folder is not None else ""
+        echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{folder_note}.")
         if make is not None:
-            echo(f"\nNext:\n  cd {shlex.quote(_short(folder))}")
+            echo(f"\nNext:\n  cd {shlex.quote(_relative_path(folder))}")
             echo(f'  delf run "{SHORT_QUESTION}"')
             ctx.exit(0)
         echo(_wrap_text(f"Scripts are written by {model_reason}."))
         if web:
             tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
-            ctx.exit(_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
+            ctx.exit(_run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
         status = 0
         for number, (title, task) in enumerate(
             (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
@@ -123,52 +123,52 @@ def demo(
             echo(f"\n{number}. {title}", bold=True)
             echo(f"{_wrap_text(task)}\n")
             arguments = ["run", task, *config_options]
-            if os.environ.get("DELF_LLM"):  # wins over the shop's delf.toml, and is not meant here
+            if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
                 arguments += ["--llm", model]
             arguments += ["--approve", approve] if approve != "ask" else []
             arguments += ["--json"] if as_json else []
             arguments += ["--verbose"] if verbose and not as_json else ["--calls"]
-            status = max(status, _delf(ctx, arguments))
+            status = max(status, _run_delf(ctx, arguments))
             if status > 2:  # interrupted
                 break
         if approve == "ask" and not as_json and not sys.stdin.isatty():
             echo("\nNobody could be asked here: delf demo --approve all says yes to the change.")
-        for line in _next(folder if keep is not None else None, model):
+        for line in _next_steps(folder if keep is not None else None, model):
             echo(line)
     ctx.exit(status)
 
 
-def _next(folder: Path | None, model: str) -> list[str]:
-    """List the next steps after the demo."""
-    key = "" if not model.startswith("recorded:") else " --llm gpt-4o-mini   # with OPENAI_API_KEY"
-    first = ["  delf demo --make shop && cd shop"]
+def _next_steps(folder: Path | None, model: str) -> list[str]:
+    is_recorded = model.startswith("recorded:")
+    model_option = " --llm gpt-4o-mini   # with OPENAI_API_KEY" if is_recorded else ""
+    enter_folder = "  delf demo --make shop && cd shop"
     if folder is not None:
-        first = [f"  cd {shlex.quote(_short(folder))}"]
+        enter_folder = f"  cd {shlex.quote(_relative_path(folder))}"
     return [
         "\nNext:",
-        *first,
-        f'  delf run "Who bought the most tea?"{key}',
+        enter_folder,
+        f'  delf run "Who bought the most tea?"{model_option}',
         "  delf demo --verbose   # the scripts, and every step",
     ]
 
 
-def _short(folder: Path) -> str:
-    """Return a folder relative to here, or its absolute path."""
+def _relative_path(folder: Path) -> str:
+    """Return a folder's path relative to the current folder; outside of it, the absolute path."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
 
 def _wrap_text(text: str) -> str:
-    return textwrap.fill(text, _COLUMNS)
+    return textwrap.fill(text, _WRAP_COLUMNS)
 
 
-def _journal(folder: Path) -> str:
-    """Return the setting of a separate journal for the page."""
+def _journal_section(folder: Path) -> str:
+    """Return the TOML section that puts the journal into the shop's folder."""
     return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
 
 
-def _delf(ctx: click.Context, arguments: list[str]) -> int:
-    """Run the program itself, in this process."""
+def _run_delf(ctx: click.Context, arguments: list[str]) -> int:
+    """Run ``delf`` with arguments in this process; return the exit status."""
     root = ctx.find_root()
     debug = ["--debug"] if getattr(root.obj, "debug", False) else []
     program: click.Command = root.command
@@ -176,17 +176,21 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
 
 
 def choose_model(llm: str | None) -> tuple[str, str]:
-    """Choose a model by the existing keys, and describe the model."""
+    """Return the name of the model, and a phrase that describes the model.
+
+    Args:
+        llm: The model that the user chose; None for the recorded answers.
+    """
     if llm:
         return llm, llm
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"
 
 
 def shop_config(model: str, folder: Path) -> str:
-    """Return a ``delf.toml`` for the shop, with files in the same folder."""
+    """Return the text of the shop's ``delf.toml``; copy recorded answers into the folder."""
     if model == f"recorded:{RECORDING}":
-        write_private(folder / _ANSWERS, RECORDING.read_bytes())
-        model = f"recorded:{_ANSWERS}"
+        write_private(folder / _ANSWERS_FILE, RECORDING.read_bytes())
+        model = f"recorded:{_ANSWERS_FILE}"
     return (
         f"[agent]\nllm = {_quote_toml(model)}\n"
         'sandbox = "local"\n\n'
@@ -199,13 +203,13 @@ def shop_config(model: str, folder: Path) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for TOML, in JSON's notation; ``$`` would begin a reference."""
+    """Quote a text for ``delf.toml``, with ``$`` doubled, which would begin a variable."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Generator[Path]:
-    """Yield the shop's folder.
+def _shop_folder(keep: Path | None) -> Generator[Path]:
+    """Yield the folder for the shop: ``keep``, or a temporary folder that is removed.
 
     Raises:
         ConfigurationError: If the folder already has a shop or cannot be created.
@@ -218,7 +222,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
         make_private_folder(keep)
     except OSError as error:
         raise ConfigurationError(f"{keep}: {error.strerror}") from error
-    for name in ("shop.db", _CONFIG):
+    for name in ("shop.db", _CONFIG_FILE):
         if (keep / name).exists():
             raise ConfigurationError(
                 f"{keep}: it holds a {name} already", hint="name an empty folder"
@@ -226,10 +230,10 @@ def _folder(keep: Path | None) -> Generator[Path]:
     yield keep.resolve()
 
 
-def _tell(text: str, *, bold: bool = False, dim: bool = False) -> None:
+def _print(text: str, *, bold: bool = False, dim: bool = False) -> None:
     click.echo(click.style(text, bold=bold or None, dim=dim or None))
     real_stdout().flush()
 
 
 def _print_nothing(text: str, *, bold: bool = False, dim: bool = False) -> None:
-    """Print nothing, because the output is JSON."""
+    """Ignore a text, because stdout is reserved for JSON."""

@@ -13,8 +13,8 @@ from delf.machine.own_files import make_private_file
 
 FIRST_DAY: Final = date(2026, 1, 1)
 LAST_DAY: Final = date(2026, 6, 30)
-_CUSTOMERS: Final = 48
-_ORDERS: Final = 260
+_CUSTOMER_COUNT: Final = 48
+_ORDER_COUNT: Final = 260
 
 _SCHEMA: Final = """
 CREATE TABLE customers (
@@ -50,7 +50,7 @@ CREATE TABLE purchase_orders (
 );
 """
 
-# Name, price in cents, stock, popularity; by category.
+# By category: name, price in cents, stock, and popularity (the weight in random orders).
 _PRODUCTS: Final = {
     "Black tea": (
         ("Assam Mangalam", 890, 64, 8),
@@ -92,10 +92,10 @@ _CITIES: Final = ("Berlin", "Bremen", "Graz", "Hamburg", "Köln", "Leipzig", "Wi
 
 
 def make_shop(path: Path) -> tuple[int, int]:
-    """Make the database.
+    """Create the database file with the same data each time.
 
     Returns:
-        The number of tables and of rows.
+        The number of tables, and the number of rows in all tables.
     """
     # The data has to be the same each time; nothing here is a secret.
     dice = random.Random(2026)  # noqa: S311
@@ -121,13 +121,13 @@ def _add_customers(database: sqlite3.Connection, dice: random.Random) -> None:
     names = [f"{first} {last}" for first in _FIRST_NAMES for last in _LAST_NAMES]
     rows = [
         (name, dice.choice(_CITIES), _day(dice, date(2024, 1, 1), FIRST_DAY))
-        for name in dice.sample(names, _CUSTOMERS)
+        for name in dice.sample(names, _CUSTOMER_COUNT)
     ]
     database.executemany("INSERT INTO customers (name, city, joined_on) VALUES (?, ?, ?)", rows)
 
 
 def _add_products(database: sqlite3.Connection) -> dict[int, int]:
-    """Add categories and products; return the popularity of each product by its id."""
+    """Add categories and products; return a mapping from product id to popularity."""
     popularity: dict[int, int] = {}
     for number, (category, products) in enumerate(_PRODUCTS.items(), 1):
         database.execute("INSERT INTO categories VALUES (?, ?)", (number, category))
@@ -147,14 +147,14 @@ def _add_orders(
     # Draw two days for every other order and take the later one, so that business grows.
     days = sorted(
         max(_day(dice, FIRST_DAY, LAST_DAY), _day(dice, FIRST_DAY, LAST_DAY) if number % 2 else "")
-        for number in range(_ORDERS - 1)
+        for number in range(_ORDER_COUNT - 1)
     )
     for number, day in enumerate([*days, LAST_DAY.isoformat()], 1):
         recent = day > "2026-06-24"
         statuses = ("open", "shipped") if recent else ("shipped",) * 15 + ("cancelled",)
         database.execute(
             "INSERT INTO orders VALUES (?, ?, ?, ?)",
-            (number, dice.randint(1, _CUSTOMERS), day, dice.choice(statuses)),
+            (number, dice.randint(1, _CUSTOMER_COUNT), day, dice.choice(statuses)),
         )
         wanted = dice.choices(list(popularity), list(popularity.values()), k=dice.randint(1, 4))
         items = [(number, item, dice.randint(1, 3), prices[item]) for item in dict.fromkeys(wanted)]

@@ -13,9 +13,12 @@ PRELOADS: Final = {
     ".pdf": ("pypdf",),
     **dict.fromkeys(_TABLES, ("duckdb",)),
 }
-"""Libraries that are preloaded for the children that read these files."""
+"""The libraries that a child process preloads, by the extension of the file to read."""
 
 
 def readable(file: InputFile) -> tuple[str, ...]:
-    """Return the paths that a reader of a file may open, including a database's side files."""
-    return (file.path, *(f"{file.path}-{part}" for part in ("wal", "shm", "journal")))
+    """Return the paths that the child process for a file may open.
+
+    SQLite's write-ahead log, shared memory and journal of a database file are included.
+    """
+    return (file.path, *(f"{file.path}-{suffix}" for suffix in ("wal", "shm", "journal")))

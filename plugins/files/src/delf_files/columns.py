@@ -1,4 +1,4 @@
-"""Descriptions of columns for the prompt: types, examples, and notations of text."""
+"""Descriptions of columns for the prompt: types, examples, and notations of numbers and dates."""
 
 from __future__ import annotations
 
@@ -11,44 +11,42 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
-_LONGEST: Final = 60
+_MAX_TEXT_CHARACTERS: Final = 60
 _MAX_CHOICES: Final = 24
-_ALWAYS: Final = 8
-"""The number of distinct texts that are always shown, however long."""
-_CHOICES_ROOM: Final = 240
-_ODD_TEXTS: Final = 3
-"""The number of texts shown for a mostly numeric column."""
-_ITEMS: Final = 20_000
-_LONGEST_CHOICE: Final = 30
-_MAX_KEYS: Final = 40
-_FEWEST_NAMES: Final = 5
-"""The number of alike records from which a dict counts as records by name."""
-_ALIKE: Final = 0.5
-"""The share of keys that alike records have on average, of all their keys."""
-_DEEPEST: Final = 8
+_MAX_LONG_CHOICES: Final = 8
+"""The number of choices up to which their total length does not matter."""
+_MAX_CHOICES_CHARACTERS: Final = 240
+_MAX_MIXED_TEXTS: Final = 3
+_MAX_ITEMS: Final = 20_000
+_MAX_CHOICE_CHARACTERS: Final = 30
+_MAX_FIELDS: Final = 40
+_MIN_RECORDS: Final = 5
+_SIMILAR_SHARE: Final = 0.5
+"""The minimum share of all fields that a record has on average, for records to be similar."""
+_MAX_DEPTH: Final = 8
 _NUMERIC_SHARE: Final = 0.6
-"""The share of numbers, or dates, from which a column counts as such despite other values."""
+"""The minimum share of numbers in a column of numbers, and of dates in a column of dates."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?")
-_GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?")
+_COMMA_THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _NOTATIONS: Final = {
     "": _PLAIN,
-    "with decimal comma": _COMMA,
-    "with commas between thousands": _GROUPED,
+    "with decimal comma": _DECIMAL_COMMA,
+    "with commas between thousands": _COMMA_THOUSANDS,
     "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
 }
-_POINTED: Final = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
-"""A number whose point may be a decimal point, or stand between thousands."""
-_NEGATIVE: Final = re.compile(r"^\(([^()]*\d[^()]*)\)$|^(\d[\d.,' ]*)-$")
-_COMPACT: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
-_GROUP: Final = 3
-_CODE: Final = re.compile(r"0\d+")
-_ISO: Final = re.compile(
+_AMBIGUOUS_POINT: Final = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+"""Matches a number such as 1.234, which may be 1234 or a fraction."""
+_UNUSUAL_NEGATIVE: Final = re.compile(r"^\(([^()]*\d[^()]*)\)$|^(\d[\d.,' ]*)-$")
+_COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+_THOUSANDS_DIGITS: Final = 3
+_LEADING_ZERO: Final = re.compile(r"0\d+")
+_ISO_DATE: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 )
-_DAY: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2})(?:[ ,T].*)?")
+_NUMERIC_DATE: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2})(?:[ ,T].*)?")
 
 
 class Column(NamedTuple):
@@ -56,19 +54,22 @@ class Column(NamedTuple):
 
     name: str
     line: str
-    """The types and examples of the column."""
+    """The types and examples of the column, as one line."""
 
 
 def short(value: Any) -> str:
-    """Write a value as a one-line Python literal; dates and decimals in readable form."""
+    """Format a value as a Python literal on one line.
+
+    Dates, times, durations and decimals have their usual form. Long values are truncated.
+    """
     if isinstance(value, (dt.date, dt.time, Decimal, dt.timedelta)):
         return str(value)
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes"
-    if isinstance(value, str) and len(value) > _LONGEST:
-        return f"{value[:_LONGEST]!r}…"
-    text = repr(value)
-    return text if len(text) <= 2 * _LONGEST else f"{text[: 2 * _LONGEST]}…"
+    if isinstance(value, str) and len(value) > _MAX_TEXT_CHARACTERS:
+        return f"{value[:_MAX_TEXT_CHARACTERS]!r}…"
+    text, limit = repr(value), 2 * _MAX_TEXT_CHARACTERS
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def spread(values: Sequence[T], most: int) -> Sequence[T]:
@@ -84,16 +85,19 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
     Args:
         name: The column's name.
-        values: All values or a sample; None for rows that are too short.
-        whole: Whether the values are complete.
+        values: The values, with None for each row that is too short to have a value.
+        whole: Whether the values are all values of the column, and not a sample.
     """
     if not any(value and value.strip() for value in values):
         return Column(name, "always ''")
-    return Column(name, _texts([value or "" for value in values], is_complete=whole))
+    return Column(name, _describe_texts([value or "" for value in values], is_complete=whole))
 
 
-def _texts(values: Sequence[str], *, is_complete: bool) -> str:
-    """Describe texts: all distinct texts if there are few, else an example with its notation."""
+def _describe_texts(values: Sequence[str], *, is_complete: bool) -> str:
+    """Describe texts by all distinct texts if these are few, otherwise by an example.
+
+    The notation of numbers or dates, and blanks, are mentioned.
+    """
     non_blank = [value for value in values if value.strip()]
     stripped = [value.strip() for value in non_blank]
     if not stripped:
@@ -111,13 +115,17 @@ def _texts(values: Sequence[str], *, is_complete: bool) -> str:
 
 
 def _are_choices(choices: Sequence[str], count: int) -> bool:
-    """Return True if texts repeat like the values of an enumeration, and are short."""
-    return (
-        1 < len(choices) <= _MAX_CHOICES
-        and count >= 2 * len(choices)
-        and all(len(choice) <= _LONGEST_CHOICE for choice in choices)
-        and (len(choices) <= _ALWAYS or sum(map(len, choices)) <= _CHOICES_ROOM)
-    )
+    """Return True if distinct texts are short and repeat like the values of an enumeration.
+
+    Args:
+        choices: The distinct texts.
+        count: The number of texts, with repetitions.
+    """
+    if not 1 < len(choices) <= _MAX_CHOICES or count < 2 * len(choices):
+        return False
+    if any(len(choice) > _MAX_CHOICE_CHARACTERS for choice in choices):
+        return False
+    return len(choices) <= _MAX_LONG_CHOICES or sum(map(len, choices)) <= _MAX_CHOICES_CHARACTERS
 
 
 def _choices(choices: Sequence[str], is_complete: bool) -> str:
@@ -125,67 +133,71 @@ def _choices(choices: Sequence[str], is_complete: bool) -> str:
 
 
 def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
-    """Yield the notation of a column's numbers or dates, then exceptions; nothing for others."""
-    if all(map(_ISO.fullmatch, filled)):
+    """Yield the notation of a column's numbers or dates, and examples of other values.
+
+    Nothing is yielded for a column of other texts, or of dates in ISO format.
+    """
+    if all(map(_ISO_DATE.fullmatch, filled)):
         return
-    dates = [match for match in map(_DAY.fullmatch, filled) if match]
+    dates = [match for match in map(_NUMERIC_DATE.fullmatch, filled) if match]
     if len(dates) >= _NUMERIC_SHARE * len(filled):
         yield _date_order(dates)
-        yield from _mention_others([text for text in filled if not _DAY.fullmatch(text)])
+        yield from _mention_others([text for text in filled if not _NUMERIC_DATE.fullmatch(text)])
         return
-    if all(map(_COMPACT.fullmatch, filled)):
+    if all(map(_COMPACT_DATE.fullmatch, filled)):
         yield "date as YYYYMMDD"
         return
-    numbers = [_UNITS.sub("", _NEGATIVE.sub(r"\1\2", text)) for text in filled]
-    if any(map(_CODE.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
+    numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in filled]
+    if any(map(_LEADING_ZERO.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
         yield "with leading zeros"
         return
-    matches_by_notation = {kind: _match_notation(numbers, kind) for kind in _NOTATIONS}
-    kind = max(matches_by_notation, key=lambda kind: sum(matches_by_notation[kind]))
-    if sum(matches_by_notation[kind]) < _NUMERIC_SHARE * len(filled):
+    fits_by_notation = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
+    notation = max(fits_by_notation, key=lambda name: sum(fits_by_notation[name]))
+    fits = fits_by_notation[notation]
+    if sum(fits) < _NUMERIC_SHARE * len(filled):
         return
-    if _NOTATIONS[kind] is _COMMA:
-        kind_text = _describe_commas(
-            [text for text, fit in zip(numbers, matches_by_notation[kind], strict=True) if fit]
+    if _NOTATIONS[notation] is _DECIMAL_COMMA:
+        description = _describe_commas(
+            [text for text, fit in zip(numbers, fits, strict=True) if fit]
         )
     else:
-        kind_text = kind or _describe_points([text for text in numbers if _PLAIN.fullmatch(text)])
+        plain_numbers = [text for text in numbers if _PLAIN.fullmatch(text)]
+        description = notation or _describe_points(plain_numbers)
     units = dict.fromkeys(match[0] for text in filled if (match := _UNITS.search(text)))
-    listed_units = " or ".join(map(repr, list(units)[:3]))
-    yield f"number {kind_text}".strip() + (
-        f", with {listed_units} to take off" if listed_units else ""
-    )
-    negative = next(filter(_NEGATIVE.fullmatch, filled), None)
+    unit_list = " or ".join(map(repr, list(units)[:3]))
+    unit_note = f", with {unit_list} to take off" if unit_list else ""
+    yield f"number {description}".strip() + unit_note
+    negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, filled), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    yield from _mention_others(
-        [text for text, fit in zip(filled, matches_by_notation[kind], strict=True) if not fit]
-    )
+    yield from _mention_others([text for text, fit in zip(filled, fits, strict=True) if not fit])
 
 
-def _match_notation(texts: Sequence[str], kind: str) -> list[bool]:
-    """Return for each text whether it is a number in the notation ``kind``.
+def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
+    """Return for each text whether the text is a number in a notation.
 
     Numbers that match ``_PLAIN`` fit every notation except the one with decimal commas.
     """
-    pattern = _NOTATIONS[kind]
+    pattern = _NOTATIONS[notation]
     return [
-        bool(pattern.fullmatch(text) or (pattern is not _COMMA and _PLAIN.fullmatch(text)))
+        bool(pattern.fullmatch(text) or (pattern is not _DECIMAL_COMMA and _PLAIN.fullmatch(text)))
         for text in texts
     ]
 
 
 def _describe_commas(numbers: Sequence[str]) -> str:
-    """Describe numbers with commas: for thousands, for decimals, or unclear."""
+    """Return whether commas in numbers separate thousands or decimals, or that this is unclear."""
     with_comma = [text for text in numbers if "," in text]
     without_comma = [text for text in numbers if text.isdigit()]
-    if (
-        with_comma
-        and all(_GROUPED.fullmatch(text) for text in with_comma)
-        and not any("." in t for t in numbers)
-    ):
+    has_point = any("." in text for text in numbers)
+    may_be_thousands = bool(with_comma) and all(map(_COMMA_THOUSANDS.fullmatch, with_comma))
+    if may_be_thousands and not has_point:
         no_leading_zero = not any(text.lstrip("+-").startswith("0") for text in with_comma)
-        if no_leading_zero and without_comma and all(len(text) <= _GROUP for text in without_comma):
+        if (
+            no_leading_zero
+            and without_comma
+            and all(len(text) <= _THOUSANDS_DIGITS for text in without_comma)
+        ):
             return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
     if any(re.search(r"\d\.\d{3}", text) for text in numbers):
@@ -196,14 +208,15 @@ def _describe_commas(numbers: Sequence[str]) -> str:
 
 
 def _describe_points(numbers: Sequence[str]) -> str:
-    """Describe points that may separate thousands, because three digits follow each point."""
+    """Return a remark if points in numbers may separate thousands; empty otherwise.
+
+    That is possible if three digits follow each point, and numbers without a point are short.
+    """
     with_point = [text for text in numbers if "." in text]
     without_point = [text.lstrip("+-") for text in numbers if "." not in text]
-    if (
-        not with_point
-        or not all(map(_POINTED.fullmatch, with_point))
-        or any(len(text) > _GROUP for text in without_point)
-    ):
+    if not with_point or not all(map(_AMBIGUOUS_POINT.fullmatch, with_point)):
+        return ""
+    if any(len(text) > _THOUSANDS_DIGITS for text in without_point):
         return ""
     if without_point:
         return "with points: likely between thousands"
@@ -216,7 +229,7 @@ def _mention_others(others: Sequence[str]) -> Iterable[str]:
 
 
 def _date_order(days: Sequence[re.Match[str]]) -> str:
-    # A number above twelve is no month; points are written by countries that put the day first.
+    # A number above 12 is a day. Dates with points, such as 3.4.2025, begin with the day.
     firsts, seconds = ({int(day[group]) for day in days} for group in (1, 3))
     if max(firsts) > 12 or days[0][2] == ".":
         return "day first"
@@ -228,20 +241,20 @@ def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole:
 
     Args:
         name: The column's name.
-        values: Some of its values.
-        declared: The declared type, if any.
-        whole: Whether the values are complete.
+        values: All values of the column, or a sample.
+        declared: The declared type; empty if no type is declared.
+        whole: Whether the values are all values of the column, and not a sample.
     """
     kinds = described(values, whole=whole)
     return Column(name, f"{declared}: {kinds}" if declared and values else declared or kinds)
 
 
 def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list[Column]:
-    """Describe the keys of records such as those of .json files.
+    """Describe each key of records, such as those of .json files, as a column.
 
     Args:
-        records: All records or a sample.
-        whole: Whether the records are complete.
+        records: All records, or a sample.
+        whole: Whether the records are all records, and not a sample.
     """
     keys = dict.fromkeys(key for record in records for key in record)
     columns: list[Column] = []
@@ -255,12 +268,12 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
 
 
 def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
-    """Describe values: types with an example each, and records by their keys.
+    """Describe values by their types, each with an example; records by their keys.
 
     Args:
-        values: All values or a sample.
-        depth: The number of enclosing lists and records.
-        whole: Whether the values are complete.
+        values: All values, or a sample.
+        depth: The number of lists and records that enclose the values.
+        whole: Whether the values are all values, and not a sample.
     """
     kinds: dict[str, list[Any]] = {}
     for value in values:
@@ -279,56 +292,57 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
 def _describe_kind(
     kind: str, values: list[Any], depth: int, is_complete: bool, *, is_mixed: bool
 ) -> str:
-    """Describe the values of one type."""
+    """Describe values of one type; ``is_mixed`` means that other values have other types."""
     first = values[0]
     if kind == "dict":
         return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
     if kind == "list":
-        items = list(islice(chain.from_iterable(values), _ITEMS))
-        if not items or depth >= _DEEPEST:
+        items = list(islice(chain.from_iterable(values), _MAX_ITEMS))
+        if not items or depth >= _MAX_DEPTH:
             return "list" if items else "[]"
         return f"[{described(items, depth + 1, whole=is_complete)}, …]"
     if kind == "str" and is_mixed:
-        odd = list(dict.fromkeys(values))
-        more = " | …" if len(odd) > _ODD_TEXTS else ""
-        return " | ".join(map(short, odd[:_ODD_TEXTS])) + more
+        distinct_texts = list(dict.fromkeys(values))
+        more = " | …" if len(distinct_texts) > _MAX_MIXED_TEXTS else ""
+        return " | ".join(map(short, distinct_texts[:_MAX_MIXED_TEXTS])) + more
     if kind == "str":
-        return _texts(values, is_complete=is_complete)
+        return _describe_texts(values, is_complete=is_complete)
     return kind if kind == "bool" else f"{kind} {short(first)}"
 
 
 def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if the keys of dicts are data, such as ids, and not names of fields.
 
-    Very many keys count as data, and so do keys whose values are similar records.
+    More than 40 keys count as data, and so do keys whose values are similar records.
 
     Args:
         values: The dicts.
     """
     keys = {key for value in values for key in value}
-    if len(keys) > _MAX_KEYS:
+    if len(keys) > _MAX_FIELDS:
         return True
-    inner = [item for value in values for item in islice(value.values(), _MAX_KEYS)]
-    if len(keys) < _FEWEST_NAMES or not all(isinstance(item, dict) for item in inner):
+    items = [item for value in values for item in islice(value.values(), _MAX_FIELDS)]
+    if len(keys) < _MIN_RECORDS or not all(isinstance(item, dict) for item in items):
         return False
-    records = cast("list[dict[str, Any]]", inner)
-    known = {key for record in records for key in record}
-    return sum(map(len, records)) >= _ALIKE * len(known) * len(records) > 0
+    records = cast("list[dict[str, Any]]", items)
+    fields = {key for record in records for key in record}
+    return sum(map(len, records)) >= _SIMILAR_SHARE * len(fields) * len(records) > 0
 
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
     """Describe dicts by their keys, or by a sample of values if the keys are data."""
     keys = list(dict.fromkeys(key for value in values for key in value))
-    if not keys or depth >= _DEEPEST:
+    if not keys or depth >= _MAX_DEPTH:
         return "dict" if keys else "{}"
     if is_by_name(values):
-        inner = [item for value in values for item in value.values()]
-        sample = spread(inner, _ITEMS)
-        kinds = described(sample, depth + 1, whole=is_complete and sample is inner)
+        items = [item for value in values for item in value.values()]
+        sample = spread(items, _MAX_ITEMS)
+        kinds = described(sample, depth + 1, whole=is_complete and sample is items)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
         field_values = [value[key] for value in values if key in value]
-        mark = "?" if len(field_values) < len(values) else ""
-        parts.append(f"{mark}{short(key)}: {described(field_values, depth + 1, whole=is_complete)}")
+        optional_mark = "?" if len(field_values) < len(values) else ""
+        kinds = described(field_values, depth + 1, whole=is_complete)
+        parts.append(f"{optional_mark}{short(key)}: {kinds}")
     return f"{{{', '.join(parts)}}}"

@@ -24,18 +24,15 @@ from delf_files.children import PRELOADS, readable
 from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
-MAX_SHOWN: Final = 30
-"""The maximum number of files described in the prompt; further files are only named."""
-MAX_SHAPES: Final = 10_000
-"""The maximum number of characters of all descriptions in the prompt."""
-MAX_SHAPE: Final = 4_000
-"""The maximum number of characters of one description."""
-_SECONDS: Final = 5.0
-_SHAPES: Final = (
+MAX_DESCRIBED_FILES: Final = 30
+MAX_DESCRIPTIONS_CHARACTERS: Final = 10_000
+MAX_DESCRIPTION_CHARACTERS: Final = 4_000
+_DESCRIBE_SECONDS: Final = 5.0
+_DESCRIPTIONS_HEADING: Final = (
     "What files.read(name) gives, with an example of each column; look again only for what is not "
     "here."
 )
-_TEXTS: Final = (
+_TEXT_ENDINGS: Final = (
     ".txt .md .rst .log .xml .html .htm .css .js .ts .py .sql .sh .yaml .yml .toml .ini .cfg "
     ".conf .env .tex .svg .eml .ics .vcf .srt"
 )
@@ -47,14 +44,14 @@ _KINDS: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
-    **dict.fromkeys(_TEXTS.split(), "text"),
+    **dict.fromkeys(_TEXT_ENDINGS.split(), "text"),
     ".pdf": "pdf",
     ".docx": "docx",
 }
 
 
 class FileFacts(TypedDict):
-    """The facts about a file in ``files.list``."""
+    """The data about a file that ``files.list`` returns."""
 
     name: str
     size: int
@@ -79,7 +76,7 @@ class Files(Connection):
         self._most_bytes = most_bytes
         if all(file.trust == "own" for file in self._files):
             self.context_trust = "own"
-        self._shapes: dict[tuple[str, int, int, int], str] = {}
+        self._descriptions: dict[tuple[str, int, int, int], str] = {}
 
     @action("reading", effect="read")
     async def list(self, context: CallContext | None = None) -> Sequence[FileFacts]:
@@ -149,32 +146,35 @@ class Files(Connection):
         )
 
     def result_trust(self, action: str, arguments: Mapping[str, Any]) -> Trust:
-        """Return ``own`` if all files that a call may read are the user's own, else ``outside``.
+        """Return ``own`` if the user declares all files that a call may read as their own.
 
-        Implements :class:`delf.protocols.connection.SupportsResultTrust`. ``read`` reads the named
-        file; ``query`` and ``list`` may read any file.
+        Return ``outside`` otherwise. The action ``read`` reads the named file. The actions
+        ``query`` and ``list`` may read any file.
+
+        Implements :class:`delf.protocols.connection.SupportsResultTrust`.
         """
-        matches = [
+        named_files = [
             file for file in self._files if arguments.get("name") in (file.name, file.visible)
         ]
-        read = matches if action == "read" else self._files
-        return "own" if read and all(file.trust == "own" for file in read) else "outside"
+        readable_files = named_files if action == "read" else self._files
+        is_own = bool(readable_files) and all(file.trust == "own" for file in readable_files)
+        return "own" if is_own else "outside"
 
     async def context(self, task: str) -> str | None:
-        """Describe the files: their tables, columns, types and examples, within a budget."""
-        shown_files = self._files[:MAX_SHOWN]
-        if not shown_files:
+        """Describe the first 30 files for the prompt: tables, columns, types and examples."""
+        files = self._files[:MAX_DESCRIBED_FILES]
+        if not files:
             return None
-        room = min(MAX_SHAPE, MAX_SHAPES // len(shown_files))
-        parts = await asyncio.gather(*(self._shape(file, room) for file in shown_files))
-        return "\n".join([_SHAPES, *parts])
+        max_characters = min(MAX_DESCRIPTION_CHARACTERS, MAX_DESCRIPTIONS_CHARACTERS // len(files))
+        parts = await asyncio.gather(*(self._describe(file, max_characters) for file in files))
+        return "\n".join([_DESCRIPTIONS_HEADING, *parts])
 
-    async def _shape(self, file: InputFile, room: int) -> str:
-        """Return the description of a file or, on failure, the reason."""
+    async def _describe(self, file: InputFile, max_characters: int) -> str:
+        """Return the name and the description of a file; on failure, the name and the error."""
         name = file.name if file.name.isprintable() else repr(file.name)
         try:
-            key = (file.path, room, *_size_and_mtime(file))
-            if key not in self._shapes:
+            key = (file.path, max_characters, *_size_and_mtime(file))
+            if key not in self._descriptions:
                 arguments = {
                     "path": file.path,
                     "name": file.name,
@@ -182,17 +182,17 @@ class Files(Connection):
                     "kind": _kind(file),
                     "factory": self._formats.factory(file.ending),
                     "most": self._most_bytes,
-                    "room": room,
+                    "max_characters": max_characters,
                 }
-                self._shapes[key] = await self._in_child(
+                self._descriptions[key] = await self._in_child(
                     "delf_files.shape:shape",
                     arguments,
                     file,
                     None,
-                    Limits(seconds=_SECONDS),
+                    Limits(seconds=_DESCRIBE_SECONDS),
                     "looking into",
                 )
-            return f"{name}: {self._shapes[key]}"
+            return f"{name}: {self._descriptions[key]}"
         except (DelfError, OSError) as error:
             return f"{name}: {error}"
 
@@ -205,7 +205,16 @@ class Files(Connection):
         limits: Limits = Limits(),  # noqa: B008 - frozen
         doing: str = "reading",
     ) -> Any:
-        """Call a function that reads a file in a child process."""
+        """Call a function in a child process that can read only one input file.
+
+        Args:
+            function: The function, as ``module:name``.
+            arguments: The keyword arguments of the function.
+            file: The input file.
+            context: The context of the action's call; None outside of a call.
+            limits: The limits of the child process.
+            doing: The verb for error messages, such as ``reading``.
+        """
         return await self._formats.shared(Readers).call(
             function,
             arguments,
@@ -217,13 +226,17 @@ class Files(Connection):
         )
 
     def _find(self, name: str) -> InputFile:
-        """Return an input file by its name or path; raise ToolRefusedError for an unknown name."""
+        """Return an input file by its name or path.
+
+        Raises:
+            ToolRefusedError: If no input file has the name.
+        """
         for file in self._files:
             if name in (file.name, file.visible):
                 return file
         # A model writes one form of "é", and a file's name may have the other.
         for file in self._files:
-            if _composed(name) in (_composed(file.name), _composed(file.visible)):
+            if _nfc(name) in (_nfc(file.name), _nfc(file.visible)):
                 return file
         names = [file.name for file in self._files]
         raise ToolRefusedError(
@@ -238,14 +251,13 @@ class Files(Connection):
 
     def _too_large(self, file: InputFile, reason: str) -> ToolExecutionError:
         advice = f"read it in the script, in pieces: open({file.visible!r})"
-        advice = (
-            advice if _kind(file) in DOCUMENTS else f"{advice} with csv.DictReader or line by line"
-        )
+        if _kind(file) not in DOCUMENTS:
+            advice += " with csv.DictReader or line by line"
         limit = f"files.read takes at most {self._most_bytes:,}"
         return ToolExecutionError(f"{file.name} {reason}, and {limit}; {advice}")
 
     async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
-        """Return what ``files.list`` tells about a file, with a problem if it is broken."""
+        """Return the data about a file for ``files.list``; ``problem`` if the file is broken."""
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
         try:
             facts["size"] = _size(file)
@@ -277,10 +289,8 @@ def _size_and_mtime(file: InputFile) -> tuple[int, int]:
 
 
 def _kind(file: InputFile) -> str:
-    """Return the kind of a file by its name: csv, json, jsonl, excel, text or other."""
     return _KINDS.get(file.ending, "other")
 
 
-def _composed(name: str) -> str:
-    """Normalise a name to NFC, so that composed and decomposed characters are equal."""
+def _nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)

@@ -22,13 +22,14 @@ _SEPARATORS: Final = ",;\t|"
 _SAMPLE_CHARS: Final = 64_000
 _SAMPLE_ROWS: Final = 50
 LARGEST_CELL: Final = 2**31 - 1
-_NAMED: Final = re.compile(r"sep=(.)\r?\n")
-_JOINED: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
+_SEPARATOR_LINE: Final = re.compile(r"sep=(.)\r?\n")
+_SEPARATOR_IN_WORD: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
 _NUMBER: Final = re.compile(r"[-+]?[\d. ']*\d(?:[,.]\d+)?\s?[%€$]?")
-_WHOLE_SHARE: Final = 0.5
-_UNCLOSED: Final = "unexpected end"
-_ODD_SHARE: Final = 0.95
-_FEWEST_QUOTED: Final = 2
+_EVENNESS_WEIGHT: Final = 0.5
+_UNCLOSED: Final = "unexpected end"  # in the error of the module csv
+_MISPLACED_QUOTE_FACTOR: Final = 0.95
+_VARIANT_FACTOR: Final = 0.99
+_MIN_QUOTED_CELLS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Dialect:
     Args:
         separator: The character between cells.
         quote: The character around cells; None if there are no quotes.
-        backslash: Whether quotes in cells are escaped with a backslash; otherwise they are doubled.
-        start: The offset of the first row.
+        backslash: Whether quotes in cells may be escaped with a backslash instead of doubled.
+        start: The number of characters before the first row.
     """
 
     separator: str = ","
@@ -51,7 +52,7 @@ class Dialect:
         """Return a CSV reader for lines.
 
         Args:
-            lines: The lines with line ends.
+            lines: The lines, with their line ends.
             strict: Whether a quote inside a quoted cell raises an error.
         """
         csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
@@ -60,10 +61,8 @@ class Dialect:
             options = {"quoting": csv.QUOTE_NONE}
         elif self.backslash:
             options["escapechar"] = "\\"  # in addition to doubled quotes
-        spaced = self.separator in ",;"  # as in "a, b"
-        return csv.reader(
-            lines, delimiter=self.separator, skipinitialspace=spaced, strict=strict, **options
-        )
+        options["skipinitialspace"] = self.separator in ",;"  # as in "a, b"
+        return csv.reader(lines, delimiter=self.separator, strict=strict, **options)
 
     def rows(self, text: str) -> Iterator[list[str]]:
         """Yield the non-empty rows of a text.
@@ -78,10 +77,10 @@ def dialect_of(text: str, ending: str) -> Dialect:
     """Find the dialect of a text.
 
     Args:
-        text: The file, or its first rows.
-        ending: The file's extension: ``.tsv`` means tabs.
+        text: The content of the file, or its first rows.
+        ending: The file's extension; for ``.tsv`` and ``.tab``, the separator is the tab.
     """
-    declaration = _NAMED.match(text)
+    declaration = _SEPARATOR_LINE.match(text)
     start = declaration.end() if declaration is not None else 0
     sample = text[start:]
     if declaration is not None:
@@ -91,17 +90,13 @@ def dialect_of(text: str, ending: str) -> Dialect:
     lines = _complete_lines(sample)
     if '"' in lines and all(_is_one_column(Dialect(separator), lines) for separator in separators):
         return Dialect(separators[0], start=start)
-    candidates = [
-        (_score(dialect, lines), -order, dialect)
-        for order, dialect in enumerate(Dialect(separator, start=start) for separator in separators)
-    ]
-    # A variant, with other quotes or escapes, must score clearly higher than a usual dialect.
-    candidates += [
-        (_score(other, lines) * 0.99, -len(candidates), other)
-        for _, _, dialect in list(candidates)
-        for other in _variants(dialect, lines)
-    ]
-    best = max(candidates, key=lambda candidate: candidate[:2])[2]
+    usual_dialects = [Dialect(separator, start=start) for separator in separators]
+    variants = [variant for dialect in usual_dialects for variant in _variants(dialect, lines)]
+    scored = [(_score(dialect, lines), dialect) for dialect in usual_dialects]
+    # A variant must score clearly higher than a usual dialect.
+    scored += [(_score(variant, lines) * _VARIANT_FACTOR, variant) for variant in variants]
+    # Of equal scores, max returns the first.
+    best = max(scored, key=lambda candidate: candidate[0])[1]
     return _confirm_quote(best, sample)
 
 
@@ -113,25 +108,26 @@ def _complete_lines(text: str) -> str:
 
 
 def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
-    """Return variants of the dialect, with other quotes that occur in the text."""
+    """Return dialects with the same separator, and other quotes that the text may have."""
     separator, start = dialect.separator, dialect.start
     fault, has_line_break = _first_fault(dialect, sample)
-    others = [Dialect(separator, None, start=start)] if fault or has_line_break else []
+    variants: list[Dialect] = []
+    if fault or has_line_break:
+        variants.append(Dialect(separator, None, start=start))
     if '\\"' in sample:
-        others.append(Dialect(separator, '"', backslash=True, start=start))
-    is_clear = not fault and re.search(rf'{_begin(separator)}"', sample, re.MULTILINE)
-    if not is_clear and _uses_apostrophes(sample, separator):
-        others.append(Dialect(separator, "'", start=start))
-    return others
+        variants.append(Dialect(separator, '"', backslash=True, start=start))
+    has_quoted_cell = re.search(rf'{_cell_start_pattern(separator)}"', sample, re.MULTILINE)
+    if (fault or not has_quoted_cell) and _uses_apostrophes(sample, separator):
+        variants.append(Dialect(separator, "'", start=start))
+    return variants
 
 
-def _begin(separator: str) -> str:
-    """Return a pattern for the beginning of a cell."""
+def _cell_start_pattern(separator: str) -> str:
     return rf"(?:^|{re.escape(separator)}) *"
 
 
 def _is_one_column(dialect: Dialect, sample: str) -> bool:
-    """Return whether each row is one cell, because all separators are within quotes."""
+    """Return True if each row is one cell, because all separators are within quotes."""
     try:
         return all(len(row) == 1 for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS))
     except csv.Error:
@@ -139,70 +135,84 @@ def _is_one_column(dialect: Dialect, sample: str) -> bool:
 
 
 def _score(dialect: Dialect, sample: str) -> float:
-    """Score the evenness of rows and the plainness of cells; 0 if there is no table."""
-    rows, penalty = _first_rows(dialect, sample)
+    """Return a score from 0 to about 1 of how well a dialect fits a text.
+
+    The score grows with the share of rows of equal width, and falls with the share of cells that
+    look wrongly split. The score is 0 for rows of one cell.
+    """
+    rows, factor = _first_rows(dialect, sample)
     if not rows:
         return 0.0
     width, usual_rows = Counter(map(len, rows)).most_common(1)[0]
     if width < 2:
         return 0.0
     cells = [cell for row in rows for cell in row if cell]
-    odd_cells = sum(1 for cell in cells if _is_odd(cell, dialect))
-    plainness = 1 - odd_cells / max(len(cells), 1)
-    evenness = usual_rows / len(rows) * penalty
-    return evenness * (_WHOLE_SHARE + (1 - _WHOLE_SHARE) * plainness) + min(width, 99) / 10_000
+    wrong_cells = sum(1 for cell in cells if _looks_wrongly_split(cell, dialect))
+    correctness = 1 - wrong_cells / max(len(cells), 1)
+    evenness = usual_rows / len(rows) * factor
+    preference_for_columns = min(width, 99) / 10_000
+    weighted = _EVENNESS_WEIGHT + (1 - _EVENNESS_WEIGHT) * correctness
+    return evenness * weighted + preference_for_columns
 
 
-def _is_odd(cell: str, dialect: Dialect) -> bool:
-    """Return whether a cell has quotes around its text, or another separator within a word."""
+def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
+    """Return True if a cell has quotes around its text, or another separator within a word."""
     if cell[0] == cell[-1] == '"' and len(cell) > 1 and dialect.quote != '"':
         return True
-    return bool(_JOINED.search(cell)) and not _NUMBER.fullmatch(cell)
+    return bool(_SEPARATOR_IN_WORD.search(cell)) and not _NUMBER.fullmatch(cell)
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows, and a factor for their score: below 1 if they violate the dialect."""
+    """Return the first rows, and the factor by which misplaced quotes reduce the score."""
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
-            rows.append(row)  # noqa: PERF402 - those before an error count
+            rows.append(row)  # noqa: PERF402 - rows before an error count
     except csv.Error as error:
-        if _UNCLOSED not in str(error):  # else the sample was cut in a quoted cell
-            lenient = filter(None, dialect.reader(io.StringIO(sample, newline="")))
-            return list(itertools.islice(lenient, _SAMPLE_ROWS)), _ODD_SHARE
+        # An unclosed quote may only mean that the sample ends inside a cell.
+        if _UNCLOSED in str(error):
+            return rows, 1.0
+        lenient_rows = filter(None, dialect.reader(io.StringIO(sample, newline="")))
+        return list(itertools.islice(lenient_rows, _SAMPLE_ROWS)), _MISPLACED_QUOTE_FACTOR
     return rows, 1.0
 
 
 def _uses_apostrophes(text: str, separator: str) -> bool:
-    """Return True if cells begin and end with apostrophes."""
+    """Return True if cells are quoted with apostrophes: as many begin as end with one."""
     opened = closed = 0
     for line in text.split("\n")[:_SAMPLE_ROWS]:
         for cell in line.rstrip("\r").split(separator):
             word = cell.strip()
             opened += word.startswith("'")
             closed += word.endswith("'") and word != "'"
-    return opened == closed >= _FEWEST_QUOTED
+    return opened == closed >= _MIN_QUOTED_CELLS
 
 
 def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
-    """Check the quotes of a dialect against the whole text; return the dialect that fits."""
+    """Check the quotes of a dialect against the whole text, not only the sample.
+
+    Returns:
+        The dialect, or a variant with backslashes or without quotes that fits better.
+    """
     if dialect.quote != '"' or '"' not in text:
         return dialect
-    plain = Dialect(dialect.separator, None, start=dialect.start)
+    unquoted = Dialect(dialect.separator, None, start=dialect.start)
     fault, has_line_break = _first_fault(dialect, text)
     if fault == _UNCLOSED and dialect.separator != "\t":
-        return dialect  # reading it reports the unclosed quote
+        return dialect  # reading the file reports the unclosed quote
     if not dialect.backslash and '\\"' in text and (fault or '""' not in text):
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
-    if not fault and not (has_line_break and dialect.separator == "\t"):
-        return dialect
-    return plain if _is_even(plain, text) else dialect
+    has_quoting_fault = bool(fault) or (has_line_break and dialect.separator == "\t")
+    return unquoted if has_quoting_fault and _has_even_rows(unquoted, text) else dialect
 
 
 def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
-    """Return the first quoting fault of a text, and whether a cell contains line breaks."""
+    """Return the first quoting fault of a text, and whether a cell before has a line break.
+
+    The fault is ``unexpected end`` (of an unclosed quote), ``misplaced``, or empty.
+    """
     has_line_break = False
     try:
         for row in dialect.rows(text):
@@ -212,8 +222,8 @@ def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
     return "", has_line_break
 
 
-def _is_even(dialect: Dialect, text: str) -> bool:
-    """Return True if all rows have the same number of cells, and more than one."""
+def _has_even_rows(dialect: Dialect, text: str) -> bool:
+    """Return True if all rows have the same number of cells, at least two."""
     try:
         widths = {len(row) for row in dialect.rows(text)}
     except csv.Error:
@@ -222,15 +232,18 @@ def _is_even(dialect: Dialect, text: str) -> bool:
 
 
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
-    r"""Return True if the text has ``\"`` but no quoted cell in which it clearly is an escape."""
+    r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
+
+    A quoted cell in which the backslash can only be an escape makes the meaning clear.
+    """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    escaped = rf'{_begin(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
+    escaped = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(escaped, text, re.MULTILINE)
 
 
 def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:
-    """Return the line of the first quote inside a quoted cell; None if there is none."""
+    """Return the line number of the first undoubled quote inside a quoted cell, if any."""
     reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for _ in reader:
@@ -241,7 +254,7 @@ def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:
 
 
 def unique_folded(names: Sequence[str]) -> list[str]:
-    """Make names unique without regard to case, as SQL needs."""
+    """Make names unique without regard to case, as SQL needs, by appending numbers."""
     folded_names: set[str] = set()
     unique: list[str] = []
     for original in names:

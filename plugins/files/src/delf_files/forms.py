@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LOOKED_AT: Final = 4096
+DETECTION_BYTES: Final = 4096
 
-_PAGE: Final = re.compile(
+_HTML_PAGE: Final = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|table)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_BEGINNINGS: Final = (
+_FORMATS: Final = (
     (b"\x1f\x8b", "an archive of gzip (gzip.open reads it)"),
     (b"BZh", "an archive of bzip2 (bz2.open reads it)"),
     (b"\xfd7zXZ\x00", "an archive of xz (lzma.open reads it)"),
@@ -32,20 +32,27 @@ _BEGINNINGS: Final = (
 
 
 def form_of(head: bytes) -> str | None:
-    """Return the format of bytes; None for text and unknown formats."""
-    for beginning, form in _BEGINNINGS:
-        if head.startswith(beginning):
+    """Return the format of a file as a phrase; None for text and unknown formats.
+
+    Args:
+        head: The first :data:`DETECTION_BYTES` of the file.
+    """
+    for first_bytes, form in _FORMATS:
+        if head.startswith(first_bytes):
             return form
-    if _PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
+    if _HTML_PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
         return "a page of HTML (a login, an error, or a table)"
     return None
 
 
 def check_form(head: bytes) -> None:
-    """Refuse bytes that are not a table or JSON.
+    """Check that the first bytes of a file may belong to a text, such as a table or JSON.
+
+    Args:
+        head: The first :data:`DETECTION_BYTES` of the file.
 
     Raises:
-        ValueError: If the bytes have another format; names the format.
+        ValueError: If the bytes have a known other format; the message names the format.
     """
     form = form_of(head)
     if form is not None:

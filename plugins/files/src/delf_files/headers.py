@@ -10,47 +10,48 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final
 
-LOOKED_AT: Final = 30
-_NEARLY: Final = 0.8
-_FEWEST: Final = 2
+SAMPLE_ROWS: Final = 30
+_HIGH_SHARE: Final = 0.8
+_MIN_CELLS: Final = 2
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
 _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:$|[ T])")
 _YEARS: Final = range(1800, 2200)
 
 
 def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
-    """Return the index of the row that probably names the columns, among non-empty rows.
+    """Return the index in ``rows`` of the row that probably names the columns.
 
-    A title fills fewer cells than the rows below, or repeats one text in all cells, as merged cells
-    do.
+    Titles above that row fill fewer cells than the rows below, or repeat one text in all cells, as
+    merged cells do.
 
     Args:
-        rows: The first rows with their numbers.
+        rows: The first non-empty rows with their numbers.
     """
-    sample = rows[:LOOKED_AT]
-    if len(sample) < _FEWEST:
+    sample = rows[:SAMPLE_ROWS]
+    if len(sample) < _MIN_CELLS:
         return 0
     width = _usual_width([len(_filled(row)) for _, row in sample])
-    if width < _FEWEST:
+    if width < _MIN_CELLS:
         return 0
     for index, (_, row) in enumerate(sample):
         cells = _filled(row)
-        is_names = all(isinstance(cell, str) and not _is_number(cell) for cell in cells)
-        if is_names and len(set(cells)) >= _NEARLY * width and len(cells) >= _FEWEST:
+        are_texts = all(isinstance(cell, str) and not _is_number(cell) for cell in cells)
+        are_distinct = len(set(cells)) >= _HIGH_SHARE * width
+        if are_texts and are_distinct and len(cells) >= _MIN_CELLS:
             return index
     return 0
 
 
 def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
-    """Return whether no row names the columns, because the first row looks like data.
+    """Return True if the first row looks like data, so that no row names the columns.
 
     Numbers and dates indicate data, except years and consecutive numbers, which may be names.
 
     Args:
-        rows: The first rows with their numbers.
+        rows: The first non-empty rows with their numbers.
     """
-    sample = [row for _, row in rows[:LOOKED_AT]]
-    if len(sample) < _FEWEST + 1 or header_of(rows):
+    sample = [row for _, row in rows[:SAMPLE_ROWS]]
+    if len(sample) < _MIN_CELLS + 1 or header_of(rows):
         return False
     first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):
@@ -59,13 +60,15 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     numbers: list[float] = []
     for index, cell in enumerate(first):
         kinds = [_kind(row[index]) for row in others if index < len(row) and _filled([row[index]])]
-        kind, usual = _kind(cell), Counter(kinds).most_common(1)
-        if not usual or usual[0][1] < _NEARLY * len(kinds) or usual[0][0] == "text":
+        if not kinds:
             continue
-        if kind != usual[0][0]:
+        usual_kind, count = Counter(kinds).most_common(1)[0]
+        if count < _HIGH_SHARE * len(kinds) or usual_kind == "text":
+            continue
+        if _kind(cell) != usual_kind:
             return False
         matching_columns += 1
-        if kind == "number":
+        if usual_kind == "number":
             numbers.append(float(str(cell).replace(",", "")))
     are_years = len(numbers) == matching_columns and all(_is_year(number) for number in numbers)
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
@@ -88,9 +91,9 @@ def _is_year(number: float) -> bool:
 
 
 def _usual_width(widths: Sequence[int]) -> int:
-    """Return the most common number of filled cells per row; the largest of equally common ones."""
-    counted = Counter(widths)
-    return max(counted, key=lambda width: (counted[width], width))
+    """Return the most common number of filled cells; of equally common numbers, the largest."""
+    counts = Counter(widths)
+    return max(counts, key=lambda width: (counts[width], width))
 
 
 def _filled(row: Sequence[Any]) -> list[Any]:

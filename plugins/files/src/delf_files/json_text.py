@@ -11,7 +11,13 @@ from delf.values.json_reader import MAX_NAMED, JSONReader, format_names
 
 
 def read_json(text: str, about: str) -> Any:
-    """Parse a JSON file.
+    """Parse the text of a JSON file; add notes about lossy values.
+
+    A file with one value on each line is read as a list.
+
+    Args:
+        text: The text.
+        about: The file's name in notes.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -40,17 +46,24 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 
 
 def read_json_lines(text: str, about: str) -> list[Any]:
-    """Parse a JSON Lines file; broken lines are skipped with a note.
+    """Parse the text of a JSON Lines file; broken lines are skipped with a note.
+
+    A file that is one JSON value over several lines is read as that value.
+
+    Args:
+        text: The text.
+        about: The file's name in notes.
 
     Raises:
-        ValueError: If no line is valid.
+        ValueError: If no line is JSON.
     """
     lines = Lines(about)
+    values: list[Any] = []
+    failure: ValueError | None = None
     try:
-        values = list(lines.values(text.split("\n")))
-        failure = None
+        values += lines.values(text.split("\n"))
     except ValueError as error:
-        values, failure = [], error
+        failure = error
     if lines.broken_lines:
         try:  # some .jsonl files hold one value over several lines
             single_value: Any = read_json(text, about)
@@ -58,11 +71,9 @@ def read_json_lines(text: str, about: str) -> list[Any]:
             single_value = None
         if single_value is not None:
             note(f"{about} has no value on each line: it was read as one value of JSON")
-            return (
-                cast("list[Any]", single_value)
-                if isinstance(single_value, list)
-                else [single_value]
-            )
+            if isinstance(single_value, list):
+                return cast("list[Any]", single_value)
+            return [single_value]
     if failure is not None:
         raise failure
     if not values:
@@ -72,10 +83,10 @@ def read_json_lines(text: str, about: str) -> list[Any]:
 
 
 class Lines:
-    """Parses a JSON value from each line, and counts broken lines.
+    """A parser of JSON Lines that skips and counts broken lines.
 
     Args:
-        about: The file, as notes call it.
+        about: The file's name in notes.
     """
 
     def __init__(self, about: str) -> None:
@@ -87,10 +98,10 @@ class Lines:
         self._first_error = ""
 
     def values(self, lines: Iterable[str]) -> Iterator[Any]:
-        """Yield the values in order.
+        """Yield the value of each valid line.
 
         Raises:
-            ValueError: At the end, if no line was valid.
+            ValueError: If there are broken lines, and no line is valid. Raised at the end.
         """
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -98,7 +109,7 @@ class Lines:
             try:
                 value = self._reader.value(line)
             except (ValueError, RecursionError) as error:
-                self._count(number, error)
+                self._record_broken_line(number, error)
             else:
                 self._valid_lines += 1
                 yield value
@@ -106,17 +117,17 @@ class Lines:
             raise ValueError(f"line {self._first_error}; no line of it is JSON")
 
     def tell(self) -> None:
-        """Note skipped lines and lossy values for the script."""
+        """Add notes about skipped lines and lossy values."""
         if self.broken_lines:
-            all_lines = self.broken_lines + self._valid_lines
-            places = format_names(self._line_numbers, self.broken_lines)
+            line_count = self.broken_lines + self._valid_lines
+            numbers = format_names(self._line_numbers, self.broken_lines)
             note(
-                f"{self._about} has {self.broken_lines} of {all_lines} lines that are not "
-                f"JSON, and they were left out: {places}. Line {self._first_error}"
+                f"{self._about} has {self.broken_lines} of {line_count} lines that are not "
+                f"JSON, and they were left out: {numbers}. Line {self._first_error}"
             )
         self._reader.tell()
 
-    def _count(self, number: int, error: Exception) -> None:
+    def _record_broken_line(self, number: int, error: Exception) -> None:
         self.broken_lines += 1
         self._first_error = self._first_error or f"{number}: {_fault_text(error)}"
         if len(self._line_numbers) < MAX_NAMED:
@@ -124,7 +135,7 @@ class Lines:
 
 
 def _fault_text(error: Exception) -> str:
-    """Return the text of a fault without the line number, which is always 1."""
+    """Return the text of a parsing error without the line number, which is always 1."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in column {error.colno}"
     return str(error)

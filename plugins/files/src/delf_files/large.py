@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
 from delf_files.dialects import LARGEST_CELL, dialect_of
-from delf_files.headers import LOOKED_AT
+from delf_files.headers import SAMPLE_ROWS
 from delf_files.json_text import Lines
 from delf_files.tables import (
     END,
@@ -33,20 +33,20 @@ from delf_files.tables import (
 if TYPE_CHECKING:
     from _csv import Reader
 
-CHUNK: Final = 4 * 1024 * 1024
-_SAMPLE_CHARS: Final = 64_000
-_BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
-_LARGEST_CELL: Final = 16 * 1024 * 1024
+CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
+_SAMPLE_CHARACTERS: Final = 64_000
+_BLANKS_AND_COMMAS: Final = re.compile(r"[ \t\r\n,]*")
+_MAX_CELL_CHARACTERS: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table in normal form: commas, CRLF, no header.
+    """A file that :func:`write_table` wrote, with commas, CRLF and no header.
 
     Args:
         columns: The column names.
         ragged: Whether rows differ in their number of cells.
-        longest: The number of characters of the longest row.
+        longest: The number of characters in the cells of the longest row.
     """
 
     columns: list[str]
@@ -55,32 +55,37 @@ class Table:
 
 
 @dataclass
-class _Passed:
-    """The widths and positions of the rows that were read so far.
+class _RowStatistics:
+    """Statistics of the rows that a reader has yielded so far.
 
     Args:
         reader: The reader that yields the rows.
+        max_cells: The most cells of a row, including the header.
+        min_cells: The fewest cells of a row, including the header.
+        min_data_cells: The fewest cells of a row after the header.
+        max_characters: The most characters in the cells of a row.
+        wider_rows: The number of rows with more cells than the header.
+        first_wider_line: The line of the first such row; 0 for none.
+        row_start: The line at which the last row begins.
+        next_start: The line at which the next row begins.
+        last_row: The last row.
+        named_columns: The number of cells of the header; None without a header.
     """
 
     reader: Reader
-    widest: int = 0
-    narrowest: int = 0
-    fewest: int = LARGEST_CELL
-    """The fewest cells of a row after the header."""
-    longest: int = 0
-    """The number of characters of the longest row."""
+    max_cells: int = 0
+    min_cells: int = 0
+    min_data_cells: int = LARGEST_CELL
+    max_characters: int = 0
     wider_rows: int = 0
-    """The number of rows with more cells than the header names."""
     first_wider_line: int = 0
     row_start: int = 1
-    """The line at which the last row begins."""
     next_start: int = 1
     last_row: list[str] = field(default_factory=lambda: [END])
-    named: int | None = None
-    """The number of cells of a header with names."""
+    named_columns: int | None = None
 
-    def begin(self, header: list[str], *, is_named: bool) -> None:
-        """Record the header.
+    def add_header(self, header: list[str], *, is_named: bool) -> None:
+        """Add the header, which has column names if ``is_named``.
 
         Raises:
             ValueError: If the table has no rows.
@@ -88,19 +93,19 @@ class _Passed:
         self.next_start = self.reader.line_num + 1
         if header == [END]:
             raise ValueError("it has no rows")
-        self.widest = self.narrowest = len(header)
-        self.named = len(header) if is_named else None
+        self.max_cells = self.min_cells = len(header)
+        self.named_columns = len(header) if is_named else None
 
-    def count(self, row: list[str]) -> list[str]:
-        """Record a row, and return it."""
+    def add(self, row: list[str]) -> list[str]:
+        """Add a row to the statistics; return the row."""
         if row != [END]:
-            if self.named is not None and len(row) > self.named:
+            if self.named_columns is not None and len(row) > self.named_columns:
                 self.wider_rows += 1
                 self.first_wider_line = self.first_wider_line or self.reader.line_num
-            self.widest = max(self.widest, len(row))
-            self.narrowest = min(self.narrowest, len(row))
-            self.fewest = min(self.fewest, len(row))
-            self.longest = max(self.longest, sum(map(len, row)))
+            self.max_cells = max(self.max_cells, len(row))
+            self.min_cells = min(self.min_cells, len(row))
+            self.min_data_cells = min(self.min_data_cells, len(row))
+            self.max_characters = max(self.max_characters, sum(map(len, row)))
             self.row_start, self.next_start = self.next_start, self.reader.line_num + 1
         self.last_row = row
         return row
@@ -115,40 +120,41 @@ def write_table(
     *,
     strict: bool = True,
 ) -> Table:
-    """Rewrite separated values in normal form, row by row.
+    """Rewrite separated values with commas, CRLF and no header, row by row.
 
     Args:
-        path: The file.
+        path: The path of the file.
         ending: The file's extension.
-        copy: The file to write.
+        copy: The path of the file to write.
         about: The file's name in notes.
-        names_row: The number of the row with column names, from 1; 0 for none; None for the first
-            non-empty row.
-        strict: Whether to start again with lenient quotes at a quote inside a quoted cell.
+        names_row: The number of the row with column names, from 1; 0 if no row has column names;
+            None for the first non-empty row.
+        strict: Whether a quote inside a quoted cell is a fault. At the first such fault, the file
+            is read again from the beginning, with ``strict=False``.
 
     Raises:
         ValueError: If the file is not a table.
     """
     encoding = encoding_of_file(path, about)
     with _open(path, encoding) as source:
-        sample = source.read(_SAMPLE_CHARS)
+        sample = source.read(_SAMPLE_CHARACTERS)
     if names_row is None and strict:
         _note_title(sample, ending)
-    with _open(path, encoding) as source, _new(copy) as out:
+    with _open(path, encoding) as source, _create(copy) as out:
         dialect = dialect_of(sample, ending)
         source.read(dialect.start)
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
-        csv.field_size_limit(_LARGEST_CELL)
-        rows = (
-            _rows_from(names_row, reader)
-            if names_row != 0
-            else itertools.chain([[]], filter(None, reader))
-        )
-        passed = _Passed(reader)
+        csv.field_size_limit(_MAX_CELL_CHARACTERS)
+        has_header = names_row != 0
+        if has_header:
+            rows = _rows_from(names_row, reader)
+        else:
+            rows = itertools.chain([[]], filter(None, reader))
+        statistics = _RowStatistics(reader)
         try:
             header = next(rows)
-            passed.begin(header, is_named=names_row != 0)
-            csv.writer(out).writerows(map(passed.count, rows))
+            statistics.add_header(header, is_named=has_header)
+            csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
             message = str(error)
             is_large = message.startswith("field larger")
@@ -157,67 +163,84 @@ def write_table(
                     note_odd_quotes(reader.line_num)
                 return write_table(path, ending, copy, about, names_row, strict=False)
             if is_large:
-                message = f"a cell over {_LARGEST_CELL:,} characters, or a quote that is not closed"
-            raise ValueError(f"line {passed.next_start}: {message}") from None
-        if passed.last_row != [END]:
-            raise ValueError(f"line {passed.row_start}: a quote is not closed")
+                limit = f"{_MAX_CELL_CHARACTERS:,}"
+                message = f"a cell over {limit} characters, or a quote that is not closed"
+            raise ValueError(f"line {statistics.next_start}: {message}") from None
+        if statistics.last_row != [END]:
+            raise ValueError(f"line {statistics.row_start}: a quote is not closed")
     note_escapes(sample[dialect.start :], dialect)
-    if names_row == 0:
-        note_uneven(passed.fewest, passed.widest)
-    note_wider(passed.wider_rows, passed.first_wider_line, len(header), passed.widest)
-    with Path(copy).open("r+b") as file:  # without the row of the end mark
+    if not has_header:
+        note_uneven(statistics.min_data_cells, statistics.max_cells)
+    note_wider(
+        statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
+    )
+    with Path(copy).open("r+b") as file:  # remove the row with the end marker
         file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
-    ragged = passed.widest != passed.narrowest
-    return Table(columns_of(header, passed.widest), ragged=ragged, longest=passed.longest)
+    return Table(
+        columns_of(header, statistics.max_cells),
+        ragged=statistics.max_cells != statistics.min_cells,
+        longest=statistics.max_characters,
+    )
 
 
 def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the non-empty rows from a given number on.
+    """Yield the non-empty rows, beginning with the row of a number; None for the first row.
 
     Raises:
-        ValueError: If the row does not exist.
+        ValueError: If the row does not exist or is empty.
     """
+    first_number = number or 1
     for row_number, row in enumerate(rows, 1):
-        if number is not None and (
-            (row_number == number and not row) or (row_number <= number and row == [END])
-        ):
+        is_empty = row_number == number and not row
+        is_missing = number is not None and row_number <= number and row == [END]
+        if is_empty or is_missing:
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
-        if row and row_number >= (number or 1):
+        if row and row_number >= first_number:
             yield row
 
 
 def _note_title(sample: str, ending: str) -> None:
-    """Add a note about a title above the column names."""
-    complete_lines = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
+    """Add a note if a title seems to be above the column names."""
+    is_cut = len(sample) == _SAMPLE_CHARACTERS
+    complete_lines = sample[: sample.rfind("\n") + 1] if is_cut else sample
     with suppress(ValueError):  # reading the table reports its faults
-        note_title(rows_of(complete_lines, ending)[:LOOKED_AT])
+        note_title(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:
-    """Return the path of the file in UTF-8: the file itself, or a converted copy."""
+    """Return the path of a UTF-8 version of a file: the file itself, or a converted copy.
+
+    Args:
+        path: The path of the file.
+        copy: The path of the copy to write, if a copy is needed.
+        about: The file's name in notes.
+    """
     encoding = encoding_of_file(path, about)
     if encoding == "utf-8":
         return path
-    with _open(path, encoding) as source, _new(copy) as out:
-        shutil.copyfileobj(source, out, CHUNK)
+    with _open(path, encoding) as source, _create(copy) as out:
+        shutil.copyfileobj(source, out, CHUNK_CHARACTERS)
     return copy
 
 
 class Folding:
-    """Renames keys of records that differ only by case, which SQL cannot distinguish."""
+    """Renames keys that differ only by case, because SQL cannot distinguish them.
+
+    A key gets the same new name in all records.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._used_names: set[str] = set()
 
     def renamed(self, value: Any) -> Any:
-        """Return a record with renamed keys, other values as they are."""
+        """Return a dict with renamed keys; return any other value unchanged."""
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
-        return {self._name(key): inner for key, inner in record.items()}
+        return {self._unique_name(key): item for key, item in record.items()}
 
-    def _name(self, key: str) -> str:
+    def _unique_name(self, key: str) -> str:
         if key not in self._names:
             name, number = key, 1
             while name.lower() in self._used_names:
@@ -235,18 +258,18 @@ def _unchanged(value: Any) -> Any:
 def write_lines(
     path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
 ) -> None:
-    """Rewrite valid JSON lines, with a note on the others.
+    """Rewrite the valid lines of a JSON Lines file, with a note about invalid lines.
 
     Args:
-        path: The file.
-        copy: The file to write.
+        path: The path of the file.
+        copy: The path of the file to write.
         about: The file's name in notes.
         change: Converts each value.
 
     Raises:
         ValueError: If no line is JSON.
     """
-    with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
+    with Path(path).open(encoding="utf-8") as source, _create(copy) as out:
         lines = Lines(about)
         out.writelines(f"{json.dumps(change(value))}\n" for value in lines.values(source))
         lines.tell()
@@ -255,11 +278,11 @@ def write_lines(
 def write_values(
     path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
 ) -> None:
-    """Rewrite a JSON list, or concatenated values, as JSON lines.
+    """Rewrite the items of a JSON list, or concatenated JSON values, as JSON lines.
 
     Args:
-        path: The file.
-        copy: The file to write.
+        path: The path of the file.
+        copy: The path of the file to write.
         about: The file's name in notes.
         change: Converts each value.
 
@@ -267,7 +290,7 @@ def write_values(
         ValueError: If the file is not JSON.
     """
     reader = JSONReader(about)
-    with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
+    with Path(path).open(encoding="utf-8") as source, _create(copy) as out:
         try:
             out.writelines(f"{json.dumps(change(value))}\n" for value in _values(source, reader))
         except (ValueError, RecursionError) as error:
@@ -276,35 +299,40 @@ def write_values(
 
 
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
-    """Yield the values of a file, holding one value in memory at a time."""
+    """Yield the items of a JSON list or the concatenated values of a file.
+
+    Only the text from the current value to the end of the last chunk is in memory.
+
+    Raises:
+        ValueError: If the file is not JSON, or continues after its list.
+    """
     text = ""
-    while not text and (piece := source.read(CHUNK)):
-        text = piece.lstrip("\ufeff \t\r\n")
+    while not text and (chunk := source.read(CHUNK_CHARACTERS)):
+        text = chunk.lstrip("\ufeff \t\r\n")
     is_list = text.startswith("[")
-    place, is_at_end, failed = int(is_list), False, ""
+    position, is_at_end, problem = int(is_list), False, ""
     while True:
-        between = _BETWEEN.match(text, place)
-        place = between.end() if between else place
-        if is_list and text.startswith("]", place):
+        blanks = _BLANKS_AND_COMMAS.match(text, position)
+        position = blanks.end() if blanks else position
+        if is_list and text.startswith("]", position):
             break
         try:
-            value, end = reader.first(text, place)
+            value, end = reader.first(text, position)
         except json.JSONDecodeError as error:
-            failed = error.msg
+            problem = error.msg
         else:
-            if (
-                end < len(text) or is_at_end
-            ):  # else a number at the end may continue in the next piece
+            # A number at the end of the text may continue in the next chunk.
+            if end < len(text) or is_at_end:
                 yield value
-                place = end
+                position = end
                 continue
-        if is_at_end and (is_list or place < len(text)):
-            raise ValueError(f"it ends within its list, or is not JSON: {failed}")
+        if is_at_end and (is_list or position < len(text)):
+            raise ValueError(f"it ends within its list, or is not JSON: {problem}")
         if is_at_end:
             return
-        piece = source.read(max(CHUNK, len(text) - place))
-        text, place, is_at_end = text[place:] + piece, 0, not piece
-    if (text[place + 1 :] + source.read(CHUNK)).strip():
+        chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
+        text, position, is_at_end = text[position:] + chunk, 0, not chunk
+    if (text[position + 1 :] + source.read(CHUNK_CHARACTERS)).strip():
         raise ValueError("there is more after its list")
 
 
@@ -312,5 +340,5 @@ def _open(path: str, encoding: str) -> TextIO:
     return Path(path).open(encoding=encoding, errors="replace", newline="")
 
 
-def _new(path: str) -> TextIO:
+def _create(path: str) -> TextIO:
     return Path(path).open("w", encoding="utf-8", errors="surrogatepass", newline="")

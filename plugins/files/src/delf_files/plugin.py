@@ -10,7 +10,7 @@ from delf.specs import ConnectionSpec, FormatSpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Return the connection ``files``, for tasks with input files."""
+    """Yield the connection ``files``, for tasks with input files."""
     yield ConnectionSpec(
         name="files",
         summary="The input files of a task: which there are, and what is in them.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_file_formats() -> Iterable[FormatSpec]:
-    """Return the format of workbooks; an extra installs its library."""
+    """Yield the formats of SQLite files and, if the libraries are installed, of workbooks."""
     from importlib.util import find_spec
 
     if find_spec("openpyxl") and find_spec("xlrd"):

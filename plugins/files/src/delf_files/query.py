@@ -19,11 +19,11 @@ from delf_files.query_child import quoted_forms
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
 _DUCKDB_MEMORY: Final = "300MB"
-_MEMORY: Final = 1_500_000_000
-"""The memory limit of the whole process, which also reads workbooks."""
+_PROCESS_MEMORY_BYTES: Final = 1_500_000_000
+"""The memory limit of the child process, which reads workbooks besides running DuckDB."""
 _THREADS: Final = 2
-_SPILL: Final = 8_000_000_000
-_SECONDS: Final = 60.0
+_MAX_SPILL_BYTES: Final = 8_000_000_000
+_MAX_SECONDS: Final = 60.0
 KINDS: Final = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
@@ -44,18 +44,19 @@ async def query(
     """Return the rows of one read-only statement.
 
     Args:
-        statement: The statement in DuckDB's dialect; files are tables by name.
-        params: The values of ``?`` or ``$name``.
-        limit: The maximum number of rows to return.
-        header: The number of the row with column names, if not the first; for several tables by
-            name.
+        statement: The statement in DuckDB's dialect, in which the names of files are tables.
+        params: The values for ``?`` or ``$name`` in the statement.
+        limit: The number of rows after which the result is cut. When None, a result of more than
+            1,000 rows raises.
+        header: The number of the row with column names; 0 if no row has column names; None for the
+            first row. A mapping gives the number by table name.
         files: The task's files; only files named in the statement are opened.
         formats: The formats for workbooks and other tables.
         key: The id of the task.
 
     Raises:
         OptionalDependencyError: If DuckDB is not installed.
-        ToolRefusedError: If the statement does not only read.
+        ToolRefusedError: If the statement may change something, or names no file.
         ToolExecutionError: If the statement fails, takes too long, or returns too much.
     """
     _require_duckdb()
@@ -63,11 +64,11 @@ async def query(
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
     named_files = [file for file in files if _is_named(file, statement)]
     if not named_files:
-        listed = ", ".join(f"'{quoted_forms(file.name)[1]}'" for file in files)
-        raise ToolRefusedError(f"the statement names no input file; FROM one of {listed}")
-    tables = [_table(file, formats, number) for number, file in enumerate(named_files)]
-    headers = _headers(header, tables)
-    loaded = {module for file in named_files for module in PRELOADS.get(file.ending, ())}
+        file_list = ", ".join(f"'{quoted_forms(file.name)[1]}'" for file in files)
+        raise ToolRefusedError(f"the statement names no input file; FROM one of {file_list}")
+    tables = [_table_data(file, formats, number) for number, file in enumerate(named_files)]
+    headers = _header_rows(header, tables)
+    preloads = {module for file in named_files for module in PRELOADS.get(file.ending, ())}
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
         question = {
             "statement": statement,
@@ -78,7 +79,7 @@ async def query(
             "bytes": MAX_BYTES,
             "memory": _DUCKDB_MEMORY,
             "threads": _THREADS,
-            "spill": f"{_SPILL // 10**9}GB",
+            "spill": f"{_MAX_SPILL_BYTES // 10**9}GB",
         }
         answer = await formats.shared(Readers).call(
             f"{query_child.__name__}:answer",
@@ -86,19 +87,25 @@ async def query(
             about=f"the query of {', '.join(file.name for file in named_files)}",
             key=key,
             readable=[path for file in named_files for path in readable(file)],
-            limits=Limits(seconds=_SECONDS, memory=_MEMORY, scratch=folder, file_bytes=_SPILL),
-            preload=("duckdb", *sorted(loaded)),
+            limits=Limits(
+                seconds=_MAX_SECONDS,
+                memory=_PROCESS_MEMORY_BYTES,
+                scratch=folder,
+                file_bytes=_MAX_SPILL_BYTES,
+            ),
+            preload=("duckdb", *sorted(preloads)),
         )
     return _rows(answer, limit)
 
 
-def _headers(
+def _header_rows(
     header: int | Mapping[str, int] | None, tables: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Return the header rows by table name in the statement.
+    """Return a mapping from table name to the number of the row with column names.
 
     Raises:
-        ToolRefusedError: If a header row is ambiguous or missing.
+        ToolRefusedError: If ``header`` is one number for several tables, names a table that the
+            statement does not name, or does not apply to a table.
     """
     names = [name for table in tables for name in table["names"]]
     if isinstance(header, int):
@@ -107,12 +114,12 @@ def _headers(
             raise ToolRefusedError(f"the statement names several files; write header={example}")
         header = dict.fromkeys(names, header)
     for name, row in (header or {}).items():
-        matches = (
-            listed_name
-            for listed_name in names
-            if name == listed_name or name.startswith(f"{listed_name}/")
+        matching_names = (
+            known_name
+            for known_name in names
+            if name == known_name or name.startswith(f"{known_name}/")
         )
-        table_name = next(matches, "")
+        table_name = next(matching_names, "")
         if not table_name:
             raise ToolRefusedError(f"header names {name!r}, and the statement does not")
         table = next(table for table in tables if table_name in table["names"])
@@ -141,8 +148,12 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
 
-def _table(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
-    """Describe an input file for :mod:`query_child`."""
+def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
+    """Return the data about an input file that :mod:`query_child` needs, such as its path.
+
+    Raises:
+        ToolRefusedError: If the file is not a table.
+    """
     table = {
         "names": list(dict.fromkeys((file.name, file.visible))),
         "kind": KINDS.get(file.ending),

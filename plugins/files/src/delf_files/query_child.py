@@ -19,9 +19,9 @@ from typing import Any, Final
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf_confined.words import shorten_message
-from delf_files.arrow_schema import note_lengths
+from delf_files.arrow_schema import note_durations
 from delf_files.dialects import unique_folded
-from delf_files.forms import LOOKED_AT, check_form
+from delf_files.forms import DETECTION_BYTES, check_form
 from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
 from delf_files.reading import about, format_of, table_of_format
@@ -37,7 +37,7 @@ READERS: Final = {
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
     "hive_partitioning = false)",
 }
-_MOMENTS: Final = ("DATE", "TIME", "INTERVAL")
+_DATE_AND_TIME_TYPES: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
 _UNREADABLE: Final = {
     "INTERVAL": r"\d months?|\d years?",
@@ -53,25 +53,34 @@ _EXPLAIN: Final = re.compile(
     rf"|(?P<analyze>{_BLANK}+ANALY[SZ]E\b)?(?:{_BLANK}+VERBOSE\b)?)",
     re.IGNORECASE,
 )
-_PATTERN: Final = re.compile(r"[*?\[]")
-_BATCH: Final = 500
-_BUFFER: Final = 32 * 1024 * 1024
-_LARGEST_OBJECT: Final = 48 * 1024 * 1024
-_SMALLEST_OBJECT: Final = 16 * 1024 * 1024
-_SMALLEST_LINE: Final = 2 * 1024 * 1024
-_READ_INTO_TEXT: Final = ("date", "time", "interval", "uuid")
-"""The prefixes of types that JSON does not have."""
-_NO_DOUBLE: Final = (
+_MICROSECOND_DIGITS: Final = 6
+_GLOB_CHARACTER: Final = re.compile(r"[*?\[]")
+_ROWS_PER_BATCH: Final = 500
+_MIN_BUFFER_BYTES: Final = 32 * 1024 * 1024
+_MAX_OBJECT_BYTES: Final = 48 * 1024 * 1024
+_MIN_OBJECT_BYTES: Final = 16 * 1024 * 1024
+_MIN_LINE_BYTES: Final = 2 * 1024 * 1024
+_TEXT_TYPES: Final = ("date", "time", "interval", "uuid")
+"""The prefixes of the types that DuckDB infers from JSON texts, and that stay text here."""
+_INEXACT_NUMBER: Final = (
     r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
 )
 """A pattern for JSON numbers that a float would change."""
 
 
 async def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement; return columns, rows, whether there are more, and text values.
+    """Run the statement of a question over its files.
+
+    Args:
+        question: The statement with its parameters, tables and limits, as
+            :func:`delf_files.query.query` makes it.
+
+    Returns:
+        A dict with ``columns``, ``rows``, ``more`` (whether there are further rows), and
+        ``texts``: a mapping from column to an example of a value that Python lacks, as text.
 
     Raises:
-        ToolRefusedError: If the statement does not only read.
+        ToolRefusedError: If the statement may change something.
         ToolExecutionError: If the statement fails or returns too much.
     """
     import duckdb
@@ -79,55 +88,59 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     tables = [
         table_of_file
         for table in question["tables"]
-        for table_of_file in await _tables(table, question)
+        for table_of_file in await _tables_of_file(table, question)
     ]
     question = {**question, "tables": tables}
     try:
         return _answer_despite_duplicate_keys(question)
     except duckdb.Error as error:
-        text = f"DuckDB: {shorten_message(_with_file_names(str(error), question))}"
+        message = f"DuckDB: {shorten_message(_with_file_names(str(error), question))}"
     except (ValueError, OSError) as error:
-        text = _with_file_names(str(error), question)
-    raise ToolExecutionError(text)
+        message = _with_file_names(str(error), question)
+    raise ToolExecutionError(message)
 
 
-async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables of a file: a single table, or the tables that the statement names."""
+async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables of a file that the statement may need.
+
+    A text file is one table. Of a workbook or database, the first table and the named tables are
+    written as JSON lines.
+    """
     names: list[str] = table["names"]
     path: str = table["path"]
-    table = {**table, "header": _header_of(names, question)}
+    table = {**table, "header": _header_row(names, question)}
     copy = str(Path.cwd() / table["copy"])
     if table["kind"] != "special":
         if table["kind"] in ("csv", "json"):
             _check_form(path, names[0])
         return [{**table, "copy": copy}]
-    special = format_of(table["factory"])
+    file_format = format_of(table["factory"])
     tables: list[dict[str, Any]] = []
     with about(names[0]):
-        parts = [*await special.parts(path)] or [None]
+        parts = [*await file_format.parts(path)] or [None]
     for number, part in enumerate(parts):
-        own = [f"{name}/{part}" for name in names] if part is not None else []
-        own = [*own, *(names if number == 0 else [])]
-        statement = question["statement"]
-        if number and not any(form in statement for name in own for form in quoted_forms(name)):
+        part_names = [f"{name}/{part}" for name in names] if part is not None else []
+        if number == 0:
+            part_names += names
+        forms = [form for name in part_names for form in quoted_forms(name)]
+        if number and not any(form in question["statement"] for form in forms):
             continue
-        rows = f"{copy}-{number}.jsonl"
+        rows_path = f"{copy}-{number}.jsonl"
         with about(names[0]):
-            row = _header_of(own, question)
-            columns = write_rows(*await table_of_format(special, path, part, row), rows)
-        tables.append({"names": own, "kind": "rows", "path": rows, "columns": columns})
+            header = _header_row(part_names, question)
+            columns = write_rows(*await table_of_format(file_format, path, part, header), rows_path)
+        tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
     return tables
 
 
-def _header_of(names: Sequence[str], question: dict[str, Any]) -> int | None:
-    """Return the number of a table's header row."""
+def _header_row(names: Sequence[str], question: dict[str, Any]) -> int | None:
     return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
 def _check_form(path: str, name: str) -> None:
     try:
         with Path(path).open("rb") as data:
-            check_form(data.read(LOOKED_AT))
+            check_form(data.read(DETECTION_BYTES))
     except OSError as error:
         raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -135,7 +148,7 @@ def _check_form(path: str, name: str) -> None:
 
 
 def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement; if a JSON key occurs twice, once more over rewritten JSON lines."""
+    """Run the statement; if DuckDB refuses a duplicate JSON key, rewrite the files and repeat."""
     import duckdb
 
     try:
@@ -154,7 +167,7 @@ def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Answer a question in a DuckDB that can read only the files of the question."""
+    """Run the statement in a DuckDB connection that can read only the files of the question."""
     import duckdb
 
     connection = duckdb.connect(
@@ -171,7 +184,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
-    tables = [_prepare(table) for table in question["tables"]]
+    tables = [_prepare_file(table) for table in question["tables"]]
     paths = [path for table in tables for path in (table["path"], table.get("copy")) if path]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
@@ -183,10 +196,10 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_statement(connection: Any, text: str) -> Any:
-    """Return the single statement of a text: a SELECT, or EXPLAIN of a SELECT.
+    """Parse a text that must be a single SELECT, or EXPLAIN of a SELECT.
 
     Raises:
-        ToolRefusedError: If the text is anything else.
+        ToolRefusedError: If the text is any other statement, or several statements.
     """
     import duckdb
 
@@ -195,8 +208,8 @@ def _check_statement(connection: Any, text: str) -> Any:
         raise ToolRefusedError("one statement at a time: make a call for each")
     (statement,) = statements
     if statement.type == duckdb.StatementType.EXPLAIN:
-        head, inner = _explained(statement.query)
-        explained = _check_statement(connection, inner)
+        head, explained_text = _split_explain(statement.query)
+        explained = _check_statement(connection, explained_text)
         if explained.type == duckdb.StatementType.SELECT:
             # Run the statement that was checked; the original text might be parsed differently.
             return connection.extract_statements(f"{head} {explained.query}")[0]
@@ -205,40 +218,49 @@ def _check_statement(connection: Any, text: str) -> Any:
     raise ToolRefusedError("files.query only reads: SELECT, WITH, VALUES, DESCRIBE, EXPLAIN")
 
 
-def _explained(text: str) -> tuple[str, str]:
-    """Split EXPLAIN from the explained statement."""
+def _split_explain(text: str) -> tuple[str, str]:
+    """Split a text into EXPLAIN with its options, and the explained statement.
+
+    Raises:
+        ToolRefusedError: If the options are unknown.
+    """
     match = _EXPLAIN.match(text)
     if match is None:
         raise ToolRefusedError("files.query cannot read this EXPLAIN: EXPLAIN SELECT … works")
     head = "EXPLAIN ANALYZE" if match["analyze"] else "EXPLAIN"
-    return head + (f" ({match['options']})" if match["options"] else ""), text[match.end() :]
+    options = f" ({match['options']})" if match["options"] else ""
+    return head + options, text[match.end() :]
 
 
-def _prepare(table: dict[str, Any]) -> dict[str, Any]:
-    """Convert a text to a form that DuckDB reads like ``files.read``."""
+def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite a text file such that DuckDB reads the same rows as ``files.read``.
+
+    Returns:
+        The data of the table, with the path that DuckDB reads.
+    """
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
-            written = write_table(table["path"], table["ending"], copy, about, table["header"])
+            normalised = write_table(table["path"], table["ending"], copy, about, table["header"])
         except ValueError as error:
             raise ToolRefusedError(f"{about}: {error}") from None
-        columns = [[name, "VARCHAR"] for name in unique_folded(written.columns)]
-        longest = max(2 * written.longest, _SMALLEST_LINE)  # each quote may be doubled
         return {
             **table,
             "path": copy,
-            "columns": columns,
-            "ragged": written.ragged,
-            "longest": longest,
+            "columns": [[name, "VARCHAR"] for name in unique_folded(normalised.columns)],
+            "ragged": normalised.ragged,
+            "longest": max(2 * normalised.longest, _MIN_LINE_BYTES),  # quotes may be doubled
         }
     if table["kind"] == "json":
         path = plain_path(utf8_of(table["path"], copy, about))
         return {**table, "path": path, "copy": f"{copy}.lines"}
-    return {**table, "path": plain_path(table["path"])} if table["kind"] == "parquet" else table
+    if table["kind"] == "parquet":
+        return {**table, "path": plain_path(table["path"])}
+    return table
 
 
 def _make_view(connection: Any, table: dict[str, Any]) -> None:
-    """Make a file readable under all its names in the statement."""
+    """Create a view of a table under each name that the statement may use for the table."""
     if table["kind"] == "arrow":
         rows = arrow_table(table["path"])
         for name in table["names"]:
@@ -251,13 +273,13 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
         described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
         _note_renamed([str(row[0]) for row in described], first)
     if table["kind"] == "parquet":
-        note_lengths(connection, table["path"], first)
+        note_durations(connection, table["path"], first)
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 
 
 def _note_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Add a note about a table without rows, unless its file format adds that note itself."""
+    """Add a note if a table has no rows, unless reading the table added that note already."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")
@@ -267,8 +289,8 @@ def _source(table: dict[str, Any], **fields: str) -> str:
     """Return the SQL that reads a table's file.
 
     Args:
-        table: The description of the table.
-        **fields: Further fields of the template in :data:`READERS`.
+        table: The data of the table.
+        **fields: Values of further fields of the template in :data:`READERS`.
     """
     ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
     return READERS[table["kind"]].format(
@@ -277,20 +299,21 @@ def _source(table: dict[str, Any], **fields: str) -> str:
         ragged=str(ragged).lower(),
         parallel=str(not ragged).lower(),
         longest=longest,
-        buffer=max(2 * longest, _BUFFER),
+        buffer=max(2 * longest, _MIN_BUFFER_BYTES),
         **fields,
     )
 
 
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
-    """Return the SQL source of JSON with only JSON's own types, unless a number would change.
+    """Return the SQL that reads a JSON file without changing any value.
 
-    DuckDB would convert texts to dates without time zones, and to lower-case UUIDs.
+    Texts stay texts, because DuckDB would convert them to dates without time zones and to
+    lower-case UUIDs. Numbers that a float would change are read as text.
     """
     import duckdb
 
     size = Path(table["path"]).stat().st_size
-    table = {**table, "longest": max(min(size + 1, _LARGEST_OBJECT), _SMALLEST_OBJECT)}
+    table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
@@ -298,66 +321,67 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
             raise
         write_lines(table["path"], table["copy"], table["names"][0])
         return _json_source(connection, {**table, "path": table["copy"]})
-    inferred = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    inferred_kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     kinds = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
-    inexact = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
+    unchecked_names = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
     if _renamed([*kinds]):
         if table["path"] != table["copy"]:
             write = write_values if table["ending"] == ".json" else write_lines
             write(table["path"], table["copy"], table["names"][0], Folding().renamed)
             return _json_source(connection, {**table, "path": table["copy"]})
         _note_renamed([*kinds], table["names"][0])
-    if not inexact and kinds == inferred:
+    if not unchecked_names and kinds == inferred_kinds:
         return _source(table, typed="")
-    if not inexact:
+    if not unchecked_names:
         return _source(table, typed=f", columns = {_struct(kinds)}")
-    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(inexact, 'JSON'))}")
+    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(unchecked_names, 'JSON'))}")
     checks = ", ".join(
-        f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_NO_DOUBLE)})), "
+        f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_INEXACT_NUMBER)})), "
         f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
-        for name in inexact
+        for name in unchecked_names
     )
     (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
-    texts: list[str] = []
-    for name, is_lost, is_nested in zip(inexact, row[::2], row[1::2], strict=True):
-        if is_lost and kinds[name] != "JSON":
-            texts.append(name)
-        if is_lost or kinds[name] == "JSON":
+    text_columns: list[str] = []
+    for name, is_inexact, is_nested in zip(unchecked_names, row[::2], row[1::2], strict=True):
+        if is_inexact and kinds[name] != "JSON":
+            text_columns.append(name)
+        if is_inexact or kinds[name] == "JSON":
             kinds[name] = "JSON" if is_nested else "VARCHAR"
-    if texts:
-        listed = ", ".join(map(repr, texts))
+    if text_columns:
+        column_list = ", ".join(map(repr, text_columns))
         name = table["names"][0]
-        note(f"{name} has numbers that fit no float, and they were read as text: {listed}")
+        note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
     return _source(table, typed=f", columns = {_struct(kinds)}")
 
 
 def _json_type(kind: Any) -> str:
-    """Return a type without the types that DuckDB infers from JSON texts."""
+    """Return the name of a type, with VARCHAR for types that DuckDB infers from JSON texts."""
     if kind.id == "struct":
-        fields = (f"{_name(name)} {_json_type(inner)}" for name, inner in kind.children)
+        fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)
         return f"STRUCT({', '.join(fields)})"
     if kind.id == "list":
         return f"{_json_type(kind.children[0][1])}[]"
     if kind.id == "map":
-        return f"MAP({', '.join(_json_type(inner) for _, inner in kind.children)})"
-    return "VARCHAR" if kind.id.startswith(_READ_INTO_TEXT) else str(kind)
+        return f"MAP({', '.join(_json_type(child) for _, child in kind.children)})"
+    return "VARCHAR" if kind.id.startswith(_TEXT_TYPES) else str(kind)
 
 
 def _note_renamed(names: list[str], about: str) -> None:
-    """Add a note about columns such as ``ID`` next to ``id``, renamed because SQL ignores case."""
-    for name, new in _renamed(names).items():
-        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {new}")
+    """Add a note for each column that was renamed because SQL ignores case."""
+    for name, explanation in _renamed(names).items():
+        note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {explanation}")
 
 
 def _renamed(names: list[str]) -> dict[str, str]:
-    """Map each renamed column to a text with its original name and the name it collided with."""
-    folded = {name.lower(): name for name in reversed(names)}
-    renamed: dict[str, str] = {}
+    """Map each renamed column, such as ``ID_2``, to an explanation: ``'ID' beside 'id'``."""
+    names_by_folded = {name.lower(): name for name in reversed(names)}
+    explanations: dict[str, str] = {}
     for name in names:
-        own, _, number = name.rpartition("_")
-        if number.isdigit() and own not in names and own.lower() in folded:
-            renamed[name] = f"{own!r} beside {folded[own.lower()]!r}"
-    return renamed
+        original, _, number = name.rpartition("_")
+        collides = original not in names and original.lower() in names_by_folded
+        if number.isdigit() and collides:
+            explanations[name] = f"{original!r} beside {names_by_folded[original.lower()]!r}"
+    return explanations
 
 
 def _struct(kinds: dict[str, str]) -> str:
@@ -365,7 +389,11 @@ def _struct(kinds: dict[str, str]) -> str:
 
 
 def arrow_table(path: str) -> Any:
-    """Open an Arrow file or stream, memory-mapped."""
+    """Return the table in an Arrow file or stream, memory-mapped.
+
+    Raises:
+        ToolRefusedError: If pyarrow is not installed, or the file is not an Arrow file.
+    """
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
     except ImportError:
@@ -384,7 +412,7 @@ def arrow_table(path: str) -> Any:
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
-    """Run a statement, and return its columns and rows up to the limits of the question."""
+    """Run a checked statement, and return the answer as :func:`answer` does."""
     import duckdb
 
     values = question["params"]
@@ -393,10 +421,10 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         kinds = [str(kind) for kind in relation.types]
         columns = list(relation.columns)
         cells = [
-            f"CAST(#{number} AS VARCHAR)" if _is_moment(kind) else f"#{number}"
+            f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
             for number, kind in enumerate(kinds, 1)
         ]
-        cells += [_unreadable(number, kind) for number, kind in enumerate(kinds, 1)]
+        cells += [_text_if_unreadable(number, kind) for number, kind in enumerate(kinds, 1)]
         cursor = relation.select(", ".join(cells))
         fetch = cursor.fetchmany
     else:
@@ -407,7 +435,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
     limit, total_bytes = question["limit"], 0
     rows: list[list[Any]] = []
     texts: dict[str, str] = {}
-    while batch := fetch(_BATCH):
+    while batch := fetch(_ROWS_PER_BATCH):
         for row in batch:
             if len(rows) == limit:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
@@ -429,14 +457,17 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
     return {"columns": columns, "rows": rows, "more": False, "texts": texts}
 
 
-def _is_moment(kind: str) -> bool:
-    """Return True for dates, times and intervals, but not for lists of them."""
-    return kind.startswith(_MOMENTS) and not kind.endswith("]")
+def _is_date_or_time(kind: str) -> bool:
+    """Return True for the types of dates, times and intervals, but not for lists of these."""
+    return kind.startswith(_DATE_AND_TIME_TYPES) and not kind.endswith("]")
 
 
-def _unreadable(number: int, kind: str) -> str:
-    """Return SQL for the text of a nested value that Python cannot represent, otherwise NULL."""
-    if _is_moment(kind):
+def _text_if_unreadable(number: int, kind: str) -> str:
+    """Return SQL for the text of a column's value if Python lacks a date or time inside it.
+
+    The SQL gives NULL for any other value.
+    """
+    if _is_date_or_time(kind):
         return "NULL"
     patterns = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
     text = f"CAST(#{number} AS VARCHAR)"
@@ -449,22 +480,22 @@ def _approximate_bytes(value: Any) -> int:
 
 
 def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Convert a result value to Python, or to its text."""
-    if _is_moment(kind):
-        return _moment(value, kind, name, texts)
+    """Convert a result value to Python; record a value that becomes text in ``texts``."""
+    if _is_date_or_time(kind):
+        return _parse_moment(value, kind, name, texts)
     if kind == "JSON" and isinstance(value, str):
-        return _json_value(value, name, texts)
-    return _plain(value)
+        return _parse_json(value, name, texts)
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
-def _json_value(text: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a JSON text; return the text itself if a float cannot hold a number in it."""
+def _parse_json(text: str, name: str, texts: dict[str, str]) -> Any:
+    """Parse a JSON text; return the text itself if a number in it is too large for a float."""
     try:
         return json.loads(text, parse_float=_finite)
     except OverflowError:
         texts.setdefault(name, text)
     except (ValueError, RecursionError):
-        pass  # a statement may say JSON of any text
+        pass  # a statement may give any text the type JSON
     return text
 
 
@@ -475,34 +506,33 @@ def _finite(text: str) -> float:
     return number
 
 
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a date, time or duration; return its text if Python cannot represent it."""
+def _parse_moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
+    """Parse a date, time or duration; return the text if Python cannot represent the value."""
     if value is None:
         return None
-    parsed = _duration(value) if kind.startswith("INTERVAL") else _date_or_time(value, kind)
+    if kind.startswith("INTERVAL"):
+        parsed = _parse_duration(value)
+    else:
+        parsed = _parse_date_or_time(value, kind)
     if parsed is None:
         texts.setdefault(name, value)
         return value
     return parsed
 
 
-def _date_or_time(value: str, kind: str) -> Any:
-    fraction = value.partition(".")[2]
-    if len(re.split(r"[^0-9]", fraction, maxsplit=1)[0].rstrip("0")) > 6 or value.startswith("24"):
+def _parse_date_or_time(value: str, kind: str) -> Any:
+    digits = re.split(r"[^0-9]", value.partition(".")[2], maxsplit=1)[0].rstrip("0")
+    if len(digits) > _MICROSECOND_DIGITS or value.startswith("24"):
         return None
-    read = {"DATE": dt.date, "TIME": dt.time}.get(kind.partition(" ")[0], dt.datetime)
+    python_type = {"DATE": dt.date, "TIME": dt.time}.get(kind.partition(" ")[0], dt.datetime)
     try:
-        return read.fromisoformat(value)
+        return python_type.fromisoformat(value)
     except ValueError:
         return None
 
 
-def _duration(value: str) -> dt.timedelta | None:
-    """Parse an interval of DuckDB; None if it is no timedelta, such as months."""
+def _parse_duration(value: str) -> dt.timedelta | None:
+    """Parse an interval of DuckDB; None for an interval that is no timedelta, such as months."""
     match = _DURATION.fullmatch(value)
     if match is None or not value:
         return None
@@ -517,16 +547,16 @@ def _duration(value: str) -> dt.timedelta | None:
 
 
 def quoted_forms(name: str) -> tuple[str, str, str]:
-    """Return a name as SQL may contain it: bare, in single quotes, in double quotes."""
+    """Return a name as SQL may contain the name: bare, in single quotes, and in double quotes."""
     return name, name.replace("'", "''"), name.replace('"', '""')
 
 
 def plain_path(path: str) -> str:
-    """Return a path to the same file without DuckDB's pattern characters.
+    """Return a path to the same file that DuckDB does not take for a glob pattern.
 
-    The file stays open until the process ends.
+    For a path with ``*``, ``?`` or ``[``, the file is opened and stays open until the process ends.
     """
-    if not _PATTERN.search(path):
+    if not _GLOB_CHARACTER.search(path):
         return path
     return f"/proc/self/fd/{os.open(path, os.O_RDONLY)}"
 
@@ -544,7 +574,7 @@ def _list(values: list[str]) -> str:
 
 
 def _with_file_names(message: str, question: dict[str, Any]) -> str:
-    """Replace paths by file names in a message."""
+    """Replace paths in a message by the names of the files."""
     for table in question["tables"]:
         message = message.replace(table["path"], table["names"][0])
         if "copy" in table:

@@ -18,37 +18,37 @@ _LAST_EXACT_INT: Final = 2**53
 def write_rows(
     columns: Sequence[str], rows: Sequence[Mapping[str, Any]], path: str
 ) -> list[list[str]]:
-    """Write rows as JSON lines.
+    """Write rows as JSON lines for DuckDB.
 
     Args:
-        columns: The columns of the rows.
-        rows: The rows.
-        path: The file to write.
+        columns: The names of the columns.
+        rows: The rows, as mappings from column name to value.
+        path: The path of the file to write.
 
     Returns:
-        The column names with their types.
+        The unique name and the DuckDB type of each column.
     """
     names = unique_names(columns) or ["column_1"]
-    folded = unique_folded(names)
-    kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
+    sql_names = unique_folded(names)
+    kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
     with Path(path).open("w", encoding="utf-8") as file:
         for row in rows:
             cells = {
-                new: _cell(row.get(name), kinds[name])
-                for name, new in zip(names, folded, strict=True)
+                sql_name: _json_cell(row.get(name), kinds[name])
+                for name, sql_name in zip(names, sql_names, strict=True)
             }
             file.write(json.dumps(cells, ensure_ascii=False) + "\n")
-    return [[new, kinds[name]] for name, new in zip(names, folded, strict=True)]
+    return [[sql_name, kinds[name]] for name, sql_name in zip(names, sql_names, strict=True)]
 
 
-def _kind(values: Sequence[Any]) -> str:
-    """Return the type for all values of a column; text for mixed values."""
+def _duckdb_type(values: Sequence[Any]) -> str:
+    """Return the DuckDB type that holds all values of a column; VARCHAR for mixed values."""
     kinds: set[Any] = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return "BOOLEAN"
     if kinds == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
         return "BIGINT"
-    if kinds and kinds <= {int, float} and not any(map(_is_rounded, values)):
+    if kinds and kinds <= {int, float} and not any(map(_loses_digits_as_float, values)):
         return "DOUBLE"
     if kinds == {dt.date}:
         return "DATE"
@@ -61,13 +61,12 @@ def _kind(values: Sequence[Any]) -> str:
     return "VARCHAR"
 
 
-def _is_rounded(value: Any) -> bool:
-    """Return whether a float would change a value."""
+def _loses_digits_as_float(value: Any) -> bool:
     return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
 
 
-def _cell(value: Any, kind: str) -> Any:
-    """Convert a value to JSON that DuckDB reads as a type."""
+def _json_cell(value: Any, kind: str) -> Any:
+    """Convert a value to a JSON value that DuckDB reads as the type ``kind``."""
     if value is None or kind in ("BOOLEAN", "BIGINT", "DOUBLE"):
         return value
     if isinstance(value, (dt.date, dt.time)):

@@ -21,7 +21,7 @@ from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
 from delf_confined.office import is_locked
 from delf_confined.text import decode, decode_if_text
-from delf_files.forms import LOOKED_AT, check_form, form_of
+from delf_files.forms import DETECTION_BYTES, check_form, form_of
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import (
     TooWideError,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
 DOCUMENTS: Final = {"pdf": b"%PDF-", "docx": b"PK\x03\x04"}
-"""The first bytes of each kind of document."""
-_DECLARED: Final = "header= is for sheets, whose rows name the columns; leave it out"
+"""A mapping from kind of document to the bytes with which such a file begins."""
+_HEADER_REFUSAL: Final = "header= is for sheets, whose rows name the columns; leave it out"
 
 
 def read_content(
@@ -58,18 +58,20 @@ def read_content(
         name: The file's name in the script.
         ending: The file's extension.
         kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
-        encoding: The encoding given by the script, if any.
+        encoding: The encoding that the script names; None to detect the encoding.
         most: The maximum number of bytes.
-        header: The number of the row with column names in separated values.
+        header: The number of the row with column names, for ``csv``; 0 if no row has names; None
+            for the first row.
 
     Returns:
-        The content; for too large files a dict with the reason under ``too_large``.
+        A dict with the content under ``content``, or for too large files with the reason under
+        ``too_large``.
 
     Raises:
         ToolExecutionError: If the file cannot be read.
     """
     data = _bytes_of(path, name, most + 1)
-    if len(data) > most:  # grown, or of unknown size, as in /proc
+    if len(data) > most:  # the file has grown, or reports no size, as in /proc
         return {"too_large": f"has more than {most:,} bytes"}
     try:
         if kind in DOCUMENTS and is_document(data, kind):
@@ -77,29 +79,29 @@ def read_content(
         if kind in DOCUMENTS and is_locked(path):
             raise ToolExecutionError(f"{name} has a password; save it without one")
         if kind in DOCUMENTS:
-            _note_other_form(data, name, kind)
-        return {"content": _parsed(data, name, ending, kind, encoding, most, header)}
+            _note_other_format(data, name, kind)
+        return {"content": _parse(data, name, ending, kind, encoding, most, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
     except (ValueError, RecursionError) as error:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _note_other_form(data: bytes, name: str, kind: str) -> None:
-    """Add a note about the real format of a file that is not the document its name suggests."""
-    actual_form = form_of(data[:LOOKED_AT]) if data else "empty"
-    if actual_form is None:
-        actual_form = "other bytes" if decode_if_text(data) is None else "text"
-    note(f"{name} is no .{kind} but {actual_form}, and came as it is")
+def _note_other_format(data: bytes, name: str, kind: str) -> None:
+    """Add a note about the real format of a file whose extension is that of another format."""
+    real_format = form_of(data[:DETECTION_BYTES]) if data else "empty"
+    if real_format is None:
+        real_format = "other bytes" if decode_if_text(data) is None else "text"
+    note(f"{name} is no .{kind} but {real_format}, and came as it is")
 
 
 def is_document(data: bytes, kind: str) -> bool:
-    """Return whether bytes begin like the document that their name suggests."""
-    return DOCUMENTS[kind] in data[:LOOKED_AT]
+    """Return True if the first bytes of a file are those of a kind of document, such as ``pdf``."""
+    return DOCUMENTS[kind] in data[:DETECTION_BYTES]
 
 
 def read_document(path: str, name: str, kind: str) -> str | list[str]:
-    """Return the text of a document; for a PDF the text of each page.
+    """Return the text of a .docx file, or the text of each page of a PDF.
 
     Args:
         path: The path of the file.
@@ -120,7 +122,7 @@ def read_document(path: str, name: str, kind: str) -> str | list[str]:
     return pdf_pages(path, name).texts
 
 
-def _parsed(
+def _parse(
     data: bytes,
     name: str,
     ending: str,
@@ -129,9 +131,9 @@ def _parsed(
     most: int,
     header: int | None,
 ) -> Any:
-    """Return the content of a file by its kind; for other kinds its text, else its bytes."""
+    """Parse bytes according to the kind of file; an unknown kind gives text, or bytes."""
     if kind in ("csv", "json", "jsonl"):
-        check_form(data[:LOOKED_AT])
+        check_form(data[:DETECTION_BYTES])
     if kind == "csv":
         text = decode(data, encoding, name)
         return read_table(text, ending=ending, most_bytes=3 * most, header=header)
@@ -141,8 +143,8 @@ def _parsed(
         return read_json_lines(decode(data, encoding, name), name)
     if kind == "text" or encoding is not None:
         return decode(data, encoding, name)
-    text_or_none = decode_if_text(data)
-    return data if text_or_none is None else text_or_none
+    text = decode_if_text(data)
+    return data if text is None else text
 
 
 def _bytes_of(path: str, name: str, most: int) -> bytes:
@@ -156,14 +158,15 @@ def _bytes_of(path: str, name: str, most: int) -> bytes:
 async def read_rows(
     factory: Sequence[str], path: str, name: str, part: str | None, header: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of a file with a format, noting omitted parts.
+    """Return the rows of a file that a FileFormat plugin reads, with a note about other sheets.
 
     Args:
-        factory: The factory of the format.
+        factory: The module, attribute and file of the format's factory.
         path: The path of the file.
         name: The file's name in the script.
         part: The sheet or table; the first when None.
-        header: The number of the row with column names.
+        header: The number of the row with column names; 0 if no row has names; None for the first
+            row.
 
     Raises:
         ToolExecutionError: If the file cannot be read.
@@ -179,31 +182,32 @@ async def read_rows(
 
 
 async def table_of_format(
-    made: FileFormat, path: str, part: str | None, header: int | None
+    file_format: FileFormat, path: str, part: str | None, header: int | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns and rows of a table.
+    """Return the column names and the rows of a table.
 
     Args:
-        made: The format.
+        file_format: The format of the file.
         path: The path of the file.
         part: The sheet or table; the first when None.
-        header: The number of the row with column names.
+        header: The number of the row with column names; 0 if no row has names; None for the first
+            row.
 
     Raises:
         ToolExecutionError: If the row does not exist.
-        ToolRefusedError: If the table declares its own column names.
+        ToolRefusedError: If ``header`` is given, and the table declares its own column names.
     """
-    if not isinstance(made, SupportsPeek):
+    if not isinstance(file_format, SupportsPeek):
         if header is not None:
-            raise ToolRefusedError(_DECLARED)
-        records = await made.read(path, part)
+            raise ToolRefusedError(_HEADER_REFUSAL)
+        records = await file_format.read(path, part)
         if not records:
             note_empty([])
         return list(dict.fromkeys(name for row in records for name in row)), records
-    peek = await made.peek(path, part, None)
+    peek = await file_format.peek(path, part, None)
     if peek.columns is not None:
         if header is not None:
-            raise ToolRefusedError(_DECLARED)
+            raise ToolRefusedError(_HEADER_REFUSAL)
         names = [column for column, _ in peek.columns]
         if not peek.rows:
             note_empty([names])
@@ -212,11 +216,16 @@ async def table_of_format(
         rows = [row for _, row in rows_from_header([*peek.rows], header)]
     except ValueError as error:
         raise ToolExecutionError(str(error)) from None
-    return columns_of(rows[0], max(map(len, rows))) if rows else [], records_of(rows)
+    columns = columns_of(rows[0], max(map(len, rows))) if rows else []
+    return columns, records_of(rows)
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:
-    """Return the table names of a file with a format.
+    """Return the names of the sheets or tables of a file that a FileFormat plugin reads.
+
+    Args:
+        factory: The module, attribute and file of the format's factory.
+        path: The path of the file.
 
     Raises:
         ToolExecutionError: If the file cannot be read.
@@ -226,7 +235,7 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 
 @contextmanager
 def about(name: str) -> Generator[None]:
-    """Add the file's name to errors, because formats do not know it."""
+    """Add a file's name to errors that the block raises, because formats do not know the name."""
     try:
         yield
     except (ToolExecutionError, ToolRefusedError) as error:
@@ -236,10 +245,11 @@ def about(name: str) -> Generator[None]:
 
 
 def format_of(factory: Sequence[str]) -> FileFormat:
-    """Create a format with its factory.
+    """Import the factory of a file format, and create the format.
 
     Args:
-        factory: The factory in its form for passing between processes.
+        factory: The module and attribute of the factory, and the file of a module that cannot be
+            imported by name.
     """
     module, attribute, file = factory
     try:

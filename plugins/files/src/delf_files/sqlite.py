@@ -18,15 +18,18 @@ from delf.notes import note
 from delf.protocols.formats import Peek
 
 MAX_ROWS: Final = 200_000
-_LAST: Final = 200
-_TABLES: Final = (
+_LAST_ROWS: Final = 200
+_LIST_TABLES: Final = (
     "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
 )
 
 
 class SqliteFormat:
-    """Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsPeek``."""
+    """The format of SQLite files.
+
+    Implements :class:`delf.protocols.formats.FileFormat` and ``SupportsPeek``.
+    """
 
     async def parts(self, path: str) -> Sequence[str]:
         """Return the names of the tables and views.
@@ -51,13 +54,14 @@ class SqliteFormat:
         return [dict(zip(names, row, strict=True)) for _, row in table.rows]
 
     async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
-        """Return the columns of one table with their declared types, and its first rows.
+        """Return the columns of one table with their declared types, and the table's first rows.
 
         Args:
             path: The absolute path on the host.
             part: The table's name; the first when None.
-            max_rows: The maximum number of rows; None for all. With a limit, views are not read,
-                because they may run forever.
+            max_rows: The maximum number of rows; None for all rows. With a number, the last 200
+                rows are returned, too, and rows of views are not read, because a view may run
+                forever.
 
         Raises:
             ToolExecutionError: If the file cannot be read or does not have the table.
@@ -67,20 +71,19 @@ class SqliteFormat:
 
 def _names(path: str) -> list[str]:
     with _opened(path) as database:
-        return [name for name, _ in database.execute(_TABLES)]
+        return [name for name, _ in database.execute(_LIST_TABLES)]
 
 
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
-    """Read a table as :meth:`SqliteFormat.peek` does; with a limit, its last rows, too."""
     with _opened(path) as database:
-        kinds = dict(database.execute(_TABLES))
+        kinds = dict(database.execute(_LIST_TABLES))
         if name is None and kinds:
             name = next(iter(kinds))
         if not kinds:
             raise ToolExecutionError("the database has no tables")
         if name not in kinds:
-            listed = ", ".join(map(repr, kinds)) or "none"
-            raise ToolExecutionError(f"there is no table {name!r}; the tables: {listed}")
+            names = ", ".join(map(repr, kinds)) or "none"
+            raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
         quoted = '"' + str(name).replace('"', '""') + '"'
         declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}
         if max_rows is not None and kinds[name] == "view":
@@ -92,36 +95,37 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file
         columns = [str(column[0]) for column in cursor.description]
         rows = [(number, list(row)) for number, row in enumerate(cursor, 1)]
-        last: list[tuple[int, list[Any]]] = []
+        last_rows: list[tuple[int, list[Any]]] = []
         if max_rows is not None and total is not None and total > max_rows:
-            start = max(max_rows, total - _LAST)
+            start = max(max_rows, total - _LAST_ROWS)
             end = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
-            last = [(number, list(row)) for number, row in enumerate(end, start + 1)]
+            last_rows = [(number, list(row)) for number, row in enumerate(end, start + 1)]
     if len(rows) > MAX_ROWS:
         raise ToolExecutionError(
             f"the table {name!r} has more than {MAX_ROWS:,} rows; the connection sql reads larger "
             "ones"
         )
     total = len(rows) if total is None else total
-    return Peek(rows, total, [(column, declared.get(column, "")) for column in columns], last)
+    typed_columns = [(column, declared.get(column, "")) for column in columns]
+    return Peek(rows, total, typed_columns, last_rows)
 
 
 @contextmanager
 def _opened(path: str) -> Generator[sqlite3.Connection]:
     try:
-        with closing(_connected(path)) as database:
-            database.text_factory = _text
+        with closing(_open_read_only(path)) as database:
+            database.text_factory = _decode
             database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             yield database
     except sqlite3.Error as error:
         raise ToolExecutionError(f"the SQLite file cannot be read: {error}") from error
 
 
-def _connected(path: str) -> sqlite3.Connection:
-    """Open the database read-only.
+def _open_read_only(path: str) -> sqlite3.Connection:
+    """Open a database such that SQLite changes and creates no file.
 
-    A database with an empty write-ahead log is opened as immutable, or SQLite would create log
-    files.
+    A database with write-ahead logging whose log is empty or missing is opened as immutable,
+    because SQLite would create log files.
     """
     address = f"file:{quote(path)}?mode=ro"
     database = sqlite3.connect(address, uri=True)
@@ -136,7 +140,7 @@ def _connected(path: str) -> sqlite3.Connection:
     return database
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -14,13 +14,16 @@ from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_o
 from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
-_LONGEST_NAMES: Final = 400
+_MAX_NAMES_CHARACTERS: Final = 400
 END: Final = "\0end of the table\0"
-"""A marker after the last line; a cell that contains the marker has no closing quote."""
+"""A marker that is appended after the last line.
+
+A longer cell that ends with the marker was quoted and not closed.
+"""
 
 
 class TooWideError(ValueError):
-    """The rows would be much larger as records than the file."""
+    """The rows of a table would take too much memory as records."""
 
 
 def read_table(
@@ -28,40 +31,41 @@ def read_table(
 ) -> list[dict[str, str]]:
     """Return the rows of separated values as records, every value as text.
 
-    The first row names the columns. Missing or repeated names get numbers. Extra cells of a row get
-    a numbered name, and missing cells are "".
+    Missing or repeated column names get numbers. Extra cells of a row get a numbered name, and
+    missing cells are "".
 
     Args:
-        text: The file.
-        ending: The file's extension; ``.tsv`` means tabs.
-        most_bytes: The approximate limit of the records' size, including names.
-        header: The number of the row with column names, from 1; 0 for none; None for the first
-            non-empty row.
+        text: The content of the file.
+        ending: The file's extension; for ``.tsv`` and ``.tab``, the separator is the tab.
+        most_bytes: The maximum size of all records in bytes, including names, as estimated.
+        header: The number of the row with column names, from 1; 0 if no row has column names; None
+            for the first non-empty row.
 
     Raises:
-        TooWideError: If the records would be larger.
+        TooWideError: If the records would be larger than ``most_bytes``.
         ValueError: If the text is not a table.
     """
     dialect = dialect_of(text, ending)
-    numbered = rows_from_header(_rows(text[dialect.start :], dialect), header)
-    note_empty([row for _, row in numbered])
-    if not numbered:
+    body = text[dialect.start :]
+    numbered_rows = rows_from_header(_rows(body, dialect), header)
+    rows = [row for _, row in numbered_rows]
+    note_empty(rows)
+    if not rows:
         return []
-    odd = line_of_odd_quote(text[dialect.start :], dialect) if dialect.quote else None
-    if odd is not None:
-        note_odd_quotes(odd)
-    note_escapes(text[dialect.start :], dialect)
-    rows = [row for _, row in numbered]
+    odd_line = line_of_odd_quote(body, dialect) if dialect.quote else None
+    if odd_line is not None:
+        note_odd_quotes(odd_line)
+    note_escapes(body, dialect)
+    named_columns, max_cells = len(rows[0]), max(map(len, rows))
     if header == 0:
-        note_uneven(min(map(len, rows[1:])), len(rows[0]))
-    wider = [number for number, row in numbered if len(row) > len(rows[0])]
-    note_wider(len(wider), next(iter(wider), 0), len(rows[0]), max(map(len, rows)))
-    columns = columns_of(rows[0], max(map(len, rows)))
-    width = sum(len(name) + 6 for name in columns[: len(rows[0])])
-    if len(text) + width * len(rows) > most_bytes:
+        note_uneven(min(map(len, rows[1:])), named_columns)
+    wider_rows = [number for number, row in numbered_rows if len(row) > named_columns]
+    note_wider(len(wider_rows), next(iter(wider_rows), 0), named_columns, max_cells)
+    columns = columns_of(rows[0], max_cells)
+    bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
+    if len(text) + bytes_of_names * len(rows) > most_bytes:
         raise TooWideError
-    first = len(rows[0])
-    return [_record(columns, row, first) for row in itertools.islice(rows, 1, None)]
+    return [_record(columns, row, named_columns) for row in itertools.islice(rows, 1, None)]
 
 
 def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
@@ -75,20 +79,22 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
 
 
 def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
-    """Return the rows in lines from the middle of a table.
+    """Return the rows in lines that are cut from the middle of a table.
 
     Raises:
-        ValueError: If the lines are not rows, for example because a quoted cell begins above them.
+        ValueError: If the lines are not whole rows, for example inside a quoted cell.
     """
     return [row for _, row in _rows(text, dialect)]
 
 
 def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
-    """Return the rows from the header on, noting a title above; without a header, add empty names.
+    """Return rows of which the first names the columns.
 
     Args:
         rows: The non-empty rows with their numbers.
-        header: The number of the row with column names; 0 for none; None for the first row.
+        header: The number of the row with column names; rows above are left out. For 0, a row of
+            empty names is added. When None, all rows are returned, with a note if the names seem
+            to be in a later row.
 
     Raises:
         ValueError: If the row does not exist.
@@ -106,7 +112,7 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
 
 
 def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
-    """Add a note that a row below the first probably names the columns.
+    """Add a note if the first row probably does not name the columns.
 
     Args:
         rows: The non-empty rows with their numbers.
@@ -125,10 +131,10 @@ def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
 
 
 def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
-    """Return the non-empty rows.
+    """Return the non-empty rows with their numbers, from 1.
 
     Raises:
-        ValueError: If a quote is not closed.
+        ValueError: If a quote is not closed, or a cell is too large.
     """
     rows: list[tuple[int, list[str]]] = []
     row_start = 1
@@ -151,57 +157,67 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
 
 
 def note_empty(rows: Sequence[Sequence[Any]]) -> None:
-    """Add a note about a table without rows.
+    """Add a note if a table has no rows besides the column names.
 
     Args:
-        rows: The non-empty rows; the first names the columns.
+        rows: The non-empty rows, of which the first names the columns.
     """
     if not rows:
         note("the table is empty: it has no rows, and no names of columns")
     elif len(rows) == 1:
-        names = ", ".join(map(repr, columns_of(rows[0], len(rows[0]))))[:_LONGEST_NAMES]
+        names = ", ".join(map(repr, columns_of(rows[0], len(rows[0]))))[:_MAX_NAMES_CHARACTERS]
         note(f"the table has no rows, only the names of columns: {names}")
 
 
 def note_odd_quotes(line: int) -> None:
-    """Add a note about a quote inside a quoted cell, because the end of such a cell is a guess."""
+    """Add a note that a line has an undoubled quote inside a quoted cell."""
     note(
         f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
         "cells end is a guess"
     )
 
 
-def note_wider(wider: int, first: int, width: int, widest: int) -> None:
-    """Add a note about rows with more cells than column names."""
-    if wider:
+def note_wider(wider_rows: int, first: int, named_columns: int, max_cells: int) -> None:
+    """Add a note if rows have more cells than there are column names.
+
+    Args:
+        wider_rows: The number of such rows.
+        first: The number of the first such row.
+        named_columns: The number of column names.
+        max_cells: The largest number of cells of a row.
+    """
+    if wider_rows:
         note(
-            f"rows with more cells than the {width} columns that are named: {wider:,} (the first "
-            f"is row {first}), with {widest} cells at most; their cells may be moved"
+            f"rows with more cells than the {named_columns} columns that are named: "
+            f"{wider_rows:,} (the first is row {first}), with {max_cells} cells at most; their "
+            "cells may be moved"
         )
 
 
-def note_uneven(fewest: int, most: int) -> None:
-    """Add a note about rows of different lengths in a table without column names."""
-    if fewest < most:
-        note(f"rows have from {fewest} to {most} cells, so their cells may be moved")
+def note_uneven(min_cells: int, max_cells: int) -> None:
+    """Add a note if rows of a table without column names differ in their number of cells."""
+    if min_cells < max_cells:
+        note(f"rows have from {min_cells} to {max_cells} cells, so their cells may be moved")
 
 
 def note_escapes(text: str, dialect: Dialect) -> None:
-    """Add a note about backslashes before quotes if they may or may not be part of the text."""
+    """Add a note if backslashes before quotes may be either escapes or part of the text."""
     if has_unclear_escapes(text, dialect):
         doubt = "were left out, and may be" if dialect.backslash else "were kept, and may be no"
         note(f"backslashes before quotes {doubt} part of the text")
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    """Convert rows to records in place; the first row names the columns."""
+    """Convert rows to records in place; the first row names the columns.
+
+    The list ``rows`` is returned, because rows and records together would take twice the memory.
+    """
     note_empty(rows)
     if not rows:
         return []
     width = max(map(len, rows))
     columns = columns_of(rows.pop(0), width)
     records: list[Any] = rows
-    # In place, because rows and records together would take twice the memory.
     for index, row in enumerate(rows):
         row.extend([None] * (width - len(row)))
         records[index] = dict(zip(columns, row, strict=True))
@@ -209,23 +225,28 @@ def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
 
 
 def columns_of(header: Sequence[Any], width: int) -> list[str]:
-    """Return unique column names, with numbers for missing ones."""
+    """Return unique column names; a missing name becomes ``column_3`` for the third column.
+
+    Args:
+        header: The cells of the row with column names.
+        width: The number of columns.
+    """
     names: dict[str, None] = {}
     for index in range(width):
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
             value = value.date()
-        own = "" if value is None else str(value).strip()
-        name = own = own or f"column_{index + 1}"
-        number = 1
+        text = "" if value is None else str(value).strip()
+        base_name = text or f"column_{index + 1}"
+        name, number = base_name, 1
         while name in names:
             number += 1
-            name = f"{own}_{number}"
+            name = f"{base_name}_{number}"
         names[name] = None
     return list(names)
 
 
-def _record(columns: list[str], row: list[str], width: int) -> dict[str, str]:
-    if len(row) < width:
-        row = [*row, *[""] * (width - len(row))]
+def _record(columns: list[str], row: list[str], named_columns: int) -> dict[str, str]:
+    if len(row) < named_columns:
+        row = [*row, *[""] * (named_columns - len(row))]
     return dict(zip(columns, row, strict=False))

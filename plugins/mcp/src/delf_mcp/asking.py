@@ -22,17 +22,17 @@ from delf_mcp.results import as_message
 
 _MAX_QUESTIONS: Final = 50
 _MAX_FIELDS: Final = 50
-_caller: ContextVar[Caller | None] = ContextVar("delf_mcp_caller", default=None)
+_current_call: ContextVar[PendingCall | None] = ContextVar("delf_mcp_caller", default=None)
 
 Sampling = Literal["ask", "allow", "refuse"]
 
 
 class SilenceTimeout:
-    """The timeout for a silent server, paused while a person is asked.
+    """A timeout that restarts at each sign of progress, and is paused while a person is asked.
 
     Args:
-        limit: The timeout to reschedule.
-        seconds: Seconds without a message from the server.
+        limit: The asyncio timeout, which is rescheduled.
+        seconds: The seconds that the server may be silent.
     """
 
     def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
@@ -41,29 +41,29 @@ class SilenceTimeout:
         self._questions = 0
 
     async def alive(self, progress: float, total: float | None, message: str | None) -> None:
-        """Reschedule the timeout on a progress notification."""
+        """Restart the timeout; a progress callback of the MCP client."""
         del progress, total, message
-        self._begin()
+        self._restart()
 
     @contextmanager
     def paused(self) -> Generator[None]:
         """Pause the timeout while a person is asked."""
         self._questions += 1
-        self._begin()
+        self._restart()
         try:
             yield
         finally:
             self._questions -= 1
-            self._begin()
+            self._restart()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._limit.expired():
             self._limit.reschedule(None if self._questions else now + self._seconds)
 
 
-class Caller:
-    """A call in progress, and the server's questions for it.
+class PendingCall:
+    """A call in progress, during which the server may ask questions.
 
     Args:
         context: The call's context.
@@ -77,7 +77,11 @@ class Caller:
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[bool]:
-        """Serialise questions to the person; yield False if the limit of questions is reached."""
+        """Wait for earlier questions of the call, and pause the call's timeout.
+
+        Yields:
+            False if the call has already had the maximum number of questions.
+        """
         async with self._turn:
             self._question_count += 1
             if self._question_count > _MAX_QUESTIONS:
@@ -89,80 +93,87 @@ class Caller:
                     yield True
 
 
-class Asking:
-    """Answers a server's questions on behalf of the call in progress.
+class ServerQuestions:
+    """Answers the questions that a server asks its client during calls.
 
     Args:
         name: The connection's name.
-        sampling: Whether the server may use the agent's model.
-        roots: Folders that the server may work in.
+        sampling: ``allow``, ``refuse``, or ``ask`` a person, when the server wants to use the
+            agent's model.
+        roots: The folders that the server may work in.
     """
 
     def __init__(self, name: str, sampling: Sampling, roots: Sequence[str]) -> None:
         self._name = name
         self._sampling = sampling
         self._roots = roots
-        self._calls: list[Caller] = []
+        self._calls: list[PendingCall] = []
 
     @contextmanager
     def calling(self, context: CallContext) -> Generator[None]:
-        """Register a call in progress, to which the server's questions belong."""
-        caller = Caller(context)
-        self._calls.append(caller)
-        token = _caller.set(caller)
+        """Register a call in progress, so that the server may ask questions during the call."""
+        call = PendingCall(context)
+        self._calls.append(call)
+        token = _current_call.set(call)
         try:
             yield
         finally:
-            _caller.reset(token)
-            self._calls.remove(caller)
+            _current_call.reset(token)
+            self._calls.remove(call)
 
     @property
     def context(self) -> CallContext | None:
-        """The call in progress here; None if unknown."""
-        caller = _caller.get()
-        return None if caller is None else caller.context
+        """The context of the call that this asyncio task makes; None outside of a call."""
+        call = _current_call.get()
+        return None if call is None else call.context
 
-    def waiting(self, timeout: SilenceTimeout) -> None:
-        """Record the timeout of the call that waits for the server."""
-        caller = _caller.get()
-        if caller is not None:
-            caller.silence = timeout
+    def set_timeout(self, timeout: SilenceTimeout) -> None:
+        """Set the timeout that questions of the current call pause."""
+        call = _current_call.get()
+        if call is not None:
+            call.silence = timeout
 
     @property
     def callbacks(self) -> dict[str, Any]:
-        """The client's callbacks; features without a callback are not offered to the server."""
-        callbacks_: dict[str, Any] = {"elicitation_callback": self.elicit}
+        """The callbacks of the MCP client, as keyword arguments.
+
+        A feature without a callback is not offered to the server.
+        """
+        arguments: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._sampling != "refuse":
-            callbacks_["sampling_callback"] = self.sample
+            arguments["sampling_callback"] = self.sample
         if self._roots:
-            callbacks_["list_roots_callback"] = self.list_roots
-        return callbacks_
+            arguments["list_roots_callback"] = self.list_roots
+        return arguments
 
     async def elicit(
         self, _context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Ask a person to fill a form, as an approval whose arguments are the form's fields."""
-        caller = self._caller()
-        if caller is None:
-            return _error(self._unclear())
+        """Ask a person to fill in a form or to open a URL.
+
+        The question is an approval request. The fields of a form are the request's arguments.
+        """
+        call = self._asking_call()
+        if call is None:
+            return _error(self._why_no_call())
         try:
             if isinstance(params, types.ElicitRequestURLParams):
-                return await self._elicit_url(caller, params)
-            return await self._elicit_form(caller, params)
+                return await self._elicit_url(call, params)
+            return await self._elicit_form(call, params)
         except (Unshowable, ToolDefinitionError) as error:
             return _error(error.message)
 
     async def _elicit_url(
-        self, caller: Caller, params: types.ElicitRequestURLParams
+        self, call: PendingCall, params: types.ElicitRequestURLParams
     ) -> types.ElicitResult:
         if urlsplit(params.url).scheme not in ("http", "https"):
             raise Unshowable("only http and https addresses are shown to the user")
         question = url_question(self._name, params)
-        agreed = await self._consent(caller, question, {"url": params.url}, name="elicitation")
+        agreed = await self._consent(call, question, {"url": params.url}, name="elicitation")
         return types.ElicitResult(action="decline" if agreed is None else "accept")
 
     async def _elicit_form(
-        self, caller: Caller, params: types.ElicitRequestFormParams
+        self, call: PendingCall, params: types.ElicitRequestFormParams
     ) -> types.ElicitResult:
         schema: Mapping[str, Any] = params.requested_schema
         properties = schema.get("properties")
@@ -171,8 +182,8 @@ class Asking:
             raise Unshowable(f"a form has at most {_MAX_FIELDS} fields")
         checker = Checker(schema, "the form")
 
-        def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Convert a person's input to the form's types; None omits a field."""
+        def check_form(arguments: Mapping[str, Any]) -> dict[str, Any]:
+            """Return a person's input without empty fields; raise if the form does not allow it."""
             values = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(values)
             if fault is not None:
@@ -181,33 +192,33 @@ class Asking:
 
         values = {name: field.get("default") for name, field in _objects(fields)}
         question = form_question(self._name, params.message, schema)
-        agreed = await self._consent(caller, question, values, name="elicitation", fit=fit)
+        agreed = await self._consent(call, question, values, name="elicitation", fit=check_form)
         if agreed is None:
             return types.ElicitResult(action="decline")
         try:
-            return types.ElicitResult(action="accept", content=fit(agreed))
+            return types.ElicitResult(action="accept", content=check_form(agreed))
         except ToolRefusedError:  # approved with invalid values
             return types.ElicitResult(action="cancel")
 
     async def sample(
         self, _context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """Ask the agent's model, under its budget."""
-        caller = self._caller()
-        if caller is None:
-            return _error(self._unclear())
+        """Ask the agent's model, within the task's budget, if the person agrees."""
+        call = self._asking_call()
+        if call is None:
+            return _error(self._why_no_call())
         if params.tools:
             return _error("the model is not given tools of a server")
         try:
             messages = [as_message(message) for message in params.messages]
-            question = model_question(self._name, caller.context.llm.model, params)
+            question = model_question(self._name, call.context.llm.model, params)
             if self._sampling == "ask":
-                agreed = await self._consent(caller, question, {}, name="sampling")
+                agreed = await self._consent(call, question, {}, name="sampling")
                 if agreed is None:
                     return _error("the user does not want the model to be asked")
             if params.system_prompt:
                 messages.insert(0, system(params.system_prompt))
-            reply = await caller.context.ask(messages, settings=_settings(params))
+            reply = await call.context.ask(messages, settings=_settings(params))
         except (DelfError, Unshowable) as error:
             return _error(error.message)
         return types.CreateMessageResult(
@@ -226,30 +237,30 @@ class Asking:
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in roots])
 
     async def _consent(
-        self, caller: Caller, question: str, arguments: dict[str, Any], **options: Any
+        self, call: PendingCall, question: str, arguments: dict[str, Any], **options: Any
     ) -> Mapping[str, Any] | None:
-        async with caller.question() as allowed:
+        async with call.question() as allowed:
             if not allowed:
                 raise Unshowable(f"a call has at most {_MAX_QUESTIONS} questions for the user")
-            return await caller.context.consent(question, arguments, **options)
+            return await call.context.consent(question, arguments, **options)
 
-    def _unclear(self) -> str:
-        """Return the reason that nobody can be asked."""
+    def _why_no_call(self) -> str:
         if self._calls:
             return "calls of several tasks are under way, and the question does not say for which"
         return "no call is under way for which somebody could be asked"
 
-    def _caller(self) -> Caller | None:
-        """Return the call that the server's question belongs to: the one that the server names.
+    def _asking_call(self) -> PendingCall | None:
+        """Return the call during which the server asks its question.
 
-        If the server names no call, return the latest call, provided that all calls in progress
-        are of one task. Otherwise return None, so that no question reaches another user.
+        If the transport does not tell the call, return the latest call, provided that all calls in
+        progress belong to one task. Otherwise return None, so that no question reaches another
+        user.
         """
-        named = _caller.get()
-        if named is not None:
-            return named
-        tasks = {caller.context.task_id for caller in self._calls}
-        return self._calls[-1] if len(tasks) == 1 else None
+        call = _current_call.get()
+        if call is not None:
+            return call
+        task_ids = {call.context.task_id for call in self._calls}
+        return self._calls[-1] if len(task_ids) == 1 else None
 
 
 def _objects(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delf_mcp.serving import Served
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_KEY = "DELF_MCP_KEY"
+_KEY_VARIABLE = "DELF_MCP_KEY"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -68,7 +68,15 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
 
 
 async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
-    """Return the effects that a server declares for its tools, and notices about the tools."""
+    """Return the effects that a server claims for its tools, and notices about the tools.
+
+    Args:
+        server: The connection.
+        accept: Whether to accept the current tools for the setting ``effects``.
+
+    Raises:
+        ConfigurationError: If the connection is not to an MCP server.
+    """
     from delf_mcp.connection import MCP
 
     if not isinstance(server, MCP):
@@ -86,7 +94,7 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
 
 
 def toml_key(name: str) -> str:
-    """Return a name as a key of TOML."""
+    """Quote a name for use as a TOML key, if necessary."""
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
@@ -136,7 +144,7 @@ async def serve_on(served: Served, http: str | None) -> None:
     """Serve by stdio or HTTP until the client disconnects or the process is stopped.
 
     Args:
-        served: The tools.
+        served: The tools, which are closed at the end.
         http: The address, such as ``[HOST:]PORT``; None for the standard input and output.
     """
     try:
@@ -167,10 +175,11 @@ async def _on_http(served: Served, address: str) -> None:
 
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    key = os.environ.get(_KEY)
+    key = os.environ.get(_KEY_VARIABLE)
     if host not in _LOOPBACK and not key:
         raise ConfigurationError(
-            f"{host} is not loopback, and there is no key", hint=f"set {_KEY}, or serve 127.0.0.1"
+            f"{host} is not loopback, and there is no key",
+            hint=f"set {_KEY_VARIABLE}, or serve 127.0.0.1",
         )
     if not port.isdigit():
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
@@ -182,7 +191,7 @@ async def _on_http(served: Served, address: str) -> None:
 
 
 class _RequireKey:
-    """Middleware that admits requests with the key only."""
+    """ASGI middleware that answers 401 to HTTP requests without the right bearer token."""
 
     def __init__(self, app: Any, key: str) -> None:
         self._app = app

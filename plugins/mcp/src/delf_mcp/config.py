@@ -17,20 +17,19 @@ from delf.errors import (
 )
 from delf.settings import Source, SourcedText
 
-_TABLES: Final = ("mcpServers", "servers")
+_SERVER_TABLES: Final = ("mcpServers", "servers")
 _SUPPORTED_KEYS: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
-_ADDRESSES: Final = ("url", "serverUrl", "httpUrl")
-"""The names that different programs use for the address."""
+_ADDRESS_KEYS: Final = ("url", "serverUrl", "httpUrl")
 _VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
-_OTHER: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
-"""Matches variables that only another program can resolve."""
+_FOREIGN_VARIABLE: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
+"""Matches variables such as ``${command:…}``, which only an editor can resolve."""
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-_LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
+_TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
 
 
 def servers_in(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the servers of a file, by name.
+    """Return a mapping from server name to the server's entry in an ``mcp.json`` file.
 
     Raises:
         ConnectionFileNotFoundError: If the file does not exist.
@@ -44,10 +43,10 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
         raise ConnectionConfigurationError(f"{path} cannot be read: {error}") from None
     table: Any = None
     if isinstance(content, dict):
-        found = cast("dict[str, Any]", content)
-        if isinstance(found.get("mcp"), dict):  # e.g. VS Code's settings.json
-            found = {**found["mcp"], **found}
-        table = next((found[name] for name in _TABLES if name in found), None)
+        tables = cast("dict[str, Any]", content)
+        if isinstance(tables.get("mcp"), dict):  # as in VS Code's settings.json
+            tables = {**tables["mcp"], **tables}
+        table = next((tables[name] for name in _SERVER_TABLES if name in tables), None)
     if not isinstance(table, dict):
         raise ConnectionConfigurationError(
             f"{path} names no servers", hint='{"mcpServers": {"name": {"command": "…"}}}'
@@ -58,13 +57,13 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
 def server_settings(
     path: Path, name: str, environ: Mapping[str, str], source: Source = "program"
 ) -> dict[str, Any]:
-    """Return the settings of a server from a file.
+    """Return a server's settings in an ``mcp.json`` file, with variables expanded.
 
     Args:
-        path: The file.
-        name: The server.
-        environ: The variables that ``${NAME}`` in the file stands for.
-        source: The source that named the file; the content is trusted like this source.
+        path: The path of the file.
+        name: The name of the server.
+        environ: The environment variables to which ``${NAME}`` in the file refers.
+        source: The origin of the path, which also counts as the origin of the settings.
 
     Raises:
         ConnectionConfigurationError: If the server's entry is missing or invalid.
@@ -86,27 +85,31 @@ def server_settings(
             f"{path}: {name} is reached by SSE, which delf no longer supports",
             hint="the server's address for streamable HTTP, often /mcp",
         )
-    settings_ = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
-    address = next((entry[key] for key in _ADDRESSES if entry.get(key)), None)
+    supported = {key: value for key, value in entry.items() if key in _SUPPORTED_KEYS}
+    address = next((entry[key] for key in _ADDRESS_KEYS if entry.get(key)), None)
     if address is not None:
-        settings_["url"] = address
+        supported["url"] = address
     where = f"{path}: {name}"
     folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
     environ = {**_editor_variables(folder.absolute()), **environ}
-    expanded = cast("dict[str, Any]", _expand(settings_, environ, where, source))
-    expanded |= _command(expanded, where, source)
+    expanded = cast("dict[str, Any]", _expand(supported, environ, where, source))
+    expanded |= _command_and_args(expanded, where, source)
     if isinstance(headers := expanded.get("headers"), dict):
         pairs = cast("dict[str, Any]", headers).items()
         expanded["headers"] = {
-            key: _text(value, f"{where}: headers.{key}", source)
+            key: _as_text(value, f"{where}: headers.{key}", source)
             for key, value in pairs
             if value is not None
         }
-    return {**expanded, **_variables(entry, expanded, environ, folder, where, source)}
+    return {**expanded, **_program_variables(entry, expanded, environ, folder, where, source)}
 
 
 def _editor_variables(folder: Path) -> dict[str, str]:
-    """Return the variables that editors define in every file."""
+    """Return the variables that editors define for every ``mcp.json``.
+
+    Args:
+        folder: The project's folder.
+    """
     return {
         "workspaceFolder": str(folder),
         "workspaceFolderBasename": folder.name,
@@ -115,24 +118,27 @@ def _editor_variables(folder: Path) -> dict[str, str]:
     }
 
 
-def _command(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Return the program and its arguments, which some files give as one list."""
+def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
+    """Return the settings ``command`` and ``args``.
+
+    Some files give both as one list under ``command``.
+    """
     command, args = expanded.get("command"), expanded.get("args")
     all_args = cast("list[Any]", args if isinstance(args, list) else [])
     if isinstance(command, list) and command:
-        command, *first = cast("list[Any]", command)
-        all_args = [*first, *all_args]
+        command, *first_args = cast("list[Any]", command)
+        all_args = [*first_args, *all_args]
     elif not isinstance(args, list):
         return {}
-    texts = [_text(each, f"{where}: args", source) for each in all_args]
+    texts = [_as_text(arg, f"{where}: args", source) for arg in all_args]
     return {"command": command, "args": texts} if command is not None else {"args": texts}
 
 
-def _text(value: Any, where: str, source: Source) -> Any:
+def _as_text(value: Any, where: str, source: Source) -> Any:
     """Convert a text, number or boolean to text.
 
     Raises:
-        ConnectionConfigurationError: For any other value.
+        ConnectionConfigurationError: If the value is of any other type.
     """
     if isinstance(value, (dict, list)) or value is None:
         raise ConnectionConfigurationError(f"{where} is not a text or a number")
@@ -142,10 +148,10 @@ def _text(value: Any, where: str, source: Source) -> Any:
 def _strip_comments(text: str) -> str:
     """Remove comments and trailing commas, which other programs allow in JSON."""
     text = _COMMENT.sub(lambda match: match[1] or " ", text)
-    return _COMMA.sub(lambda match: match[1] or "", text)
+    return _TRAILING_COMMA.sub(lambda match: match[1] or "", text)
 
 
-def _variables(
+def _program_variables(
     entry: Mapping[str, Any],
     expanded: Mapping[str, Any],
     environ: Mapping[str, str],
@@ -153,7 +159,7 @@ def _variables(
     where: str,
     source: Source,
 ) -> dict[str, Any]:
-    """Return the program's variables, with numbers as text; they override those in ``envFile``."""
+    """Return the setting ``env``: the variables in ``envFile``, overridden by those in ``env``."""
     env: Any = expanded.get("env")
     if env is not None and not isinstance(env, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")
@@ -163,7 +169,7 @@ def _variables(
         values |= _read_env_file(folder / path, where, source)
     for key, value in cast("dict[str, Any]", env or {}).items():
         if value is not None:
-            values[key] = _text(value, f"{where}: env.{key}", source)
+            values[key] = _as_text(value, f"{where}: env.{key}", source)
     return {"env": values} if values else {}
 
 
@@ -176,7 +182,7 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
         ) from None
     values: dict[str, Any] = {}
     for line in lines:
-        match = _LINE.fullmatch(line.strip())
+        match = _ASSIGNMENT.fullmatch(line.strip())
         if match is not None:
             text = match[2].strip()
             if text[:1] in ("'", '"') and text.endswith(text[0]) and len(text) > 1:
@@ -207,7 +213,7 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
         return environ[defined] if defined is not None else default or ""
 
-    if (unsupported := _OTHER.search(_VARIABLE.sub("", value))) is not None:
+    if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(
             f"{where}: {unsupported[0]} is of another program, and not known here",
             hint="write its value there, or ${NAME} for a variable of the environment",

@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client, MCPError
 
-    from delf_mcp.asking import Asking, SilenceTimeout
+    from delf_mcp.asking import SilenceTimeout
     from delf_mcp.link import Link
-    from delf_mcp.listing import LeftOut, Sieve
+    from delf_mcp.listing import OmittedItem, Sieve
     from delf_mcp.oauth import OpenURL
 
 _log = logging.getLogger(__name__)
 
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
-_FLOW: Final[Mapping[str, Any]] = {"egress": True}
+_RESOURCE_FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
-_WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
-"""Messages of the library if something other than an MCP server answered, such as a gateway."""
-_MAX_LISTED: Final = 10
-_MAX_INSTRUCTIONS: Final = 1000
+_GATEWAY_MESSAGES: Final = ("Server returned an error response", "Unexpected content type")
+"""Messages of the client library about a response of something else, such as a gateway."""
+_MAX_NOTICES: Final = 10
+_MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
 UNDECLARED: Final = "str | list"
-"""The result type of tools without a declared schema, before a result was seen."""
-_PIECES: Final = (
+"""The result type of a tool that declares no result schema, before the first result."""
+_LIST_RESULT_NOTE: Final = (
     "a result that is a list has pieces: str, {type, media_type, data: bytes} for pictures and "
     "sounds, {type, uri, media_type, content} for resources; texts may be JSON"
 )
@@ -67,7 +67,7 @@ _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
 
 
 class Resource(TypedDict):
-    """A readable object of a server."""
+    """A resource of a server, such as a file, that scripts can read."""
 
     uri: str
     name: str
@@ -76,11 +76,14 @@ class Resource(TypedDict):
 
 
 class _Inspect:
-    """A descriptor for ``inspect`` that uses the tools as last listed."""
+    """A descriptor for ``inspect`` that needs no connection to the server.
+
+    On an instance, ``inspect`` describes the actions of the last listing.
+    """
 
     def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
-            """Return the connection's actions as data, with the omitted tools."""
+            """Return the connection's actions as data, with notices about omitted tools."""
             if instance is None:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             listed = instance.listed
@@ -94,10 +97,12 @@ class MCP(Connection[MCPSettings]):
     """The tools of an MCP server.
 
     Args:
-        command: The server's program, with ``args``, ``env`` and ``cwd``.
-        url: The address of a remote server, with ``headers`` or ``oauth``.
+        command: The program of a local server. The options ``args``, ``env`` and ``cwd`` may be
+            added.
+        url: The address of a remote server. The options ``headers`` or ``oauth`` may be added.
         config: The path of an ``mcp.json``, in which ``server`` names the server.
-        open_url: Shows a login URL to the user; opens the browser when omitted.
+        open_url: An async function that shows a login URL to the user; the browser is opened when
+            omitted.
     """
 
     inspect: ClassVar[Any] = _Inspect()
@@ -110,9 +115,7 @@ class MCP(Connection[MCPSettings]):
         self.settings = self._resolve_settings()
         self.listed: tuple[Action, ...] = ()
         self.declared: dict[str, Effect] = {}
-        """The server's claims about the effects of its tools, which have no effect by
-        themselves.
-        """
+        """The effects that the server claims for its tools; only the user's setting counts."""
         self._notices: tuple[str, ...] = ()
         self._trusted_digests: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
@@ -124,8 +127,8 @@ class MCP(Connection[MCPSettings]):
         """Return a connection for each server of an ``mcp.json``.
 
         Args:
-            path: The file.
-            options: The options apply to every server of the file.
+            path: The path of the file.
+            options: Further options of each connection.
         """
         return [
             cls(name=name.replace("-", "_"), config=str(path), server=name, **options)
@@ -133,9 +136,9 @@ class MCP(Connection[MCPSettings]):
         ]
 
     async def actions(self) -> Sequence[Action]:
-        """Return the server's tools, and the actions for its resources.
+        """Return an action for each tool of the server, and actions for the server's resources.
 
-        An unusable tool is omitted; :meth:`notices` has the reason.
+        Unusable tools are omitted; :meth:`notices` has the reasons.
 
         Raises:
             ConnectionUnavailableError: If the server does not start, or its tool list is too large
@@ -148,7 +151,7 @@ class MCP(Connection[MCPSettings]):
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
-            server.sieve.taken_out("tools")
+            server.sieve.take_omitted("tools")  # forget those of an earlier listing
             capabilities = client.server_capabilities
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
@@ -164,33 +167,37 @@ class MCP(Connection[MCPSettings]):
                     function,
                     effect=_READ,
                     place=f"{self.name}.resources",
-                    flow=_FLOW,
+                    flow=_RESOURCE_FLOW,
                 )
                 actions.setdefault(action.name, action)
-        self._report_notices([*server.sieve.taken_out("tools"), *omitted], changed, tools, actions)
+        omitted = [*server.sieve.take_omitted("tools"), *omitted]
+        self._report_notices(omitted, changed, tools, actions)
         self.declared = {tool.name: declared_by(tool) for tool in tools}
         self.listed = tuple(actions.values())
         return self.listed
 
     def notices(self) -> Sequence[str]:
-        """Return notices about omitted tools, with the reasons."""
+        """Return notices about omitted and changed tools, and about the setting ``effects``."""
         return self._notices
 
     def is_stale(self) -> bool:
-        """Return True if the server announced changed tools or was restarted."""
+        """Return True if the tools must be listed again.
+
+        That is so after the server announced changed tools, or was restarted.
+        """
         return self._server().stale
 
     async def context(self, task: str) -> str | None:
-        """Return the server's instructions, and learned result types."""
+        """Return the server's instructions, with a remark on results of undeclared type."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
-        text = clean(instructions, _MAX_INSTRUCTIONS)
+        text = clean(instructions, _MAX_INSTRUCTIONS_CHARACTERS)
         if any(action.returns == UNDECLARED for action in self.listed):
-            text = f"{text}\n{_PIECES}" if text else _PIECES
+            text = f"{text}\n{_LIST_RESULT_NOTE}" if text else _LIST_RESULT_NOTE
         return f"{self.name}: {text}" if text else None
 
     async def aclose(self) -> None:
-        """Stop or disconnect the server; the next call starts it again."""
+        """Stop or disconnect the server; the next call starts the server again."""
         server = self._servers.pop(asyncio.get_running_loop(), None)
         if server is not None:
             await server.link.aclose()
@@ -205,13 +212,13 @@ class MCP(Connection[MCPSettings]):
 
         server = self._server()
         async with self._link(server, "its list of resources") as (client, _):
-            plain = await whole_list(client.list_resources, "resources", MAX_ITEMS)
+            resources = await whole_list(client.list_resources, "resources", MAX_ITEMS)
             ask = client.list_resource_templates
-            patterns = await whole_list(ask, "resource_templates", MAX_ITEMS)
-        self._log_left_out(server, "resources", "resourceTemplates")
+            templates = await whole_list(ask, "resource_templates", MAX_ITEMS)
+        self._log_omitted(server, "resources", "resourceTemplates")
         return [
-            *(_resource(str(item.uri), item) for item in plain),
-            *(_resource(item.uri_template, item) for item in patterns),
+            *(_resource(str(item.uri), item) for item in resources),
+            *(_resource(item.uri_template, item) for item in templates),
         ]
 
     async def read_resource(self, uri: str) -> Any:
@@ -229,18 +236,23 @@ class MCP(Connection[MCPSettings]):
 
     def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
-    ) -> tuple[dict[str, Action], list[LeftOut], list[str]]:
-        """Return actions by name, omitted tools, and the names of tools whose description changed.
+    ) -> tuple[dict[str, Action], list[OmittedItem], list[str]]:
+        """Make an action for each tool.
+
+        The setting ``effects`` applies only to tools whose description is unchanged since the
+        setting first applied to them. A changed tool counts as irreversible.
+
+        Returns:
+            A mapping from action name to action, the omitted tools, and the names of changed tools.
 
         Raises:
             TimeoutError: If the deadline passes.
         """
         from delf_mcp.known import KnownTools
-        from delf_mcp.listing import LeftOut, digest_of, effect_of, reason, shown
+        from delf_mcp.listing import OmittedItem, digest_of, displayable, effect_of, reason
 
-        digests = {
-            tool.name: digest_of(tool) for tool in reversed(tools)
-        }  # of tools with the same name the first counts
+        # Reversed, so that the first of several tools with the same name counts.
+        digests = {tool.name: digest_of(tool) for tool in reversed(tools)}
         effects, known_tools = self.settings.effects, KnownTools(self.name, self.settings)
         recorded = known_tools.read() if effects and self._trusted_digests is None else {}
         is_first_listing, new_digests = self._trusted_digests is None, dict[str, str]()
@@ -250,22 +262,23 @@ class MCP(Connection[MCPSettings]):
         self._digests = digests
         changed: list[str] = []
         actions: dict[str, Action] = {}
-        omitted: list[LeftOut] = []
+        omitted: list[OmittedItem] = []
         seen_names: set[str] = set()
         for tool in tools:
             if time.monotonic() > deadline:
                 raise TimeoutError
             if tool.name in seen_names:
-                omitted.append(LeftOut("tools", shown(tool.name), "another tool has this name"))
+                why = "another tool has this name"
+                omitted.append(OmittedItem("tools", displayable(tool.name), why))
                 continue
             seen_names.add(tool.name)
             try:
-                action = self._action(server, tool)
+                action = self._make_action(server, tool)
             except ToolDefinitionError as error:
-                omitted.append(LeftOut("tools", shown(tool.name), reason(error)))
+                omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
             name, number = action.name, 2
-            while name in actions:  # different names may be equal as Python names
+            while name in actions:  # names of tools may differ and be equal as Python names
                 name, number = f"{action.name}_{number}", number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
             effect = effect_of((tool.name, name), effects)
@@ -283,18 +296,18 @@ class MCP(Connection[MCPSettings]):
                 egress=effect == _READ,  # the server may send data anywhere
             )
         if new_digests:
-            known_tools.keep({**recorded, **new_digests})
+            known_tools.store({**recorded, **new_digests})
         return actions, omitted, changed
 
     def accept_tools(self) -> None:
-        """Record that ``effects`` apply to the tools as last listed, also in later runs."""
+        """Accept the tools as last listed for the setting ``effects``, also in later processes."""
         from delf_mcp.known import KnownTools
 
         known_tools = KnownTools(self.name, self.settings)
-        known_tools.keep({**known_tools.read(), **self._digests})
+        known_tools.store({**known_tools.read(), **self._digests})
         self._trusted_digests = dict(self._digests)
 
-    def _action(self, server: _Server, tool: types.Tool) -> Action:
+    def _make_action(self, server: _Server, tool: types.Tool) -> Action:
         async def send(arguments: dict[str, Any]) -> Any:
             return await self._call(server, tool, arguments)
 
@@ -313,19 +326,26 @@ class MCP(Connection[MCPSettings]):
             context: CallContext | None = given.pop(CONTEXT, None)
             if context is None:
                 return await call_without_context(**given)
-            with server.asking.calling(context):
+            with server.questions.calling(context):
                 return await call_without_context(**given)
 
         return replace(action, call=call, context=CONTEXT)
 
     def _report_notices(
         self,
-        omitted: Sequence[LeftOut],
+        omitted: Sequence[OmittedItem],
         changed: Sequence[str],
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
-        """Show notices that are new to the user."""
+        """Set the notices, and log those that the last listing did not have.
+
+        Args:
+            omitted: The omitted tools.
+            changed: The names of tools that the server has changed.
+            tools: All tools of the server.
+            actions: A mapping from action name to action.
+        """
         notices = [f"the tool {item.name!r} is left out: {item.why}" for item in omitted]
         names = {tool.name for tool in tools} | set(actions)
         for pattern in self.settings.effects:
@@ -337,19 +357,18 @@ class MCP(Connection[MCPSettings]):
             f"delf mcp effects {self.name} --accept accepts the change"
             for name in changed
         ]
-        not_listed = len(notices) - _MAX_LISTED
-        messages = [
-            *notices[:_MAX_LISTED],
-            *([f"and {not_listed:,} more like these"] if not_listed > 0 else ()),
-        ]
-        texts = tuple(f"{self.name}: {visible(notice)}" for notice in messages)
+        hidden_count = len(notices) - _MAX_NOTICES
+        if hidden_count > 0:
+            notices[_MAX_NOTICES:] = [f"and {hidden_count:,} more like these"]
+        texts = tuple(f"{self.name}: {visible(notice)}" for notice in notices)
         for notice in texts:
             if notice not in self._notices:
                 _log.warning("%s", notice, extra={"in_events": True})
         self._notices = texts
 
-    def _log_left_out(self, server: _Server, *kinds: str) -> None:
-        for item in [item for kind in kinds for item in server.sieve.taken_out(kind)][:_MAX_LISTED]:
+    def _log_omitted(self, server: _Server, *kinds: str) -> None:
+        omitted = [item for kind in kinds for item in server.sieve.take_omitted(kind)]
+        for item in omitted[:_MAX_NOTICES]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
             )
@@ -359,11 +378,11 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.results import files_of, result_of
 
         async with self._link(server, tool.name, calling=True) as (client, silence):
-            server.asking.waiting(silence)
+            server.questions.set_timeout(silence)
             result = await client.call_tool(tool.name, arguments, progress_callback=silence.alive)
         value = result_of(tool.name, result)
         note_losses(result.meta)
-        context = server.asking.context
+        context = server.questions.context
         if faults := await self._results.learn(tool, value):
             message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"
             _log.warning("%s", message)
@@ -380,28 +399,33 @@ class MCP(Connection[MCPSettings]):
     async def _link(
         self, server: _Server, what: str, *, starting: bool = False, calling: bool = False
     ) -> AsyncGenerator[tuple[Client, SilenceTimeout]]:
-        """Yield the server's client, and its timeout.
+        """Yield the server's client, and the timeout of the block.
 
-        Errors of the library become delf's errors. If the answer of a tool's call is lost or
-        unreadable, its outcome is unknown.
+        Args:
+            server: The server.
+            what: The purpose of the block, for messages.
+            starting: Whether the block is part of the start, with its own timeout.
+            calling: Whether the block calls a tool.
+
+        Raises:
+            ConnectionUnavailableError: If the start fails.
+            OutcomeUnknownError: If the response to a tool's call is lost or unreadable.
+            ToolExecutionError: If anything else fails.
         """
         import mcp_types as types
         from mcp import MCPError
 
         from delf_mcp.asking import SilenceTimeout
-        from delf_mcp.limits import MAX_TEXT
+        from delf_mcp.limits import MAX_ERROR_CHARACTERS
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
 
-        settings, kind = self.settings, ToolExecutionError
-        name, seconds = "timeout", settings.timeout
-        if starting:
-            kind, name, seconds = (
-                ConnectionUnavailableError,
-                "start_timeout",
-                settings.start_timeout,
-            )
-        lost_kind = OutcomeUnknownError if calling else kind
+        error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
+            ConnectionUnavailableError if starting else ToolExecutionError
+        )
+        lost_response_type = OutcomeUnknownError if calling else error_type
+        setting = "start_timeout" if starting else "timeout"
+        seconds = self.settings.start_timeout if starting else self.settings.timeout
         client = await server.link.client()
         try:
             with quietly():
@@ -409,29 +433,30 @@ class MCP(Connection[MCPSettings]):
                     yield client, SilenceTimeout(limit, seconds)
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                ending = server.link.ending
-                ending.over()
-                why = f" ({visible(ending.why)})" if ending.why else ""
-                raise lost_kind(
+                server_end = server.link.server_end
+                server_end.report()
+                why = f" ({visible(server_end.cause)})" if server_end.cause else ""
+                raise lost_response_type(
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
                     f"known{why}. The next call starts it again"
                 ) from None
-            message = visible(" ".join(error.message[:MAX_TEXT].split()))
-            if calling and _is_of_the_client(error):
-                raise lost_kind(
+            message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
+            if calling and _is_unreadable_response(error):
+                raise lost_response_type(
                     f"{self.name}: {what}: {message}; whether it did it is not known",
                     hint=_CHECK_FIRST,
                 ) from None
-            raise kind(f"{self.name}: {what}: {message}") from None
+            raise error_type(f"{self.name}: {what}: {message}") from None
         except TimeoutError:
-            raise lost_kind(
+            raise lost_response_type(
                 f"{self.name}: {what} did not end within {seconds:g} s",
-                hint=f"{name} in the connection's settings",
+                hint=f"{setting} in the connection's settings",
             ) from None
         except ListError as error:
-            raise kind(f"{self.name}: {what} cannot be used: {error}", hint=error.hint) from None
+            message = f"{self.name}: {what} cannot be used: {error}"
+            raise error_type(message, hint=error.hint) from None
         except ValidationError as error:
-            raise lost_kind(
+            raise lost_response_type(
                 f"{self.name}: {what}: the server's answer is not of the protocol: "
                 f"{error.error_count()} faults"
             ) from None
@@ -450,7 +475,11 @@ class MCP(Connection[MCPSettings]):
         await (self._open_url or open_browser)(url)
 
     def _resolve_settings(self) -> MCPSettings:
-        """Return the settings, merged with a file's settings of the server."""
+        """Return the settings, merged with those in the file that ``config`` names.
+
+        Raises:
+            ConnectionConfigurationError: If the settings have no server, or two.
+        """
         settings = self.settings
         if settings.config is not None:
             server = settings.server or self.name
@@ -459,7 +488,7 @@ class MCP(Connection[MCPSettings]):
             from_options = {
                 key: value
                 for key, value in settings.model_dump(exclude_unset=True).items()
-                if settings.source(key) != "environment"  # for_instance reads it again
+                if settings.source(key) != "environment"  # for_instance reads the environment
             }
             settings = MCPSettings.for_instance(
                 self.name, {**from_options, **from_file, "config": None}
@@ -473,21 +502,21 @@ class MCP(Connection[MCPSettings]):
 
 
 class _Server:
-    """The state of a server within one event loop."""
+    """The connection to a server within one event loop."""
 
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
-        from delf_mcp.asking import Asking
+        from delf_mcp.asking import ServerQuestions
         from delf_mcp.link import Link
         from delf_mcp.listing import Sieve
         from delf_mcp.target import Target
 
         self.stale = False
-        self.asking: Asking = Asking(name, settings.sampling, settings.roots)
+        self.questions = ServerQuestions(name, settings.sampling, settings.roots)
         self.sieve: Sieve = Sieve(settings.max_tools)
         target = Target(
             name,
             settings,
-            self.asking.callbacks,
+            self.questions.callbacks,
             connection.keep_secret,
             connection.show,
             self._mark_stale,
@@ -499,10 +528,9 @@ class _Server:
         self.stale = True
 
 
-def _is_of_the_client(error: MCPError) -> bool:
-    """Return True if an error comes from the client library, which could not read a response."""
-    message = error.message
-    return error.code == _PARSE_ERROR or message.startswith(_WORDS_OF_A_GATEWAY)
+def _is_unreadable_response(error: MCPError) -> bool:
+    """Return True if the client library raised an error because it could not read a response."""
+    return error.code == _PARSE_ERROR or error.message.startswith(_GATEWAY_MESSAGES)
 
 
 def _resource(uri: str, item: Any) -> Resource:

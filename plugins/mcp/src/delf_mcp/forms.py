@@ -28,10 +28,9 @@ _ANSWER: Final = "answer"
 _RESULT: Final = "result"
 _REASON: Final = "reason"
 _RESERVED: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
-_LONGEST: Final = 2000
-_ROOM: Final = 20_000
-"""The maximum number of characters of a message in a client's dialog."""
-_KINDS: Final[dict[type, str]] = {
+_MAX_VALUE_CHARACTERS: Final = 2000
+_MAX_MESSAGE_CHARACTERS: Final = 20_000
+_JSON_TYPES: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",
     float: "number",
@@ -40,27 +39,28 @@ _KINDS: Final[dict[type, str]] = {
 
 
 def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
-    """Return the question: all facts for a person, and a form with the editable fields.
+    """Convert an approval request to an MCP form.
 
-    The form of a request that is too long for a message has no field for approval.
+    The message has all facts, and the form has a field for each argument that can be edited. If the
+    facts are too long for a message, the form has no field for approval.
     """
     message = "\n".join(plain_lines(facts(request)))
     reason = {"type": "string", "title": "Reason", "description": "Why not."}
-    if not _has_room(request):
+    if not _fits_message(request):
         return types.ElicitRequestFormParams(
-            message=_shortened(request, message),
+            message=_truncate(request, message),
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
     if (question := Question.from_request(request)) is not None:
-        return types.ElicitRequestFormParams(message=message, requested_schema=_form(question))
-    may_have_happened = request.outcome_unknown
-    title, text = (
-        ("Make it again", "Make the call once more.") if may_have_happened else ("Approve", "")
-    )
+        schema = _question_schema(question)
+        return types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    title, description = "Approve", "Let it be done."
+    if request.outcome_unknown:
+        title, description = "Make it again", "Make the call once more."
     fields: dict[str, Any] = {
-        _APPROVE: {"type": "boolean", "title": title, "description": text or "Let it be done."},
+        _APPROVE: {"type": "boolean", "title": title, "description": description},
     }
-    if may_have_happened:
+    if request.outcome_unknown:
         fields[_HAPPENED] = {
             "type": "boolean",
             "title": "It did happen",
@@ -72,8 +72,8 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
             "description": "What the call returned, as JSON or as a text, if it did happen.",
         }
     fields[_REASON] = reason
-    for name, value in _editable(request).items():
-        fields[name] = {"type": _KINDS[type(value)], "title": name, "default": value}
+    for name, value in _editable_arguments(request).items():
+        fields[name] = {"type": _JSON_TYPES[type(value)], "title": name, "default": value}
     return types.ElicitRequestFormParams(
         message=message,
         requested_schema={"type": "object", "properties": fields, "required": [_APPROVE]},
@@ -81,30 +81,35 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:
-    """Read the decision of the client's user."""
+    """Convert the response to an MCP form to a decision.
+
+    Args:
+        request: The approval request.
+        result: The response, as the client sent it.
+    """
     if not isinstance(result, types.ElicitResult) or result.action != "accept":
         return Rejected()
     content: Mapping[str, Any] = result.content or {}
     reason = str(content.get(_REASON) or "")
-    if not _has_room(request):
+    if not _fits_message(request):
         return Rejected(reason=reason or NO_REASON)
     if (question := Question.from_request(request)) is not None:
-        return _answer(question, content.get(_ANSWER))
+        return _answer_of(question, content.get(_ANSWER))
     if request.outcome_unknown and content.get(_HAPPENED) is True:
         if content.get(_APPROVE) is True:
             return Rejected(reason="the answer was both to make it again and that it did happen")
-        return AlreadyDone(result=_result(content.get(_RESULT)), reason=reason or None)
+        return AlreadyDone(result=_parse_result(content.get(_RESULT)), reason=reason or None)
     if content.get(_APPROVE) is not True:
         return Rejected(reason=reason or NO_REASON)
     changed = {
         name: content[name]
-        for name, value in _editable(request).items()
+        for name, value in _editable_arguments(request).items()
         if name in content and content[name] != value
     }
     return Edited(arguments={**request.arguments, **changed}) if changed else Approved()
 
 
-def _form(question: Question) -> dict[str, Any]:
+def _question_schema(question: Question) -> dict[str, Any]:
     """Return the schema of a form with one field for the answer to a question."""
     field: dict[str, Any] = {"title": "Answer"}
     if question.options:
@@ -115,29 +120,31 @@ def _form(question: Question) -> dict[str, Any]:
     return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
 
 
-def _answer(question: Question, content: object) -> Answered | Rejected:
-    """Read the answer to a question, which the client may not have checked."""
+def _answer_of(question: Question, content: object) -> Answered | Rejected:
+    """Convert a client's answer to a decision; an invalid answer rejects the request."""
     try:
         return Answered(question.read(content))
     except DelfError as error:
         return Rejected(reason=error.message)
 
 
-def _has_room(request: ApprovalRequest) -> bool:
-    return sum(len(line) + 1 for line in plain_lines(facts(request))) <= _ROOM
+def _fits_message(request: ApprovalRequest) -> bool:
+    characters = sum(len(line) + 1 for line in plain_lines(facts(request)))
+    return characters <= _MAX_MESSAGE_CHARACTERS
 
 
-def _shortened(request: ApprovalRequest, message: str) -> str:
-    """Return a shortened message that says where the whole request can be seen."""
-    omitted = len(message) - _ROOM
+def _truncate(request: ApprovalRequest, message: str) -> str:
+    """Truncate a message, and add where a person can see the whole request."""
+    omitted = len(message) - _MAX_MESSAGE_CHARACTERS
     return (
-        f"{message[:_ROOM]}… {omitted:,} more characters. {incomplete_text(request)} Look at all "
-        f"of it on delf's page or with: delf approvals show {request.request_id}"
+        f"{message[:_MAX_MESSAGE_CHARACTERS]}… {omitted:,} more characters. "
+        f"{incomplete_text(request)} Look at all of it on delf's page or with: "
+        f"delf approvals show {request.request_id}"
     )
 
 
-def _result(content: object) -> Any:
-    """Read the result that a person gives for a call: JSON, or a text."""
+def _parse_result(content: object) -> Any:
+    """Parse the result that a person typed for a call as JSON; other texts stay texts."""
     text = str(content or "").strip()
     try:
         return json.loads(text) if text else None
@@ -145,14 +152,17 @@ def _result(content: object) -> Any:
         return text
 
 
-def _editable(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the arguments that a form can show: short scalar values. A script has none."""
+def _editable_arguments(request: ApprovalRequest) -> dict[str, Any]:
+    """Return the arguments that a form can edit: numbers, booleans and short texts.
+
+    The mapping is empty if the person may not edit the arguments.
+    """
     if request.code is not None or request.outcome_unknown or request.rule.get("two_of"):
         return {}
     return {
         name: value
         for name, value in request.arguments.items()
-        if type(value) in _KINDS
+        if type(value) in _JSON_TYPES
         and name not in _RESERVED
-        and not (isinstance(value, str) and len(value) > _LONGEST)
+        and not (isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS)
     }

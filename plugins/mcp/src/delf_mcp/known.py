@@ -1,4 +1,4 @@
-"""Records kept between runs: trusted tool descriptions, and learned result types."""
+"""Files about servers that outlive the process: accepted tools, and learned result types."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FORMAT: Final = 1
 
 
 class KnownTools:
-    """The tools of a server to which ``effects`` apply, with digests of their descriptions.
+    """A file with digests of the tools to which the setting ``effects`` applies.
 
-    A tool is recorded when a declared effect first applies to it. If its description changes later,
-    the declaration no longer applies.
+    A tool's digest is recorded when ``effects`` first applies to the tool. Once the tool's
+    description changes, ``effects`` no longer applies to the tool.
 
     Args:
         name: The connection's name.
@@ -34,7 +34,7 @@ class KnownTools:
         self._path = _folder() / f"{_digest_of(name, settings)}.json"
 
     def read(self) -> dict[str, str]:
-        """Return the digests of the tools that are known."""
+        """Return a mapping from tool name to recorded digest; empty without a readable file."""
         try:
             text = read_own(self._path) if is_own_folder(self._path.parent) else None
             stored: Any = json.loads(text or b"")
@@ -44,8 +44,8 @@ class KnownTools:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
 
-    def keep(self, digests: Mapping[str, str]) -> None:
-        """Store digests. If they cannot be stored, they apply to this process only."""
+    def store(self, digests: Mapping[str, str]) -> None:
+        """Write the digests; if the file cannot be written, log a warning."""
         text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
         try:
             write_own(self._path, text)
@@ -54,7 +54,9 @@ class KnownTools:
 
 
 class Learned:
-    """Learned result types of a server's tools.
+    """A file with the learned result types of a server's tools.
+
+    Implements :class:`delf_schemas.samples.Store`.
 
     Args:
         name: The connection's name.
@@ -68,7 +70,7 @@ class Learned:
         self._path = folder / f"{_digest_of(name, settings)}.learned"
 
     def read(self) -> Any:
-        """Implements :class:`delf_schemas.samples.Store`."""
+        """Return the stored value; None without a readable file."""
         try:
             text = read_own(self._path) if is_own_folder(self._path.parent) else None
             return json.loads(text or b"null")
@@ -76,7 +78,7 @@ class Learned:
             return None
 
     def write(self, value: Any) -> None:
-        """Implements :class:`delf_schemas.samples.Store`."""
+        """Write the value; if the file cannot be written, log a warning."""
         try:
             write_own(self._path, json.dumps(value))
         except (OSError, ConfigurationError) as error:
@@ -84,10 +86,10 @@ class Learned:
 
 
 def _digest_of(name: str, settings: MCPSettings) -> str:
-    """Return a digest of a server: its connection's name and its address."""
-    where = [settings.url, settings.command, *settings.args]
-    here = None if settings.command is None else str(settings.cwd or Path.cwd())
-    text = json.dumps([name, here, *where])
+    """Return a digest of the connection's name and of the server's address or command line."""
+    address = [settings.url, settings.command, *settings.args]
+    working_folder = None if settings.command is None else str(settings.cwd or Path.cwd())
+    text = json.dumps([name, working_folder, *address])
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
 
 

@@ -20,7 +20,7 @@ _MAX_FAULTS: Final = 200
 
 
 class Results:
-    """Learned types of results of a server's tools.
+    """The learned types of the results of a server's tools.
 
     Args:
         name: The connection's name.
@@ -35,22 +35,28 @@ class Results:
         self._reported: dict[str, set[Found]] = {}
 
     def seen(self, tool: types.Tool) -> Seen:
-        """Return the type of a tool's results so far, and the types that contradict its schema."""
+        """Return what was learned about a tool's results.
+
+        Returns:
+            The type of the results so far (None if unknown), and the types inside results that the
+            tool's schema does not declare, with their paths.
+        """
         if not self._settings.sample:
             return None, frozenset()
         samples, key = self._get_samples(), _key(tool)
-        contents = {
+        types_in_json_texts = {
             ((name,), kind)
             for name in (tool.output_schema or {}).get("properties", ())
             if (kind := samples.type_of(f"{key} {name}"))
         }
-        return samples.type_of(key), samples.undeclared_types(key) | contents
+        return samples.type_of(key), samples.undeclared_types(key) | types_in_json_texts
 
     async def learn(self, tool: types.Tool, value: Any) -> str:
-        """Learn from a result.
+        """Learn the types of a result.
 
         Returns:
-            The values that contradict the schema and were not reported yet, as ``None at a.b``.
+            The types that contradict the tool's schema and were not reported yet, each with the
+            path of the first such value, as ``None at a.b``. Empty if there are none.
         """
         samples, key = self._get_samples(), _key(tool)
         if not self._settings.sample or not samples.wants(key):
@@ -58,18 +64,20 @@ class Results:
         if tool.output_schema is None:
             samples.note(key, value)
             return ""
-        for name, text in _texts(value):
+        for name, text in _json_like_texts(value):
             samples.note(f"{key} {name}", text)
-        faults = await asyncio.to_thread(self._faults, tool, key, value)
+        paths = await asyncio.to_thread(self._undeclared_types, tool, key, value)
         reported = self._reported.setdefault(key, set(samples.undeclared_types(key)))
-        new_faults = {fault: path for fault, path in faults.items() if fault not in reported}
-        reported.update(new_faults)
-        declared = result_text(tool.output_schema) if new_faults else ""
-        fault = {each for each in new_faults if with_types(declared, [each]) != declared}
-        samples.note_undeclared(key, fault)
-        nulls = (each for each in new_faults if each[1] == "None")
+        new_types = [found for found in paths if found not in reported]
+        reported.update(new_types)
+        declared = result_text(tool.output_schema) if new_types else ""
+        # Types that change the text of the result's type for the model.
+        shown_types = {found for found in new_types if with_types(declared, [found]) != declared}
+        samples.note_undeclared(key, shown_types)
         return ", ".join(
-            f"{each[1]} at {new_faults[each]}" for each in new_faults if each in {*fault, *nulls}
+            f"{kind} at {paths[place, kind]}"
+            for place, kind in new_types
+            if kind == "None" or (place, kind) in shown_types
         )
 
     async def aclose(self) -> None:
@@ -85,8 +93,12 @@ class Results:
             self._samples = Samples(learned)
         return self._samples
 
-    def _faults(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
-        """Map each type that contradicts the tool's schema to the path of its first value."""
+    def _undeclared_types(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
+        """Return the types in a result that contradict the tool's schema.
+
+        Returns:
+            A mapping from (place, type) to the path of the first value of that type.
+        """
         if key not in self._checkers:
             try:
                 self._checkers[key] = Checker(tool.output_schema or {}, tool.name)
@@ -101,15 +113,21 @@ class Results:
         }
 
 
-def _texts(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a record that may be JSON, because servers wrap results in this way."""
+def _json_like_texts(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the key and the text of each field of a record whose text may be JSON.
+
+    Some servers put their whole result as JSON into a text field.
+    """
     for name, text in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
         if isinstance(text, str) and text.lstrip().startswith(("{", "[", "(")):
             yield name, text
 
 
 def _key(tool: types.Tool) -> str:
-    """Return a key for a tool and its description, as a changed tool may return other data."""
+    """Return a key for samples that changes with the tool's description.
+
+    A changed tool may return other data.
+    """
     from delf_mcp.listing import digest_of
 
     return f"{tool.name} {digest_of(tool)[:16]}"

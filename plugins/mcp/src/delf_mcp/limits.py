@@ -12,37 +12,34 @@ import httpx2
 
 from delf_mcp.repair import needs_repair, repaired
 
-MAX_MESSAGE: Final = 32_000_000
-"""The maximum number of bytes of one message."""
-MAX_RUBBISH: Final = 1000
+MAX_MESSAGE_BYTES: Final = 32_000_000
+MAX_INVALID_LINES: Final = 1000
 """The maximum number of consecutive lines that are not messages."""
 MAX_PAGES: Final = 1000
-"""The maximum number of pages of one list."""
+"""The maximum number of pages of one list, such as the list of tools."""
 MAX_ITEMS: Final = 10_000
 """The maximum number of resources of one list."""
-MAX_LIST: Final = 16_000_000
-"""The maximum number of characters of one list."""
-MAX_TEXT: Final = 4000
-"""Characters of an error."""
-_BLANK: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+MAX_LIST_CHARACTERS: Final = 16_000_000
+MAX_ERROR_CHARACTERS: Final = 4000
+_EVENT_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 """Matches the empty line that ends a server-sent event."""
-_LONGEST_END: Final = 4
-_PLAIN: Final = frozenset({"", "identity"})
+_MAX_EVENT_END_BYTES: Final = 4
+_UNCOMPRESSED: Final = frozenset({"", "identity"})
 
 
 class TooLargeError(httpx2.StreamError):
-    """A response exceeds the limit and is not read further."""
+    """A response exceeds a limit and is not read further."""
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    """The body of an answer as UTF-8, up to a limit; invalid bytes are replaced.
+    """The body of a response, with a size limit.
 
-    Each message is checked before it is passed on.
+    Invalid UTF-8 is replaced, and messages that protocol libraries would reject are repaired.
 
     Args:
-        stream: The body.
+        stream: The body as received.
         most: The maximum number of bytes.
-        refused: The reason to refuse the body, if any.
+        refused: The reason to refuse the body; None to accept the body.
         whole: Whether the body is a single message instead of an event stream.
     """
 
@@ -59,14 +56,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
             return
         buffer = bytearray()
         async for piece in self._pieces():
-            searched = max(0, len(buffer) - _LONGEST_END)
+            search_start = max(0, len(buffer) - _MAX_EVENT_END_BYTES)
             buffer += piece
-            while blank := _BLANK.search(buffer, searched):
-                yield await _repair_event(bytes(buffer[: blank.end()]))
-                del buffer[: blank.end()]
-                searched = 0
-            if len(buffer) > MAX_MESSAGE:
-                raise TooLargeError(f"an event has more than {MAX_MESSAGE:,} bytes")
+            while event_end := _EVENT_END.search(buffer, search_start):
+                yield await _repair_event(bytes(buffer[: event_end.end()]))
+                del buffer[: event_end.end()]
+                search_start = 0
+            if len(buffer) > MAX_MESSAGE_BYTES:
+                raise TooLargeError(f"an event has more than {MAX_MESSAGE_BYTES:,} bytes")
         yield bytes(buffer)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
@@ -92,24 +89,29 @@ async def _repair(body: bytes) -> bytes:
     try:
         return (await asyncio.to_thread(repaired, text)).encode()
     except (ValueError, RecursionError):
-        return body  # the reader reports the fault
+        return body  # the client library reports the fault
 
 
 async def _repair_event(event: bytes) -> bytes:
     lines = event.splitlines()
-    data = [line for line in lines if line.startswith(b"data:")]
-    body = b"\n".join(line[5:].removeprefix(b" ") for line in data)
-    mended = await _repair(body)
-    if mended == body:
+    data_lines = [line for line in lines if line.startswith(b"data:")]
+    body = b"\n".join(line[5:].removeprefix(b" ") for line in data_lines)
+    repaired_body = await _repair(body)
+    if repaired_body == body:
         return event
-    others = [line for line in lines if line and line not in data]
-    return b"\n".join([*others, b"data: " + mended, b"", b""])
+    other_lines = [line for line in lines if line and line not in data_lines]
+    return b"\n".join([*other_lines, b"data: " + repaired_body, b"", b""])
 
 
 async def bounded(response: httpx2.Response) -> None:
-    """Limit the size of a response; refuse compressed ones, which were not requested."""
+    """Limit the size of a response's body; a response hook of httpx.
+
+    A compressed response is refused, because delf requests none, and it could expand without limit.
+    """
     encoding = response.headers.pop("content-encoding", "").strip().lower()
-    refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
+    is_compressed = encoding not in _UNCOMPRESSED
+    refused = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    most = float("inf") if is_stream else MAX_MESSAGE  # streams have a limit per event
+    # Of an event stream, only each event is limited.
+    most = float("inf") if is_stream else MAX_MESSAGE_BYTES
     response.stream = _LimitedStream(response.stream, most, refused, whole=not is_stream)

@@ -18,50 +18,53 @@ from delf_mcp.quiet import quietly
 
 _log = logging.getLogger(__name__)
 
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-_STEADY_SECONDS: Final = 60.0
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_MAX_PAUSE_SECONDS: Final = 30.0
+_STABLE_SECONDS: Final = 60.0
 _CLOSE_SECONDS: Final = 10.0
 
 Streams = tuple[Any, Any]
 
 
-class Ending:
-    """The end of one server, and its cause if known.
+class ServerEnd:
+    """The end of one run of a server: who is informed, and the cause.
 
     Args:
-        over: Called when the server has ended.
+        on_end: Called with this object when the server has ended.
     """
 
-    def __init__(self, over: Callable[[Ending], None]) -> None:
-        self._over = over
-        self.why = ""
-        self.wrote = ""
-        """The tail of its standard error."""
+    def __init__(self, on_end: Callable[[ServerEnd], None]) -> None:
+        self._on_end = on_end
+        self.cause = ""
+        self.stderr_tail = ""
+        """The last part of the child process's standard error."""
 
-    def say(self, why: str) -> None:
-        """Record the cause of the end; the first one counts."""
-        self.why = self.why or why
+    def set_cause(self, cause: str) -> None:
+        """Set the cause of the end, unless a cause was set before."""
+        self.cause = self.cause or cause
 
-    def over(self) -> None:
-        """Record that the server has ended."""
-        self._over(self)
+    def report(self) -> None:
+        """Report that the server has ended."""
+        self._on_end(self)
 
 
-Open = Callable[[Ending], AbstractAsyncContextManager[Client]]
-"""A function that makes the client of a new server and reports the server's end."""
+Open = Callable[[ServerEnd], AbstractAsyncContextManager[Client]]
+"""A function that starts a server and opens its client.
+
+The function reports the end of the server to its argument.
+"""
 
 
 class Link:
     """A server that is started on first use and restarted after its end.
 
-    All contexts of a client are entered and left in one asyncio task, so that cancelling a caller
-    does not break the connection for others.
+    An asyncio task of its own keeps the client open, so that the cancellation of a caller does not
+    break the connection for other callers.
 
     Args:
         name: The connection's name, for messages.
-        open_client: Makes the client for a new server.
-        start_timeout: Seconds for the start.
+        open_client: Starts a server and opens its client.
+        start_timeout: The seconds within which a server must start.
     """
 
     def __init__(self, name: str, open_client: Open, start_timeout: float) -> None:
@@ -72,7 +75,7 @@ class Link:
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._ending = Ending(self._on_end)
+        self._server_end = ServerEnd(self._on_end)
         self._failures = 0
         self._started = 0.0
         self._not_before = 0.0
@@ -87,52 +90,51 @@ class Link:
             return self._client
         async with self._turn:
             if self._client is None:
-                # First let the owner task of a dead server leave its contexts.
-                await self._end()
-                await self._pause()
+                await self._stop_owner()  # of a server that has ended
+                await self._wait_for_restart()
                 self._client = await self._start()
             return self._client
 
     @property
-    def ending(self) -> Ending:
-        """The end of the last server."""
-        return self._ending
+    def server_end(self) -> ServerEnd:
+        """The end of the server that was started last."""
+        return self._server_end
 
-    def _on_end(self, ending: Ending) -> None:
-        """Forget a dead server: the next call starts another one."""
-        # Ignore a failed start, which _start() counts, and the end of an older server.
-        if self._client is None or ending is not self._ending:
+    def _on_end(self, server_end: ServerEnd) -> None:
+        """Forget a server that has ended, so that the next call starts the server again."""
+        # A failed start is counted by _start(); the end of an older server is of no interest.
+        if self._client is None or server_end is not self._server_end:
             return
         self._client = None
         self._stop.set()
-        # Back off while servers die early; restart a server that ran for long without delay.
-        ran_long = time.monotonic() - self._started > _STEADY_SECONDS
-        self._back_off(1 if ran_long else self._failures + 1)
+        # A server that ran for a minute is restarted with the shortest delay.
+        was_stable = time.monotonic() - self._started > _STABLE_SECONDS
+        self._back_off(1 if was_stable else self._failures + 1)
 
     async def aclose(self) -> None:
-        """Stop the server; the next call starts it again."""
+        """Stop the server; the next call starts the server again."""
         async with self._turn:
             self._client = None
-            await self._end()
+            await self._stop_owner()
 
     def _back_off(self, failures: int) -> None:
         self._failures = failures
-        wait = min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE)
-        self._not_before = time.monotonic() + wait
+        seconds = min(_FIRST_PAUSE_SECONDS * 2 ** (failures - 1), _MAX_PAUSE_SECONDS)
+        self._not_before = time.monotonic() + seconds
 
-    async def _pause(self) -> None:
-        """Wait until the server may be started again."""
-        wait = self._not_before - time.monotonic()
-        if wait > 0:
-            await asyncio.sleep(wait)
+    async def _wait_for_restart(self) -> None:
+        """Wait until the server may be started again after failures."""
+        seconds = self._not_before - time.monotonic()
+        if seconds > 0:
+            await asyncio.sleep(seconds)
 
     async def _start(self) -> Client:
-        self._stop, self._ending = asyncio.Event(), Ending(self._on_end)
+        self._stop, self._server_end = asyncio.Event(), ServerEnd(self._on_end)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # An empty context, because later callers must not inherit the first caller's.
         context = contextvars.Context()
         self._owner = asyncio.get_running_loop().create_task(
-            self._run_client(ready, self._stop, self._ending),
+            self._run_client(ready, self._stop, self._server_end),
             name=f"mcp server of {self._name}",
             context=context,
         )
@@ -161,12 +163,18 @@ class Link:
 
     # The same task enters and leaves the client, because anyio's cancel scopes require it.
     async def _run_client(
-        self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
+        self, ready: asyncio.Future[Client], stop: asyncio.Event, server_end: ServerEnd
     ) -> None:
-        """Keep a client open until ``stop``; set the client or a failure on ``ready``."""
+        """Open a client, and close the client when ``stop`` is set.
+
+        Args:
+            ready: The future that gets the client, or the error of the start.
+            stop: Set by the caller to close the client.
+            server_end: Gets the report that the client is closed.
+        """
         try:
             with quietly():
-                async with self._open(ending) as client:
+                async with self._open(server_end) as client:
                     if not ready.done():
                         ready.set_result(client)
                     await stop.wait()
@@ -179,7 +187,7 @@ class Link:
             else:
                 ready.set_exception(error)
         finally:
-            ending.over()
+            server_end.report()
 
     async def _disconnect(self) -> None:
         self._back_off(self._failures + 1)
@@ -187,8 +195,8 @@ class Link:
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
 
-    async def _end(self) -> None:
-        """End the owner task, which closes its contexts."""
+    async def _stop_owner(self) -> None:
+        """Stop the task that owns the client, which closes the client."""
         owner, self._owner = self._owner, None
         self._stop.set()
         if owner is None or owner.done():
@@ -201,30 +209,30 @@ class Link:
 
 
 class WatchedStream:
-    """The messages of a server, with detection of its end.
+    """A stream of a server's messages that reports the end of the server.
 
     Args:
         stream: The stream.
-        ending: Called with the end.
-        sieve: Called with each message, and may remove parts of it.
+        server_end: Gets the report when the stream has ended.
+        sieve: Called with each message, and may remove parts of the message.
     """
 
-    def __init__(self, stream: Any, ending: Ending, sieve: Callable[[Any], None]) -> None:
+    def __init__(self, stream: Any, server_end: ServerEnd, sieve: Callable[[Any], None]) -> None:
         self._stream = stream
-        self._ending = ending
+        self._server_end = server_end
         self._sieve = sieve
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """The context of the last message's sender, if the transport knows it."""
+        """The context of the request to which the last message belongs; None if unknown."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
         """Return the next message."""
         try:
             message = await self._stream.receive()
-        except Exception:  # the stream is over in any case
-            self._ending.over()
+        except Exception:  # whatever was raised, the stream has ended
+            self._server_end.report()
             raise
         self._sieve(message)
         return message
@@ -233,7 +241,7 @@ class WatchedStream:
         try:
             message = await self._stream.__anext__()
         except (StopAsyncIteration, Exception):
-            self._ending.over()
+            self._server_end.report()
             raise
         self._sieve(message)
         return message
@@ -255,15 +263,17 @@ class WatchedStream:
 
 @asynccontextmanager
 async def watched(
-    transport: AbstractAsyncContextManager[Streams], ending: Ending, sieve: Callable[[Any], None]
+    transport: AbstractAsyncContextManager[Streams],
+    server_end: ServerEnd,
+    sieve: Callable[[Any], None],
 ) -> AsyncGenerator[Streams]:
-    """Wrap a transport to detect its end and check its messages."""
+    """Open a transport, and wrap its messages in a :class:`WatchedStream`."""
     async with transport as (read, write):
-        yield WatchedStream(read, ending, sieve), write
+        yield WatchedStream(read, server_end, sieve), write
 
 
 def first_of(error: BaseException) -> str:
-    """Format the first exception inside exception groups as one line."""
+    """Format an exception as one line; of exception groups, the first exception inside them."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     text = " ".join(str(error).split())

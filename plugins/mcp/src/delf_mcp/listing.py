@@ -20,15 +20,15 @@ from delf.errors import DelfError
 from delf.tools.action import strictest
 from delf.tools.json_schema import clean
 from delf.types import Effect
-from delf_mcp.limits import MAX_ITEMS, MAX_LIST, MAX_PAGES
+from delf_mcp.limits import MAX_ITEMS, MAX_LIST_CHARACTERS, MAX_PAGES
 
 _METHODS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
     "resourceTemplates": "resources/templates/list",
 }
-_NAME: Final = 80
-_WHY: Final = 200
+_MAX_NAME_CHARACTERS: Final = 80
+_MAX_REASON_CHARACTERS: Final = 200
 
 
 class ListError(Exception):
@@ -45,13 +45,13 @@ class ListError(Exception):
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """An unusable item of a list.
+class OmittedItem:
+    """An item of a server's list that is left out because it is unusable.
 
     Args:
         kind: ``tools``, ``resources`` or ``resourceTemplates``.
-        name: The server's name of the item, or its index in the list.
-        why: The fault.
+        name: The item's name, or its number in the list.
+        why: The fault of the item.
     """
 
     kind: str
@@ -60,7 +60,9 @@ class LeftOut:
 
 
 class Sieve:
-    """Removes items that would invalidate a whole list.
+    """Removes invalid items from a server's lists.
+
+    Otherwise the client library would reject the whole list.
 
     Args:
         max_tools: The maximum number of tools to accept.
@@ -69,32 +71,34 @@ class Sieve:
     def __init__(self, max_tools: int) -> None:
         self._max_tools = max_tools
         self.version: str | None = None
-        """The protocol version, once it is negotiated."""
-        self._left_out: list[LeftOut] = []
+        """The protocol version; None before the version is negotiated."""
+        self._omitted: list[OmittedItem] = []
 
-    def taken_out(self, kind: str) -> list[LeftOut]:
-        """Return the removed items of a kind since the last call."""
-        items = [item for item in self._left_out if item.kind == kind]
-        self._left_out = [item for item in self._left_out if item.kind != kind]
+    def take_omitted(self, kind: str) -> list[OmittedItem]:
+        """Return the items of a kind that were removed since the last call of this method."""
+        items = [item for item in self._omitted if item.kind == kind]
+        self._omitted = [item for item in self._omitted if item.kind != kind]
         return items
 
     def __call__(self, message: Any) -> None:
-        """Remove invalid items from a message."""
-        answer = message.message if isinstance(message, SessionMessage) else None
-        if self.version is None or not isinstance(answer, types.JSONRPCResponse):
+        """Remove invalid items from a message, if the message is a list."""
+        response = message.message if isinstance(message, SessionMessage) else None
+        if self.version is None or not isinstance(response, types.JSONRPCResponse):
             return
         for kind, method in _METHODS.items():
-            items = answer.result.get(kind)
+            items = response.result.get(kind)
             if isinstance(items, list):
                 limit = self._max_tools if kind == "tools" else MAX_ITEMS
-                # One item more than the limit, so that the excess is detected later.
-                listed = cast("list[Any]", items)[: limit + 1]
-                answer.result[kind] = self._valid_items(kind, method, answer.result, listed)
+                # One item above the limit stays, so that whole_list() detects the excess.
+                checked_items = cast("list[Any]", items)[: limit + 1]
+                response.result[kind] = self._valid_items(
+                    kind, method, response.result, checked_items
+                )
 
     def _valid_items(
         self, kind: str, method: str, result: Mapping[str, Any], items: list[Any]
     ) -> list[Any]:
-        """Return the valid items of a list, and record the others as removed."""
+        """Return the valid items of a list, and record the invalid items as omitted."""
         if self._fault(method, {**result, kind: []}) is not None:
             return items  # not a list result, or invalid even without items
         valid_items: list[Any] = []
@@ -106,7 +110,8 @@ class Sieve:
                 valid_items.append(item)
                 continue
             name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
-            self._left_out.append(LeftOut(kind, shown(name) or f"number {index + 1}", why))
+            item_name = displayable(name) or f"number {index + 1}"
+            self._omitted.append(OmittedItem(kind, item_name, why))
         return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
@@ -114,9 +119,10 @@ class Sieve:
             validate_server_result(method, self.version or "", result)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"][2:]))
-            return clean(f"{place}: {first['msg']}" if place else first["msg"], _WHY)
-        except KeyError:  # the version has no such list
+            path = ".".join(map(str, first["loc"][2:]))
+            text = f"{path}: {first['msg']}" if path else first["msg"]
+            return clean(text, _MAX_REASON_CHARACTERS)
+        except KeyError:  # the protocol version has no such list
             return None
         return None
 
@@ -128,10 +134,17 @@ async def whole_list(
     hint: str | None = None,
     **options: Any,
 ) -> list[Any]:
-    """Return all pages of a list.
+    """Return the items of all pages of a list.
+
+    Args:
+        ask: Returns the page that begins at ``cursor``.
+        items: The attribute of a page that has its items.
+        max_items: The maximum number of items.
+        hint: The hint of the error for too many items.
+        options: Further keyword arguments for ``ask``.
 
     Raises:
-        ListError: If the list exceeds a limit or its pages repeat.
+        ListError: If the list exceeds a limit, or its pages repeat.
     """
     all_items: list[Any] = []
     cursors: set[str | None] = set()
@@ -145,8 +158,8 @@ async def whole_list(
         all_items += page_items
         if len(all_items) > max_items:
             raise ListError(f"it has more than {max_items:,} entries", hint)
-        if size > MAX_LIST:
-            raise ListError(f"it has more than {MAX_LIST:,} characters")
+        if size > MAX_LIST_CHARACTERS:
+            raise ListError(f"it has more than {MAX_LIST_CHARACTERS:,} characters")
         if len(cursors) > MAX_PAGES:
             raise ListError(f"it has more than {MAX_PAGES:,} pages")
         cursor = page.next_cursor
@@ -156,20 +169,20 @@ async def whole_list(
 
 
 def digest_of(tool: types.Tool) -> str:
-    """Return a digest of the parts of a tool's description that a person relies on."""
+    """Return a digest of a tool's name, title, description and schemas."""
     parts = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
-    """Return the effect that the user declared for a tool; irreversible without one.
+    """Return the effect that the user declared for a tool; ``irreversible`` by default.
 
-    An exact name takes precedence over a pattern, and of several patterns the strictest.
+    An exact name takes precedence over patterns. Of several matches, the strictest effect counts.
 
     Args:
-        names: The tool's names: the server's and the scripts'.
-        effects: The effects by name or pattern.
+        names: The tool's names at the server and in scripts.
+        effects: A mapping from name or pattern to effect.
     """
     effects_of_tool: list[Effect] = [effects[name] for name in names if name in effects]
     if not effects_of_tool:
@@ -179,21 +192,18 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
 
 
 def declared_by(tool: types.Tool) -> Effect:
-    """Return the effect that a server claims for a tool.
-
-    The claim is shown to the user, but has no effect.
-    """
+    """Return the effect that a server claims for a tool, which is only shown to the user."""
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:
         return "read"
     return "write" if hints is not None and hints.destructive_hint is False else "irreversible"
 
 
-def shown(name: object) -> str:
-    """Return a server's name in displayable form."""
-    return clean(name, _NAME)
+def displayable(name: object) -> str:
+    """Return a name from a server without invisible characters, and at most 80 characters long."""
+    return clean(name, _MAX_NAME_CHARACTERS)
 
 
 def reason(error: DelfError) -> str:
-    """Format an error in one line, for the reason of an omitted tool."""
-    return clean(error.message, _WHY)
+    """Return the message of an error as one line of at most 200 characters."""
+    return clean(error.message, _MAX_REASON_CHARACTERS)

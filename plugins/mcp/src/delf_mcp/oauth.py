@@ -44,11 +44,11 @@ async def open_browser(url: str) -> None:
 
 
 class TokenFile:
-    """OAuth tokens in a private file, with the server that issued them.
+    """A private file with OAuth tokens and the origin of the server that issued them.
 
     Args:
-        path: The file.
-        add_secret: Called with each token.
+        path: The path of the file.
+        add_secret: Called with each token, to redact the token from now on.
     """
 
     def __init__(self, path: Path, add_secret: Callable[[str], None]) -> None:
@@ -63,30 +63,30 @@ class TokenFile:
         return issuer if isinstance(issuer, str) else None
 
     def set_pending_issuer(self, origin: str) -> None:
-        """Record the origin that tokens are being requested from."""
+        """Set the origin that :meth:`set_tokens` stores as issuer, before a token request."""
         self._pending_issuer = origin
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens."""
+        """Return the stored tokens; None if there are none."""
         tokens = self._read("tokens", OAuthToken)
         if tokens is not None:
             self._learn(tokens)
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep tokens."""
+        """Store tokens with their issuer."""
         self._learn(tokens)
-        # In one write: an issuer with the tokens of another server would get their refresh token.
+        # In one write, so that a refresh token is never stored with the issuer of other tokens.
         self._write(
             issuer=self._pending_issuer, tokens=tokens.model_dump(mode="json", exclude_none=True)
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the server's record of this client."""
+        """Return the stored registration of this client at the login server, if any."""
         return self._read("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the server's registration of this client."""
+        """Store the registration of this client at the login server."""
         if client_info.client_secret:
             self._add_secret(client_info.client_secret)
         self._write(client=client_info.model_dump(mode="json", exclude_none=True))
@@ -113,12 +113,12 @@ class TokenFile:
         write_private(self.path, json.dumps({**self._content(), **values}).encode())
 
 
-class Returning:
-    """The address to which the browser returns after a login.
+class RedirectListener:
+    """A local HTTP server to which the browser is redirected after a login.
 
     Args:
         port: The loopback port.
-        open_url: Shows an address to the user.
+        open_url: Shows a URL to the user.
     """
 
     def __init__(self, port: int, open_url: OpenURL) -> None:
@@ -129,11 +129,15 @@ class Returning:
 
     @property
     def address(self) -> str:
-        """The redirect URL."""
+        """The redirect URL for the login server."""
         return f"http://127.0.0.1:{self._port}/callback"
 
     async def show(self, url: str) -> None:
-        """Start listening, and show the login URL to the user."""
+        """Start listening, and show the login URL to the user.
+
+        Raises:
+            ConnectionUnavailableError: If the port is in use.
+        """
         self._result = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._handle_request, "127.0.0.1", self._port)
@@ -145,7 +149,11 @@ class Returning:
         await self._open_url(url)
 
     async def wait(self) -> AuthorizationCodeResult:
-        """Wait for the browser's result."""
+        """Wait until the browser is redirected here; return the authorization code.
+
+        Raises:
+            ConnectionUnavailableError: If nobody logs in within five minutes.
+        """
         if self._result is None:
             raise ConnectionUnavailableError("no login was begun")
         try:
@@ -185,14 +193,23 @@ Check = Callable[["httpx2.Request"], Awaitable[None]]
 def login(
     name: str, settings: MCPSettings, add_secret: Callable[[str], None], open_url: OpenURL
 ) -> tuple[httpx2.Auth, Check] | None:
-    """Return the OAuth login and the check of the login's requests; None if OAuth is off.
+    """Return the OAuth authentication for a server's requests, and a check of each request.
+
+    Args:
+        name: The connection's name.
+        settings: The settings of the connection.
+        add_secret: Called with each token, to redact the token from now on.
+        open_url: Shows a URL to the user.
+
+    Returns:
+        The authentication and the check; None if OAuth is off.
 
     Raises:
         ConnectionConfigurationError: If settings are missing.
     """
     if settings.oauth == "off" or settings.url is None:
         return None
-    tokens = TokenFile(_file(name, settings), add_secret)
+    tokens = TokenFile(_token_path(name, settings), add_secret)
     auth = _provider(name, settings, settings.url, tokens, open_url)
     return auth, key_guard(name, settings, tokens)
 
@@ -205,35 +222,39 @@ def _provider(
     open_url: OpenURL,
 ) -> httpx2.Auth:
     if settings.oauth == "client_credentials":
-        return _program_login(name, settings, url, tokens)
+        return _client_credentials_login(name, settings, url, tokens)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
-    back = Returning(settings.oauth_port, open_url)
+    listener = RedirectListener(settings.oauth_port, open_url)
     fields: dict[str, Any] = {
         "client_name": "delf",
-        "redirect_uris": [back.address],
+        "redirect_uris": [listener.address],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "scope": " ".join(settings.scopes) or None,
     }
-    store: Any = tokens
+    storage: Any = tokens
     if settings.client_id:
-        store = _RegisteredClient(
+        storage = _RegisteredClient(
             tokens, {**fields, "client_id": settings.client_id, "client_secret": secret}
         )
     return OAuthClientProvider(
         url,
         OAuthClientMetadata.model_validate(fields),
-        store,
-        redirect_handler=back.show,
-        callback_handler=back.wait,
+        storage,
+        redirect_handler=listener.show,
+        callback_handler=listener.wait,
         client_metadata_url=settings.client_metadata_url,
     )
 
 
-def _program_login(
+def _client_credentials_login(
     name: str, settings: MCPSettings, url: str, tokens: TokenFile
 ) -> OAuthClientProvider:
-    """Make the login of a program with its own key or secret."""
+    """Return the login without a user, by client secret or private key.
+
+    Raises:
+        ConnectionConfigurationError: If settings are missing.
+    """
     client, key, secret = settings.client_id, settings.private_key, settings.client_secret
     scope = " ".join(settings.scopes) or None
     if client is None or (key is None and secret is None):
@@ -250,9 +271,9 @@ def _program_login(
             signing_key=key.get_secret_value(),
             signing_algorithm=settings.signing_algorithm,
         )
-        prove = signed.create_assertion_provider()
+        assertion_provider = signed.create_assertion_provider()
         return PrivateKeyJWTOAuthProvider(
-            url, tokens, client, prove, scope=scope, issuer=settings.issuer
+            url, tokens, client, assertion_provider, scope=scope, issuer=settings.issuer
         )
     secret_text = "" if secret is None else secret.get_secret_value()
     return ClientCredentialsOAuthProvider(
@@ -261,15 +282,16 @@ def _program_login(
 
 
 def key_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
-    """Make the request check that keeps a user's keys from servers named by others.
+    """Return a request hook that prevents an MCP server from stealing the user's credentials.
 
-    The MCP server names the login server. The user's secret or key is sent only to the MCP server's
-    own origin and to ``issuer``, and a refresh token only to the server that issued it.
+    The MCP server chooses the login server. The hook therefore raises if the user's secret or
+    private key would go to another origin than the MCP server's or ``issuer``, or a refresh token
+    to another origin than the one that issued the token.
 
     Args:
         name: The connection's name, for messages.
-        settings: The addresses and keys that the user gave.
-        tokens: The tokens that servers gave.
+        settings: The settings with addresses, secret and private key.
+        tokens: The stored tokens.
     """
     allowed_origins = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
     has_key = settings.client_secret is not None or settings.private_key is not None
@@ -293,7 +315,7 @@ def key_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
                 "not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
-        # The answer to this request holds the tokens that set_tokens() keeps.
+        # The response to this request has the tokens that set_tokens() stores.
         if "grant_type" in fields:
             tokens.set_pending_issuer(origin)
 
@@ -306,15 +328,16 @@ def _is_form(request: httpx2.Request) -> bool:
 
 
 def _origin(url: str) -> str:
-    """Return scheme, host and port of an address."""
+    """Return the scheme and host of a URL, and the port if it is not the scheme's default."""
     parts = urlsplit(url)
-    port = {"http": 80, "https": 443}.get(parts.scheme) if parts.port is None else parts.port
-    usual = {"http": 80, "https": 443}.get(parts.scheme) == port
-    return f"{parts.scheme}://{parts.hostname or ''}{'' if usual else f':{port}'}"
+    default_port = {"http": 80, "https": 443}.get(parts.scheme)
+    port = default_port if parts.port is None else parts.port
+    port_text = "" if port == default_port else f":{port}"
+    return f"{parts.scheme}://{parts.hostname or ''}{port_text}"
 
 
 class _RegisteredClient:
-    """Token storage for a client that is registered already."""
+    """Token storage for a client that the user has registered at the login server."""
 
     def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:
         self.get_tokens = tokens.get_tokens
@@ -331,10 +354,10 @@ class _RegisteredClient:
         self._client = client_info
 
 
-def _file(name: str, settings: MCPSettings) -> Path:
+def _token_path(name: str, settings: MCPSettings) -> Path:
     if settings.tokens is not None:
         return Path(settings.tokens)
     from platformdirs import user_data_path
 
-    mark = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]
-    return user_data_path("delf") / "mcp" / f"{name}-{mark}.json"
+    url_digest = hashlib.sha256((settings.url or "").encode()).hexdigest()[:12]
+    return user_data_path("delf") / "mcp" / f"{name}-{url_digest}.json"

@@ -12,24 +12,32 @@ from urllib.parse import quote
 
 import mcp_types as types
 
-_MAX: Final = 1000
+_MAX_FILES: Final = 1000
 _MAX_BYTES: Final = 50_000_000
 
 
 class Outputs:
-    """The files of the last tasks, accessible by unguessable links."""
+    """The output files of the most recent tasks, which clients read by links.
+
+    Links contain the id of the task, so that they cannot be guessed.
+    """
 
     def __init__(self) -> None:
         self._paths: dict[str, Path] = {}
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
-        """Return links to a task's files."""
+        """Return links to a task's output files, and keep the files readable.
+
+        Args:
+            task_id: The id of the task.
+            files: A mapping from the name to the path of each file.
+        """
         blocks: list[types.ContentBlock] = []
         for name, path in files.items():
             uri = f"delf://{task_id}/{quote(name, safe='')}"
             self._paths[uri] = Path(path)
             blocks.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
-        while len(self._paths) > _MAX:
+        while len(self._paths) > _MAX_FILES:
             del self._paths[next(iter(self._paths))]
         return blocks
 
@@ -40,7 +48,7 @@ class Outputs:
             uri: The URI of a link.
 
         Raises:
-            ValueError: If there is no such file, or it is too large.
+            ValueError: If the URI is unknown, or the file is unreadable or too large.
         """
         path = self._paths.get(uri)
         if path is None:

@@ -17,23 +17,22 @@ import mcp_types as types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from delf_mcp.limits import MAX_MESSAGE, MAX_RUBBISH
-from delf_mcp.link import Ending
+from delf_mcp.limits import MAX_INVALID_LINES, MAX_MESSAGE_BYTES
+from delf_mcp.link import ServerEnd
 from delf_mcp.repair import needs_repair, repaired
 
 _END_SECONDS: Final = 2.0
 _FLUSH_SECONDS: Final = 0.5
-_LOOK_SECONDS: Final = 0.01
-_PIECE: Final = 65_536
-_TAIL: Final = 4000
-_LARGE: Final = 1_000_000
-_ENDS: Final = 200
-"""The bytes at both ends of an oversized line in which the message id is searched."""
+_POLL_SECONDS: Final = 0.01
+_READ_BYTES: Final = 65_536
+_STDERR_TAIL_BYTES: Final = 4000
+_LARGE_MESSAGE_BYTES: Final = 1_000_000
+_ID_SEARCH_BYTES: Final = 200
 _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
 def _cache_variables() -> dict[str, str]:
-    """Return variables that keep Python from loading cached bytecode of an untrusted project."""
+    """Return variables that make a Python program ignore bytecode files in the project."""
     from platformdirs import user_cache_path
 
     return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
@@ -45,18 +44,21 @@ async def running(
     args: tuple[str, ...],
     env: Mapping[str, str],
     cwd: str | None,
-    ending: Ending,
+    server_end: ServerEnd,
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """Run a program as a server, and end it with all its children.
+    """Run a program as a server; at the end, stop the program and all its child processes.
 
-    Invalid UTF-8 is replaced, and lines that are not messages are skipped, to keep the connection.
+    Invalid UTF-8 is replaced, and lines that are not messages are skipped.
 
     Args:
         command: The program.
         args: The arguments.
-        env: Variables in addition to PATH, HOME and similar ones.
+        env: Environment variables in addition to PATH, HOME and similar variables.
         cwd: The working directory.
-        ending: Called with the reason of its end, and the tail of its standard error.
+        server_end: Gets the cause of the end, and the last part of the standard error.
+
+    Yields:
+        The streams of messages from and to the server.
 
     Raises:
         OSError: If the program cannot be started.
@@ -69,14 +71,14 @@ async def running(
         stderr=asyncio.subprocess.PIPE,
         env={**get_default_environment(), **_cache_variables(), **env},
         cwd=cwd,
-        limit=MAX_MESSAGE,
-        start_new_session=True,  # a process group, to end its children, too
+        limit=MAX_MESSAGE_BYTES,
+        start_new_session=True,  # a process group, to stop child processes, too
     )
     to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    reader = asyncio.create_task(_read(process, to_session, ending))
-    writer = asyncio.create_task(_write(process, from_session, to_session))
-    listener = asyncio.create_task(_keep_stderr_tail(process, ending))
+    reader = asyncio.create_task(_read_messages(process, to_session, server_end))
+    writer = asyncio.create_task(_write_messages(process, from_session, to_session))
+    stderr_reader = asyncio.create_task(_read_stderr(process, server_end))
     try:
         yield read, write
     finally:
@@ -84,22 +86,27 @@ async def running(
             read.close()
             write.close()
             await asyncio.wait({writer}, timeout=_FLUSH_SECONDS)
-            await _end(process)
-            for task in (reader, writer, listener):
+            await _stop(process)
+            for task in (reader, writer, stderr_reader):
                 task.cancel()
-            await asyncio.wait({reader, writer, listener})
+            await asyncio.wait({reader, writer, stderr_reader})
             for stream in (read, write, to_session, from_session):
                 stream.close()
-            # Remaining children may hold the pipes open.
+            # Child processes that still run may keep the pipes open.
             getattr(process, "_transport").close()  # noqa: B009
 
 
-async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: Ending) -> None:
-    """Pass the program's messages on, then drain the pipe, so that the program is not blocked."""
+async def _read_messages(
+    process: asyncio.subprocess.Process, to_session: Any, server_end: ServerEnd
+) -> None:
+    """Send the program's messages to the session until the end or a fault.
+
+    After a fault, the rest of the output is read and dropped, so that the program does not block.
+    """
     stdout = process.stdout
-    assert stdout is not None  # noqa: S101 - it was asked for
-    rubbish = 0
-    # Leaving the block closes the stream, by which the session learns that the server is gone.
+    assert stdout is not None  # noqa: S101 - it is a pipe
+    invalid_lines = 0
+    # The closed stream shows the session that the server has ended.
     async with to_session:
         while True:
             try:
@@ -109,56 +116,61 @@ async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: En
                 if not line:
                     break
             except asyncio.LimitOverrunError:
-                ending.say(f"it sent a message of more than {MAX_MESSAGE:,} bytes")
+                server_end.set_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
                 break
-            message = await _message(line)
+            message = await _parse_in_time(line)
             if message is None:
-                rubbish += bool(line.strip())
-                if rubbish > MAX_RUBBISH:
-                    ending.say("its output is not the protocol")
+                invalid_lines += bool(line.strip())
+                if invalid_lines > MAX_INVALID_LINES:
+                    server_end.set_cause("its output is not the protocol")
                     break
                 continue
-            rubbish = 0
+            invalid_lines = 0
             try:
                 await to_session.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 break  # the session is over
-    while await stdout.read(_PIECE):
+    while await stdout.read(_READ_BYTES):
         pass
 
 
-async def _message(line: bytes) -> SessionMessage | None:
-    if len(line) > _LARGE:
-        return await asyncio.to_thread(_parsed, line)
-    return _parsed(line)
+async def _parse_in_time(line: bytes) -> SessionMessage | None:
+    """Parse a line; a large line in a thread, so that the event loop does not block."""
+    if len(line) > _LARGE_MESSAGE_BYTES:
+        return await asyncio.to_thread(_parse, line)
+    return _parse(line)
 
 
-def _parsed(line: bytes) -> SessionMessage | None:
+def _parse(line: bytes) -> SessionMessage | None:
     text = line.decode("utf-8", "replace")
-    # A repair reads the message once more, so it is tried only where it is known to be needed, or
-    # once the library has refused the message.
+    # A repair parses the message twice, so other messages are first tried without a repair.
     for repairs in (True,) if needs_repair(text) else (False, True):
         with suppress(ValueError, RecursionError):
-            read = repaired(text) if repairs else text
-            message = types.jsonrpc_message_adapter.validate_json(read, by_name=False)
+            json_text = repaired(text) if repairs else text
+            message = types.jsonrpc_message_adapter.validate_json(json_text, by_name=False)
             return SessionMessage(message)
-    return _unreadable(line)
+    return _error_response(line)
 
 
-def _unreadable(line: bytes) -> SessionMessage | None:
-    """Return an error message instead of an unreadable response, to end the wait for it."""
-    ends = line[:_ENDS] + b" " + line[-_ENDS:]
+def _error_response(line: bytes) -> SessionMessage | None:
+    """Return an error with the id of an unreadable response, so that nobody waits for it.
+
+    Return None if the line has no id near its ends, or is no response.
+    """
+    ends = line[:_ID_SEARCH_BYTES] + b" " + line[-_ID_SEARCH_BYTES:]
     match = _ID.search(ends)
     if match is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
         return None
     error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is not JSON that is read")
-    number = json.loads(match[1])
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
+    message_id = json.loads(match[1])
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=message_id, error=error))
 
 
-async def _write(process: asyncio.subprocess.Process, from_session: Any, to_session: Any) -> None:
+async def _write_messages(
+    process: asyncio.subprocess.Process, from_session: Any, to_session: Any
+) -> None:
     stdin = process.stdin
-    assert stdin is not None  # noqa: S101 - it was asked for
+    assert stdin is not None  # noqa: S101 - it is a pipe
     try:
         async with from_session:
             async for message in from_session:
@@ -166,47 +178,47 @@ async def _write(process: asyncio.subprocess.Process, from_session: Any, to_sess
                 stdin.write(f"{text}\n".encode())
                 await stdin.drain()
     except OSError:
-        await to_session.aclose()  # ends the wait for answers
+        await to_session.aclose()  # ends the wait for responses
 
 
-async def _keep_stderr_tail(process: asyncio.subprocess.Process, ending: Ending) -> None:
-    """Keep the tail of the program's standard error."""
+async def _read_stderr(process: asyncio.subprocess.Process, server_end: ServerEnd) -> None:
+    """Read the program's standard error, and store its last part in ``server_end``."""
     stderr = process.stderr
-    assert stderr is not None  # noqa: S101 - it was asked for
+    assert stderr is not None  # noqa: S101 - it is a pipe
     tail = b""
-    while piece := await stderr.read(_PIECE):
-        tail = (tail + piece)[-_TAIL:]
-        ending.wrote = tail.decode("utf-8", "replace")
+    while piece := await stderr.read(_READ_BYTES):
+        tail = (tail + piece)[-_STDERR_TAIL_BYTES:]
+        server_end.stderr_tail = tail.decode("utf-8", "replace")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Wait for the program to end by itself, else kill it with all its children."""
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Close the program's input; kill the program and its children if it does not end in time."""
     if process.stdin is not None:
         process.stdin.close()
-    if await _has_ended(process):
+    if await _ends_in_time(process):
         return
-    _send(process, signal.SIGTERM)
-    await _has_ended(process)
-    _send(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-    await _has_ended(process)
+    _send_signal(process, signal.SIGTERM)
+    await _ends_in_time(process)
+    _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    await _ends_in_time(process)
 
 
-def _send(process: asyncio.subprocess.Process, sign: int) -> None:
+def _send_signal(process: asyncio.subprocess.Process, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, number)
         else:
-            process.send_signal(sign)
+            process.send_signal(number)
 
 
-async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Return True if the program ends in time.
+async def _ends_in_time(process: asyncio.subprocess.Process) -> bool:
+    """Wait up to two seconds for the end of the program; return True if the program has ended.
 
-    ``process.wait`` is no alternative: it also waits for children that hold the pipes open.
+    ``process.wait`` would also wait for child processes that keep the pipes open.
     """
     deadline = asyncio.get_running_loop().time() + _END_SECONDS
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:
             return False
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     return True

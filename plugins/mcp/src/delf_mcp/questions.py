@@ -15,12 +15,11 @@ from delf.terminal import visible
 
 INDENT: Final = "    "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
-_MAX: Final = 100_000
-"""The maximum number of characters of a question."""
+_MAX_CHARACTERS: Final = 100_000
 
 
 class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault of ours
-    """A question is too long to be shown."""
+    """A question of a server cannot be shown to a person, for example because of its length."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -28,14 +27,19 @@ class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault
 
 
 def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
-    """Return the question for a form, with the server's text and field descriptions.
+    """Return the text that asks a person to fill in a server's form.
+
+    Args:
+        server: The connection's name.
+        message: The server's text.
+        schema: The schema of the form, whose field descriptions are quoted.
 
     Raises:
         Unshowable: If the question is too long.
     """
     lines = [
         f"The MCP server {visible(server)} asks you; what you approve is sent to it. In its words:",
-        *inside(message),
+        *quote_lines(message),
     ]
     properties = schema.get("properties")
     fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
@@ -44,30 +48,37 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
     declared_required = schema.get("required")
     required = cast("list[Any]", declared_required) if isinstance(declared_required, list) else []
     for name, field in fields.items():
-        about = json.dumps(field, ensure_ascii=False)
-        mark = ", required" if name in required else ""
-        lines += inside(f"{json.dumps(name, ensure_ascii=False)}{mark}: {about}")
-    return _joined(lines)
+        description = json.dumps(field, ensure_ascii=False)
+        required_note = ", required" if name in required else ""
+        lines += quote_lines(
+            f"{json.dumps(name, ensure_ascii=False)}{required_note}: {description}"
+        )
+    return _join(lines)
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
-    """Return the question whether to open a URL.
+    """Return the text that asks a person to open a URL for a server.
 
     Raises:
         Unshowable: If the question is too long.
     """
-    return _joined(
+    return _join(
         [
             f"The MCP server {visible(server)} wants you to open an address in your browser:",
-            *inside(params.url),
+            *quote_lines(params.url),
             "In its words:",
-            *inside(params.message),
+            *quote_lines(params.message),
         ]
     )
 
 
 def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
-    """Return the question whether the agent's model may be asked.
+    """Return the text that asks a person whether a server may use the agent's model.
+
+    Args:
+        server: The connection's name.
+        model: The model's name.
+        params: The server's request, whose messages are quoted.
 
     Raises:
         Unshowable: If the question is too long.
@@ -80,25 +91,25 @@ def model_question(server: str, model: str, params: types.CreateMessageRequestPa
     if params.temperature is not None:
         lines.append(f"Temperature {params.temperature:g}.")
     if params.stop_sequences:
-        lines += ["The answer ends at:", *inside(_json(params.stop_sequences))]
+        lines += ["The answer ends at:", *quote_lines(_json(params.stop_sequences))]
     if params.system_prompt:
-        lines += ["System prompt, in its words:", *inside(params.system_prompt)]
+        lines += ["System prompt, in its words:", *quote_lines(params.system_prompt)]
     for number, message in enumerate(params.messages, 1):
         lines.append(f"Message {number} of {len(params.messages)}, as {visible(message.role)}:")
         content: Any = message.content
         for block in cast("list[Any]", content if isinstance(content, list) else [content]):
-            lines += inside(_block_text(block))
-    return _joined(lines)
+            lines += quote_lines(_block_text(block))
+    return _join(lines)
 
 
 def _block_text(block: Any) -> str:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.ImageContent):
-        # The digest distinguishes this picture from others in later questions.
-        mark = hashlib.sha256(block.data.encode()).hexdigest()[:16]
+        # The digest makes different pictures different questions for remembered decisions.
+        digest = hashlib.sha256(block.data.encode()).hexdigest()[:16]
         size = len(base64.b64decode(block.data))
-        return f"(a picture, {block.mime_type}, {size:,} bytes, sha256 {mark})"
+        return f"(a picture, {block.mime_type}, {size:,} bytes, sha256 {digest})"
     return _json(block)
 
 
@@ -109,13 +120,13 @@ def _json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, default=str)
 
 
-def inside(text: str) -> list[str]:
-    """Quote foreign text in lines that cannot be taken for delf's own."""
+def quote_lines(text: str) -> list[str]:
+    """Return the lines of a server's text, indented to differ from delf's own lines."""
     return [INDENT + visible(line) for line in _LINE_ENDS.split(text.rstrip("\r\n"))]
 
 
-def _joined(lines: list[str]) -> str:
+def _join(lines: list[str]) -> str:
     text = "\n".join(lines)
-    if len(text) > _MAX:
+    if len(text) > _MAX_CHARACTERS:
         raise Unshowable(f"it is too long to be shown to the user: {len(text):,} characters")
     return text

@@ -22,9 +22,13 @@ _is_delf_call: ContextVar[bool] = ContextVar("delf_mcp_ours", default=False)
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Suppress the library's logs while the block runs; failures are raised as errors anyway."""
+    """Suppress the log messages that the MCP library writes while the block runs.
+
+    The library raises errors for failures anyway.
+    """
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_is_foreign_record)  # once, however often it is added
+        # A logger has a filter only once, however often the filter is added.
+        logging.getLogger(name).addFilter(_is_foreign_record)
     token = _is_delf_call.set(True)
     try:
         yield

@@ -11,24 +11,25 @@ from typing import Any, Final, cast
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
 
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
-"""An escape of a lone surrogate; a pair is one character."""
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""Matches the escape of a surrogate, which may be unpaired."""
 _NOTES_KEY: Final = f"delf/{secrets.token_hex(8)}"
-"""The key for notes about repairs in a result."""
-_BARE: Final = f"{_NOTES_KEY}/bare"
-"""The key under which non-object data is wrapped."""
+"""The key in a result's metadata for notes about lossy repairs; servers cannot guess the key."""
+_WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
+"""The key in a result's metadata that marks data that :func:`repaired` wrapped in an object."""
 
 
 def needs_repair(text: str) -> bool:
-    """Return True for a message with non-object data or unpaired surrogates."""
-    return '"structuredContent"' in text or _HALF.search(text) is not None
+    """Return True if a message may have structured data other than an object, or surrogates."""
+    return '"structuredContent"' in text or _SURROGATE.search(text) is not None
 
 
 def repaired(text: str) -> str:
-    """Return the JSON without lone surrogates, and with non-finite numbers as text.
+    """Return the JSON of a message such that the client library accepts the message.
 
-    Otherwise one such value in a tool's description would invalidate the whole list. Losses in a
-    tool's result are recorded for :func:`note_losses`.
+    Lone surrogates are replaced, non-finite numbers become text, and structured data other than an
+    object is wrapped in an object. Notes about lost values are put into the metadata of a tool's
+    result, for :func:`note_losses`.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -38,28 +39,32 @@ def repaired(text: str) -> str:
     value = reader.value(text)
     with notes_of_call() as notes:
         reader.tell()
-    wrapped = isinstance(value, dict) and _wrap(cast("dict[str, Any]", value))
-    if not notes and not wrapped and not _HALF.search(text):
+    is_wrapped = isinstance(value, dict) and _wrap_data(cast("dict[str, Any]", value))
+    if not notes and not is_wrapped and not _SURROGATE.search(text):
         return text
     if isinstance(value, dict):
-        _attach(cast("dict[str, Any]", value), notes)
-    made = json.dumps(value, ensure_ascii=False)
-    return made.encode("utf-8", "replace").decode()
+        _attach_notes(cast("dict[str, Any]", value), notes)
+    repaired_text = json.dumps(value, ensure_ascii=False)
+    return repaired_text.encode("utf-8", "replace").decode()
 
 
 def note_losses(meta: Mapping[str, Any] | None) -> None:
-    """Add a note to the current call for each value that a repaired result has lost."""
+    """Add the notes about lost values in a result's metadata to the current call."""
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)
 
 
 def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
-    """Return the data of a result as its server sent it, including lists and texts."""
-    return content["value"] if (meta or {}).get(_BARE) else content
+    """Return the structured data of a result as the server sent the data, without a wrapper."""
+    return content["value"] if (meta or {}).get(_WRAPPED_KEY) else content
 
 
-def _wrap(message: dict[str, Any]) -> bool:
-    """Wrap non-object data in an object, as the 2025 protocol requires; return whether it did."""
+def _wrap_data(message: dict[str, Any]) -> bool:
+    """Wrap structured data other than an object in an object, as the protocol of 2025 requires.
+
+    Returns:
+        True if data was wrapped.
+    """
     result = message.get("result")
     if not isinstance(result, dict):
         return False
@@ -70,11 +75,11 @@ def _wrap(message: dict[str, Any]) -> bool:
     record["structuredContent"] = {"value": data}
     meta = record.setdefault("_meta", {})
     if isinstance(meta, dict):
-        meta[_BARE] = True
+        meta[_WRAPPED_KEY] = True
     return True
 
 
-def _attach(message: dict[str, Any], notes: Iterable[str]) -> None:
+def _attach_notes(message: dict[str, Any], notes: Iterable[str]) -> None:
     result = message.get("result")
     if isinstance(result, dict):
         meta = cast("dict[str, Any]", result).setdefault("_meta", {})

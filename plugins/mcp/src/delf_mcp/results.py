@@ -16,23 +16,30 @@ import mcp_types as types
 from delf.errors import ToolExecutionError
 from delf.messages import ImagePart, Message, Part, TextPart
 from delf.terminal import visible
-from delf_mcp.limits import MAX_TEXT
+from delf_mcp.limits import MAX_ERROR_CHARACTERS
 from delf_mcp.repair import data_of
 
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # unknown to mimetypes
-_LONGEST_NAME: Final = 60
-_LONGEST_ENDING: Final = 10
+_MAX_NAME_CHARACTERS: Final = 60
+_MAX_ENDING_CHARACTERS: Final = 10
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
-    """Convert a tool's result: structured data, else text, else a list of content items.
+    """Return the value of a tool's result for a script.
+
+    Structured data takes precedence over content. Content gives a text or, with pictures, sounds or
+    resources, a list.
+
+    Args:
+        tool: The tool's name, for messages.
+        result: The result.
 
     Raises:
         ToolExecutionError: If the tool reports a failure.
     """
     if result.is_error:
-        message = visible(_text_of(result.content)[:MAX_TEXT])
+        message = visible(_text_of(result.content)[:MAX_ERROR_CHARACTERS])
         raise ToolExecutionError(message or f"{tool} failed, and does not say why")
     if result.structured_content is not None:
         return data_of(result.meta, result.structured_content)
@@ -40,7 +47,7 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
 
 
 def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield images, audio and resources in content as files."""
+    """Yield a file name and the bytes for each picture, sound and resource in content."""
     for number, block in enumerate(blocks, 1):
         if isinstance(block, (types.ImageContent, types.AudioContent)):
             yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
@@ -51,10 +58,13 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
 
 
 def _file_name(resource: Any) -> str:
-    """Return the last part of a resource's address as a file's name."""
+    """Return a file name made from the last part of a resource's URI."""
     stem, dot, ending = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2].rpartition(".")
-    name = _UNFIT.sub("-", stem if dot else ending).strip("-")[:_LONGEST_NAME] or "resource"
-    extension = _UNFIT.sub("", ending)[:_LONGEST_ENDING] if dot else ""
+    name = (
+        _NOT_IN_NAMES.sub("-", stem if dot else ending).strip("-")[:_MAX_NAME_CHARACTERS]
+        or "resource"
+    )
+    extension = _NOT_IN_NAMES.sub("", ending)[:_MAX_ENDING_CHARACTERS] if dot else ""
     return f"{name}.{extension}" if extension else f"{name}{_ending(resource.mime_type)}"
 
 
@@ -64,21 +74,21 @@ def _ending(media_type: str | None) -> str:
 
 
 def content_of(blocks: Sequence[Any]) -> Any:
-    """Return content: text if there is only text or nothing, else a list."""
-    pieces = [_piece(block) for block in blocks]
+    """Return the value of content: a text if all blocks are text, otherwise a list of pieces."""
+    pieces = [_piece_of(block) for block in blocks]
     if all(isinstance(piece, str) for piece in pieces):
         return "\n".join(pieces)
     return pieces
 
 
 def resource_of(contents: Sequence[Any]) -> Any:
-    """Return the content of a resource: text or bytes, or a list of several parts."""
+    """Return the content of a resource: text or bytes, or for several parts a list of these."""
     parts = [_contents(item) for item in contents]
     return parts[0] if len(parts) == 1 else parts
 
 
-def _piece(block: Any) -> Any:
-    """Convert a content item to a text, or to a dict with decoded bytes."""
+def _piece_of(block: Any) -> Any:
+    """Convert a content block to a text, or to a dict with decoded bytes."""
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, (types.ImageContent, types.AudioContent)):
@@ -94,10 +104,7 @@ def _piece(block: Any) -> Any:
 
 
 def blocks_of(text: str) -> list[types.ContentBlock]:
-    """Convert a result to content blocks.
-
-    The inverse of :func:`content_of`.
-    """
+    """Convert a result in JSON to content blocks; the inverse of :func:`content_of`."""
     value = json.loads(text)
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(_is_media(piece) for piece in pieces):
@@ -106,11 +113,13 @@ def blocks_of(text: str) -> list[types.ContentBlock]:
 
 
 def _is_media(piece: Any) -> bool:
-    kind = cast("dict[str, Any]", piece).get("type") if isinstance(piece, dict) else None
-    wanted = {"resource": ("uri", "content")}.get(str(kind), ("media_type", "data"))
-    return kind in ("image", "audio", "resource") and all(
-        isinstance(cast("dict[str, Any]", piece).get(name), str) for name in wanted
-    )
+    if not isinstance(piece, dict):
+        return False
+    fields = cast("dict[str, Any]", piece)
+    kind = fields.get("type")
+    required = ("uri", "content") if kind == "resource" else ("media_type", "data")
+    is_known_kind = kind in ("image", "audio", "resource")
+    return is_known_kind and all(isinstance(fields.get(name), str) for name in required)
 
 
 def _block(piece: Any) -> types.ContentBlock:
@@ -143,7 +152,7 @@ def _text_of(blocks: Sequence[Any]) -> str:
 
 
 def as_message(message: types.SamplingMessage) -> Message:
-    """Return a message of a server for a model.
+    """Convert a message that a server wants to send to the agent's model.
 
     Raises:
         ToolExecutionError: If the message has content that no model supports.

@@ -32,9 +32,9 @@ _log = logging.getLogger(__name__)
 
 _RUN: Final = "run"
 _ANSWER: Final = "approval"
-_LONGEST: Final = 64
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_OWN: Final = ("llm.", "find_tools", "files.")
+_MAX_NAME_CHARACTERS: Final = 64
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_OWN_TOOLS: Final = ("llm.", "find_tools", "files.")
 _INSTRUCTIONS: Final = (
     "Each tool is an action of a connection. `run` has a task in plain words done by a script that "
     "may use all of them. The user is asked, by elicitation, before what matters."
@@ -44,12 +44,16 @@ _ABANDONED: Final = (
     "nothing waits for this answer: the call has ended, or was given up because the answer took "
     "too long; what it did until then is done, so look before you call it again"
 )
-_MAX_LISTED: Final = 500
+_MAX_PROGRESS_CHARACTERS: Final = 500
 MakeAgent = Callable[..., Agent]
 
 
 class Work:
-    """A client's call or task in progress, and its questions for the user."""
+    """A call or task that a client has started, with the questions for the client's user.
+
+    Args:
+        begun: The coroutine of the call or task, which returns the content for the client.
+    """
 
     def __init__(self, begun: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
@@ -65,7 +69,10 @@ class Work:
             _work.reset(token)
 
     async def next_question(self) -> ApprovalRequest | None:
-        """Return the next question for the user; None when the work is done."""
+        """Return the next question for the user; None when the work is done.
+
+        The previous question is rejected if the client has not answered the question.
+        """
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
         waiting = asyncio.ensure_future(self.questions.get())
         await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,21 +83,21 @@ class Work:
         return self.asked[0]
 
     def answer(self, result: Any) -> None:
-        """Take the client's answer to the last question."""
+        """Decide the last question by the client's answer."""
         self._decide(lambda request: decision_of(request, result))
 
     def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:
-        """Abandon the work unless its client returns within some seconds."""
+        """Call ``abandon`` unless the client returns within some seconds."""
         self._end = asyncio.get_running_loop().call_later(seconds, abandon)
 
     def come_back(self) -> None:
-        """Record that the client has returned."""
+        """Cancel the timer of :meth:`abandon_after`, because the client has returned."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
 
     def refuse(self, reason: str) -> None:
-        """Answer the last question with a refusal, because it cannot be asked."""
+        """Reject the last question, because the client's user cannot be asked."""
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
@@ -98,10 +105,10 @@ class Work:
             self.asked[1].set_result(decision(self.asked[0]))
 
     def queue_progress(self, event: Event) -> None:
-        """Queue progress messages from events."""
+        """Queue a progress message for the client, if an event shows progress."""
         match event:
             case CallPrinted():
-                self._progress.put_nowait(event.text.strip()[:_MAX_LISTED])
+                self._progress.put_nowait(event.text.strip()[:_MAX_PROGRESS_CHARACTERS])
             case CallStarted():
                 self._progress.put_nowait(event.action)
             case ModelCalled():
@@ -134,10 +141,10 @@ _work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
 
 
 class Served:
-    """The tools of a project for MCP clients.
+    """The actions of a project as tools for MCP clients, and the tool ``run``.
 
     Args:
-        make_agent: Makes an agent of the project from parameters of :class:`delf.Agent`.
+        make_agent: Makes an agent of the project, with keyword arguments of :class:`delf.Agent`.
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
@@ -146,11 +153,11 @@ class Served:
         self._tools: dict[str, types.Tool] = {}
         self._names: dict[str, str] = {}
         self._outputs = Outputs()
-        self._working: dict[str, Work] = {}
+        self._suspended: dict[str, Work] = {}
         self._turn = asyncio.Lock()
 
     def server(self) -> Server[Any]:
-        """Return a server of MCP, for any transport."""
+        """Return an MCP server with the tools, to run on any transport."""
         return Server(
             "delf",
             version=__version__,
@@ -163,7 +170,7 @@ class Served:
 
     async def aclose(self) -> None:
         """Stop all work, and release resources."""
-        for work in self._working.values():
+        for work in self._suspended.values():
             work.task.cancel()
         await self._calls.astop()
         await self._tasks.astop()
@@ -177,13 +184,17 @@ class Served:
     async def list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """Return an empty list, because files are reached by links in a task's answer."""
+        """Return an empty list; a client gets links to files in the answer of a task."""
         return types.ListResourcesResult(resources=[])
 
     async def read_resource(
         self, _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return a file that a task wrote."""
+        """Return an output file of a task.
+
+        Raises:
+            MCPError: If the URI is no link to such a file, or the file is unreadable.
+        """
         try:
             return types.ReadResourceResult(contents=[await self._outputs.read(str(params.uri))])
         except ValueError as error:
@@ -192,15 +203,19 @@ class Served:
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Make a call or run a task, asking the client's user if needed."""
+        """Make a call or run a task, asking the client's user if necessary.
+
+        If the client's transport cannot carry the server's requests, the result is a question. The
+        client then calls the tool again with the answer.
+        """
         await self._list_once()
         key = params.request_state
-        work = self._working.pop(key, None) if key else None
+        work = self._suspended.pop(key, None) if key else None
         if work is not None:
             work.come_back()
             if params.input_responses and _ANSWER in params.input_responses:
                 work.answer(params.input_responses[_ANSWER])
-        elif key:  # restarting could repeat earlier calls
+        elif key:  # to start anew could repeat earlier calls
             return _failed(_ABANDONED)
         elif params.name not in self._tools:
             return _failed(f"there is no tool {params.name!r}")
@@ -216,7 +231,7 @@ class Served:
     async def _next_result(
         self, context: ServerRequestContext[Any], work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Wait for the end of the work or its next question for the client."""
+        """Return the result of the work, or a question that the client must answer first."""
         while (request := await work.next_question()) is not None:
             if not _can_ask(context):
                 work.refuse(_CANNOT_ASK)
@@ -225,7 +240,7 @@ class Served:
             else:
                 elicit = types.ElicitRequest(params=question_of(request))
                 return types.InputRequiredResult(
-                    input_requests={_ANSWER: elicit}, request_state=self._keep(work)
+                    input_requests={_ANSWER: elicit}, request_state=self._suspend(work)
                 )
         try:
             content = work.task.result()
@@ -233,17 +248,17 @@ class Served:
             return _failed(f"{error.message} ({error.hint})" if error.hint else error.message)
         return types.CallToolResult(content=content)
 
-    def _keep(self, work: Work) -> str:
-        """Keep work until its client returns with an answer; abandon it after a timeout.
+    def _suspend(self, work: Work) -> str:
+        """Store work until the client returns with an answer; cancel the work after a timeout.
 
         Returns:
-            The token with which the client returns.
+            The secret token with which the client returns.
         """
         key = secrets.token_urlsafe(24)
-        self._working[key] = work
+        self._suspended[key] = work
 
         def abandon() -> None:
-            if self._working.pop(key, None) is not None:
+            if self._suspended.pop(key, None) is not None:
                 work.task.cancel()
 
         work.abandon_after(self._tasks.config.approval_timeout, abandon)
@@ -251,21 +266,21 @@ class Served:
 
     async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
         work = _work.get()
-        hearers = [] if work is None else [work.queue_progress]
+        listeners = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
             words = str(arguments.get("task", ""))
-            response = await self._tasks.arun(words, listeners=hearers, trust="outside")
+            response = await self._tasks.arun(words, listeners=listeners, trust="outside")
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
         call = call_task(self._names[tool], arguments)
-        response = await self._calls.arun(call, listeners=hearers, trust="outside")
+        response = await self._calls.arun(call, listeners=listeners, trust="outside")
         response.raise_for_status()
         return blocks_of(response.text)
 
     async def _confirm(self, request: ApprovalRequest) -> Decision:
-        """Ask the client's user."""
+        """Ask the client's user to decide an approval request; the agents' ``on_confirm``."""
         work = _work.get()
         if work is None:
             return Rejected(reason="no client can be asked")
@@ -281,9 +296,11 @@ class Served:
             response.raise_for_status()
             tools = {_RUN: _run_tool()}
             for item in json.loads(response.text):
-                if item["name"].startswith(_OWN) or item["name"] == ASK:
+                if item["name"].startswith(_OWN_TOOLS) or item["name"] == ASK:
                     continue
-                name = _unique_name(_UNFIT.sub("_", item["name"])[:_LONGEST], tools)
+                name = _unique_name(
+                    _NOT_IN_NAMES.sub("_", item["name"])[:_MAX_NAME_CHARACTERS], tools
+                )
                 self._names[name] = item["name"]
                 tools[name] = _tool(name, item)
             self._tools = tools
@@ -319,12 +336,12 @@ def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
 def _unique_name(name: str, names: Mapping[str, Any]) -> str:
     candidate, number = name, 2
     while candidate in names:
-        candidate, number = f"{name[: _LONGEST - 4]}_{number}", number + 1
+        candidate, number = f"{name[: _MAX_NAME_CHARACTERS - 4]}_{number}", number + 1
     return candidate
 
 
 async def _elicit(context: ServerRequestContext[Any], work: Work, request: ApprovalRequest) -> None:
-    """Ask the client's user during the call, and take the answer."""
+    """Ask the client's user during the call, and decide the question by the answer."""
     form = question_of(request)
     try:
         work.answer(await context.session.elicit_form(form.message, form.requested_schema))
@@ -334,10 +351,12 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
 
 
 def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    """Return True if a client supports elicitation by form, which is the default mode."""
-    client = context.session.client_capabilities
-    able = None if client is None else client.elicitation
-    return able is not None and (able.form is not None or able.url is None)
+    """Return True if a client supports forms; a client that names no mode supports them."""
+    capabilities = context.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    if elicitation is None:
+        return False
+    return elicitation.form is not None or elicitation.url is None
 
 
 def _failed(message: str) -> types.CallToolResult:

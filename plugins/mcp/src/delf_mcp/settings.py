@@ -11,7 +11,10 @@ from delf.types import Effect
 
 
 class MCPSettings(PluginSettings):
-    """The address of a server: a program, a URL, or a name in an ``mcp.json``."""
+    """The settings of a connection to an MCP server.
+
+    The server is a program, a URL, or a name in an ``mcp.json``.
+    """
 
     command: str | None = Field(default=None, description="The program of the server.")
     args: tuple[str, ...] = Field(default=(), description="The arguments of the program.")

@@ -19,8 +19,8 @@ from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
 from delf.terminal import visible
-from delf_mcp.limits import MAX_MESSAGE, bounded
-from delf_mcp.link import Ending, first_of, watched
+from delf_mcp.limits import MAX_MESSAGE_BYTES, bounded
+from delf_mcp.link import ServerEnd, first_of, watched
 from delf_mcp.listing import Sieve
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
@@ -28,23 +28,23 @@ from delf_mcp.settings import MCPSettings
 
 _log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS: Final = 1.0
+_RESUBSCRIBE_SECONDS: Final = 1.0
 _CONNECT_SECONDS: Final = 30.0
 _READ_SECONDS: Final = 300.0
-_TAIL: Final = 600
+_MAX_STDERR_CHARACTERS: Final = 600
 
 
 class Target:
-    """A server and how to reach it.
+    """A server, and the transport that reaches the server: a program or a URL.
 
     Args:
         name: The connection's name.
-        settings: The settings of the transport.
-        callbacks: The client's callbacks for questions of the server.
-        add_secret: Called with each received secret.
-        open_url: Shows an address to the user.
+        settings: The settings of the connection.
+        callbacks: The callbacks of the MCP client for questions of the server.
+        add_secret: Called with each received secret, to redact the secret from now on.
+        open_url: Shows a URL to the user.
         on_tools_changed: Called when the server's tools may have changed.
-        sieve: Removes invalid items from lists.
+        sieve: Removes invalid items from the server's lists.
     """
 
     def __init__(
@@ -66,19 +66,23 @@ class Target:
         self._open_url = open_url
 
     @asynccontextmanager
-    async def open(self, ending: Ending) -> AsyncGenerator[Client]:
-        """Yield a client of a new server."""
-        opened = self._by_address if self._settings.url is not None else self._by_program
-        async with opened(ending) as client:
+    async def open(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
+        """Start or reach the server, and yield a client.
+
+        Args:
+            server_end: Gets the cause of the server's end, and the report of the end.
+        """
+        open_client = self._open_url_client if self._settings.url else self._open_program_client
+        async with open_client(server_end) as client:
             yield client
 
     @asynccontextmanager
-    async def _by_address(self, ending: Ending) -> AsyncGenerator[Client]:
+    async def _open_url_client(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
         settings = self._settings
-        # Ask for uncompressed answers, because compressed ones could expand without limit.
+        # Ask for uncompressed responses, because compressed responses could expand without limit.
         headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
-        made = login(self._name, settings, self._add_secret, self._open_url)
-        auth, check = (None, None) if made is None else made
+        auth_and_check = login(self._name, settings, self._add_secret, self._open_url)
+        auth, check = (None, None) if auth_and_check is None else auth_and_check
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
         hooks: dict[str, list[Any]] = {"response": [bounded]}
         if check is not None:
@@ -91,37 +95,38 @@ class Target:
             event_hooks=hooks,
         ) as http:
             transport = streamable_http_client(
-                settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE
+                settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
             )
-            async with self._client(transport, ending) as client:
+            async with self._client(transport, server_end) as client:
                 yield client
 
     @asynccontextmanager
-    async def _by_program(self, ending: Ending) -> AsyncGenerator[Client]:
+    async def _open_program_client(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
         settings = self._settings
         command = settings.command or ""
         transport = running(
-            command, settings.args, reveal_secrets(settings.env), settings.cwd, ending
+            command, settings.args, reveal_secrets(settings.env), settings.cwd, server_end
         )
-        started = False
+        has_started = False
         try:
-            async with self._client(transport, ending) as client:
-                started = True
+            async with self._client(transport, server_end) as client:
+                has_started = True
                 yield client
         except Exception as error:
-            if started:
+            if has_started:
                 raise
-            wrote = visible(" ".join(ending.wrote.split())[-_TAIL:])
+            cause = server_end.cause or first_of(error)
+            stderr = " ".join(server_end.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
+            output_note = f"; it wrote: {visible(stderr)}" if stderr else ""
             raise ConnectionUnavailableError(
-                f"{self._name}: the MCP server {command!r} does not start: "
-                f"{ending.why or first_of(error)}{f'; it wrote: {wrote}' if wrote else ''}",
+                f"{self._name}: the MCP server {command!r} does not start: {cause}{output_note}",
                 hint="run it by hand to see why",
             ) from None
 
     @asynccontextmanager
-    async def _client(self, transport: Any, ending: Ending) -> AsyncGenerator[Client]:
+    async def _client(self, transport: Any, server_end: ServerEnd) -> AsyncGenerator[Client]:
         self._sieve.version = None
-        streams: Any = watched(transport, ending, self._sieve)
+        streams: Any = watched(transport, server_end, self._sieve)
         new_client = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
@@ -131,7 +136,7 @@ class Target:
         )
         async with new_client as client:
             self._sieve.version = client.protocol_version
-            # The library's patterns could block the event loop forever.
+            # A pattern in the server's schema could make the library's check run forever.
             client.session.validate_tool_result = _skip_validation
             self._on_tools_changed()
             watcher = asyncio.create_task(self._watch_tools(client))
@@ -142,12 +147,12 @@ class Target:
                 await asyncio.wait({watcher})
 
     async def _on_message(self, message: Any) -> None:
-        """Handle notifications of changed tools, as servers before 2026 send them."""
+        """Handle a notification of changed tools, as servers with protocols before 2026 send it."""
         if isinstance(message, types.ToolListChangedNotification):
             self._on_tools_changed()
 
     async def _watch_tools(self, client: Client) -> None:
-        """Subscribe to changes of tools, as servers from 2026 on require."""
+        """Subscribe to changes of tools, as protocols from 2026 on require."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
@@ -164,8 +169,8 @@ class Target:
                 return
             except SubscriptionLost:
                 self._on_tools_changed()
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RESUBSCRIBE_SECONDS)
 
 
 async def _skip_validation(name: str, result: types.CallToolResult) -> None:
-    """Skip the library's validation of a result."""
+    """Accept any result; replaces the client library's validation."""

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 TRACEPARENT: Final = "traceparent"
-_FORM: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
-_SAMPLED: Final = 1
+_TRACEPARENT_FORMAT: Final = re.compile(
+    r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
+)
+_SAMPLED_FLAG: Final = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parent:
-    """A foreign parent span."""
+    """The span of another program under which a task's spans belong."""
 
     trace_id: int
     span_id: int
@@ -23,21 +25,28 @@ class Parent:
 
 
 def current() -> dict[str, str]:
-    """Return the current ``traceparent``, else the environment's, for a task's setup."""
+    """Return the current trace context, to be stored in a task's setup.
+
+    Returns:
+        A dict with the W3C ``traceparent`` of the current span or, without a span, of the
+        environment variable ``TRACEPARENT``. Empty without either.
+    """
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
     traceparent = carrier.get(TRACEPARENT) or os.environ.get(TRACEPARENT.upper(), "")
-    return {TRACEPARENT: traceparent} if _FORM.fullmatch(traceparent) else {}
+    return {TRACEPARENT: traceparent} if _TRACEPARENT_FORMAT.fullmatch(traceparent) else {}
 
 
 def parent_in(setup: Mapping[str, Any]) -> Parent | None:
-    """Return the span named in a task's setup, if any."""
-    match = _FORM.fullmatch(str(setup.get(TRACEPARENT, "")))
+    """Return the parent span that a task's setup names; None if the setup names no valid span."""
+    match = _TRACEPARENT_FORMAT.fullmatch(str(setup.get(TRACEPARENT, "")))
     if match is None:
         return None
     trace_id, span_id = int(match[1], 16), int(match[2], 16)
     if not trace_id or not span_id:
         return None
-    return Parent(trace_id=trace_id, span_id=span_id, sampled=bool(int(match[3], 16) & _SAMPLED))
+    return Parent(
+        trace_id=trace_id, span_id=span_id, sampled=bool(int(match[3], 16) & _SAMPLED_FLAG)
+    )

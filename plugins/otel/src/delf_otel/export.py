@@ -30,28 +30,30 @@ from delf_otel.spans import Attribute, FinishedSpan
 _SCOPE: Final = InstrumentationScope("delf")
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
-_NANOSECONDS: Final = 1_000_000_000
+_NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 # The buckets recommended by the semantic conventions.
-_TOKENS: Final = [4.0**power for power in range(14)]
-_SECONDS: Final = [0.01 * 2**power for power in range(14)]
+_TOKEN_BUCKETS: Final = [4.0**power for power in range(14)]
+_SECOND_BUCKETS: Final = [0.01 * 2**power for power in range(14)]
 
 
 class Export:
-    """Takes finished spans; sends them in batches from threads of OpenTelemetry's own.
+    """The export of finished spans and metrics to a collector, by threads of OpenTelemetry.
 
-    A program that has a ``TracerProvider`` gets the spans there, unless an address is given.
+    If the program has set up a ``TracerProvider``, and no endpoint is given, spans go to that
+    provider instead.
 
     Args:
-        service_name: ``service.name`` if ``OTEL_SERVICE_NAME`` is not set.
-        endpoint: The collector's address, such as ``http://localhost:4318``; that of the
-            environment when omitted.
+        service_name: The ``service.name``; the environment variable ``OTEL_SERVICE_NAME`` takes
+            precedence.
+        endpoint: The collector's address, such as ``http://localhost:4318``. When None,
+            OpenTelemetry's environment variables give the address.
     """
 
     def __init__(self, service_name: str, endpoint: str | None) -> None:
         provider = get_tracer_provider()
-        self._is_ours = endpoint is not None or not isinstance(provider, TracerProvider)
-        if isinstance(provider, TracerProvider) and not self._is_ours:
+        self._has_own_provider = endpoint is not None or not isinstance(provider, TracerProvider)
+        if isinstance(provider, TracerProvider) and not self._has_own_provider:
             self._resource = provider.resource
             # Pass finished spans to the processor: a tracer would create spans with other ids.
             self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -63,13 +65,13 @@ class Export:
             "gen_ai.client.operation.duration",
             unit="s",
             description="Duration of calls to models.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
+            explicit_bucket_boundaries_advisory=_SECOND_BUCKETS,
         )
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
             description="Tokens that calls to models used.",
-            explicit_bucket_boundaries_advisory=_TOKENS,
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
         )
 
     def _open_own_provider(self, service_name: str, endpoint: str | None) -> None:
@@ -83,42 +85,42 @@ class Export:
         self._meters = MeterProvider([reader], resource=self._resource)
 
     def span(self, span: FinishedSpan) -> None:
-        """Queue a span, and update metrics for a model's span."""
-        self._processor.on_end(self._readable(span))
+        """Queue a span for export; update the metrics by the span of a model call."""
+        self._processor.on_end(self._sdk_span(span))
         if span.attributes.get("gen_ai.operation.name") == "chat":
-            self._count(span)
+            self._record_metrics(span)
 
     def close(self, seconds: float) -> None:
-        """Flush queued spans and stop."""
+        """Flush queued spans within some seconds, and stop OpenTelemetry's threads."""
         self._processor.force_flush(int(seconds * 1000))
-        if self._is_ours:
+        if self._has_own_provider:
             self._processor.shutdown()
             self._meters.shutdown(seconds * 1000)
 
-    def _readable(self, span: FinishedSpan) -> ReadableSpan:
-        failed: dict[str, Attribute] = {}
+    def _sdk_span(self, span: FinishedSpan) -> ReadableSpan:
+        error_type: dict[str, Attribute] = {}
         if span.failure is not None:
-            failed["error.type"] = span.failure
+            error_type["error.type"] = span.failure
         return ReadableSpan(
             name=span.name,
             context=_context(span, span.span_id),
             parent=None if span.parent_id is None else _context(span, span.parent_id),
             resource=self._resource,
-            attributes={**span.attributes, **failed},
-            events=[Event(name, extra, _time(at)) for name, at, extra in span.events],
+            attributes={**span.attributes, **error_type},
+            events=[Event(name, extra, _nanoseconds(at)) for name, at, extra in span.events],
             links=[Link(_context(span, linked)) for linked in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
-            status=Status(StatusCode.ERROR, span.message) if failed else Status(),
-            start_time=_time(span.start),
-            end_time=_time(span.end),
+            status=Status(StatusCode.ERROR, span.message) if error_type else Status(),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
         )
 
-    def _count(self, span: FinishedSpan) -> None:
+    def _record_metrics(self, span: FinishedSpan) -> None:
         names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
         labels: Mapping[str, Attribute] = {name: span.attributes[name] for name in names}
-        failed = {} if span.failure is None else {"error.type": span.failure}
-        self._duration.record(span.end - span.start, {**labels, **failed})
+        error_type = {} if span.failure is None else {"error.type": span.failure}
+        self._duration.record(span.end - span.start, {**labels, **error_type})
         for kind in ("input", "output"):
             tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")
             if isinstance(tokens, int):
@@ -130,5 +132,5 @@ def _context(span: FinishedSpan, span_id: int) -> SpanContext:
     return SpanContext(span.trace_id, span_id, is_remote=False, trace_flags=flags)
 
 
-def _time(seconds: float) -> int:
-    return round(seconds * _NANOSECONDS)
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * _NANOSECONDS_PER_SECOND)

@@ -12,7 +12,7 @@ from delf_otel.spans import Spans
 if TYPE_CHECKING:
     from delf_otel.export import Export
 
-_HEADERS: Final = (
+_HEADER_VARIABLES: Final = (
     "OTEL_EXPORTER_OTLP_HEADERS",
     "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
     "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
@@ -21,25 +21,27 @@ _BATCH_CLOSE_SECONDS: Final = 4.0
 
 
 class OtelObserver:
-    """Implements :class:`delf.protocols.observer.Observer`.
+    """An observer that exports tasks as OpenTelemetry traces and metrics.
 
-    The destination is OpenTelemetry's own configuration: the process's environment variables
-    such as ``OTEL_EXPORTER_OTLP_ENDPOINT``, else a collector at ``http://localhost:4318``.
+    Implements :class:`delf.protocols.observer.Observer`. By default, the data go to the collector
+    that environment variables such as ``OTEL_EXPORTER_OTLP_ENDPOINT`` name, or to
+    ``http://localhost:4318``.
 
     Args:
         content: Whether to send contents, too: tasks, answers, arguments, results, errors.
-        service_name: The exported ``service.name``; ``OTEL_SERVICE_NAME`` takes precedence.
-        endpoint: The address of the collector, overriding the environment.
+        service_name: The ``service.name``; the environment variable ``OTEL_SERVICE_NAME`` takes
+            precedence.
+        endpoint: The address of the collector; overrides the environment variables.
 
     Raises:
-        KeyAddressError: If a file of the project gives the endpoint, and the environment has
-            headers, which may hold a key.
+        KeyAddressError: If a file of the project gives the endpoint, and environment variables give
+            headers, which may contain a key.
     """
 
     def __init__(
         self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
     ) -> None:
-        check_variables("otel", source_of(endpoint), _HEADERS)
+        check_variables("otel", source_of(endpoint), _HEADER_VARIABLES)
         self._spans = Spans(content=content)
         self._service_name = service_name
         self._endpoint = endpoint
@@ -47,7 +49,7 @@ class OtelObserver:
         self._opening = asyncio.Lock()
 
     async def observe(self, event: Event) -> None:
-        """Pass on the span that the event ends, if any."""
+        """Export the span that an event ends, if the event ends a span."""
         span = self._spans.take(event)
         if span is None:
             return
@@ -63,7 +65,7 @@ class OtelObserver:
         return Export(self._service_name, self._endpoint)
 
     async def aclose(self) -> None:
-        """Flush pending data within four seconds."""
+        """Flush queued spans and metrics within four seconds."""
         export, self._export = self._export, None
         if export is not None:
             await asyncio.to_thread(export.close, _BATCH_CLOSE_SECONDS)

@@ -48,13 +48,16 @@ _CONVENTIONS: Final = {
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Providers with another name in OpenTelemetry's conventions."""
+"""The names of providers in OpenTelemetry's conventions that differ from delf's names."""
 
 Attribute = str | int | float | bool | tuple[str, ...]
 
 
 def provider_of(model: str) -> str:
-    """Return the conventions' name of a model's provider, else the prefix of the model's name."""
+    """Return the name of a model's provider in OpenTelemetry's conventions.
+
+    For an unknown provider, return the prefix of the model's name.
+    """
     provider = SPOKEN.for_model(model)
     name = re.split("[/:]", model, maxsplit=1)[0] if provider is None else provider.name
     return _CONVENTIONS.get(name, name) or _OTHER
@@ -62,11 +65,22 @@ def provider_of(model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedSpan:
-    """A span that is over: times in seconds of Unix time, ids as OpenTelemetry's whole numbers.
+    """A finished span of OpenTelemetry.
 
-    ``sampled`` is the decision of the program that submitted the task. ``links`` are spans of the
-    same trace. ``failure`` is the low-cardinality name of the error; ``message`` is its text, set
-    only if content is exported.
+    Args:
+        name: The name of the span.
+        client: Whether the span is a request to a remote service.
+        trace_id: The id of the trace.
+        span_id: The id of the span.
+        parent_id: The id of the parent span; None for the first span of a trace.
+        sampled: Whether the program that submitted the task samples the trace.
+        start: The Unix time of the start, in seconds.
+        end: The Unix time of the end, in seconds.
+        attributes: The attributes.
+        events: The events within the span, as (name, Unix time, attributes).
+        links: The ids of linked spans of the same trace.
+        failure: The kind of the error, such as an exception's name; None without an error.
+        message: The text of the error; None unless contents are exported.
     """
 
     name: str
@@ -103,17 +117,18 @@ class _Task:
     usage: Usage = field(default_factory=Usage)
 
     def note(self, name: str, at: float, **attributes: Attribute) -> None:
-        """Add a span event to a task."""
+        """Add an event to the task's span; ``delf.`` is put before the names of attributes."""
         self.events.append((name, at, {f"delf.{key}": value for key, value in attributes.items()}))
 
 
 class Spans:
-    """Converts events of any tasks, in each task's order, to finished spans.
+    """Converts the events of tasks to finished spans.
 
-    Tasks whose start was missed are skipped, so that no span is without its parent.
+    The events of one task must come in order. Events of a task without its start are ignored, so
+    that each span has its parent.
 
     Args:
-        content: Whether spans have contents: tasks, answers, arguments, results, errors.
+        content: Whether spans contain tasks, answers, arguments, results and errors.
     """
 
     def __init__(self, *, content: bool = False) -> None:
@@ -125,7 +140,7 @@ class Spans:
         """Process an event.
 
         Returns:
-            The span that the event ends, if any.
+            The span that the event ends; None if the event ends no span.
         """
         if isinstance(event, TaskStarted | TaskResumed):
             self._begin(event)
@@ -181,7 +196,7 @@ class Spans:
         )
 
     def _parent_of(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
-        """Return a task's trace, its parent span, and the sampling decision."""
+        """Return the id of a task's trace, the id of its parent span, and the sampling decision."""
         parent = None if event.parent is None else self._tasks.get(event.parent)
         call = self._children.pop(event.task_id, None)
         if parent is not None:
@@ -321,13 +336,17 @@ def _note(task: _Task, event: Event, *, content: bool) -> None:
 
 
 def _id(size: Literal[8, 16], *parts: str | int) -> int:
-    """Return a deterministic nonzero id of ``size`` bytes."""
+    """Return an id of ``size`` bytes that depends on the parts only, and is never 0."""
     text = "\0".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:size]) or 1
 
 
 def _usage(usage: Usage) -> dict[str, Attribute]:
-    """Return tokens as attributes: cached ones within input, reasoning within output."""
+    """Return token counts as attributes.
+
+    As the conventions require, cached tokens are also input tokens, and reasoning tokens are also
+    output tokens.
+    """
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -337,7 +356,7 @@ def _usage(usage: Usage) -> dict[str, Attribute]:
 
 
 def _message(role: str, text: str) -> str:
-    """Encode a message by the conventions, in JSON."""
+    """Encode a message as JSON in the format of the conventions."""
     message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": text}]}
     if role == "assistant":
         message["finish_reason"] = "stop"

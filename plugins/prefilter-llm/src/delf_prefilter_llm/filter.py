@@ -25,13 +25,16 @@ NONE."""
 
 
 class FilterPrefilter:
-    """Asks the light model once. Implements :class:`delf.protocols.prefilter.Prefilter`."""
+    """Selects actions by one question to the light model that lists all actions.
+
+    Implements :class:`delf.protocols.prefilter.Prefilter`.
+    """
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
         """Return the actions that the model names.
 
         Raises:
-            PrefilterError: If the model fails or names no existing action.
+            PrefilterError: If the model fails, or names no existing action.
         """
         if not catalog:
             return Selection(names=())

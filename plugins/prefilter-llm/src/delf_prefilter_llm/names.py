@@ -9,23 +9,25 @@ from typing import Final
 from delf.errors import DelfError, PrefilterError
 from delf.protocols.prefilter import Ask, CatalogEntry
 
-_LINE: Final = 160
+_MAX_SUMMARY_CHARACTERS: Final = 160
 _NAME: Final = re.compile(r"[\w-]+(?:[:.][\w-]+)*")
 
 
 def display_name(entry: CatalogEntry) -> str:
-    """Return the name of an action as shown to the model."""
+    """Return the name of an action as the model reads the name: ``connection:ACTION``."""
     return entry.name.replace(".", ":")
 
 
 def line(entry: CatalogEntry) -> str:
     """Format an action in a line: its name and the beginning of its summary."""
     summary = " ".join(entry.summary.split())
-    return f"{display_name(entry)}  {summary[:_LINE]}"
+    return f"{display_name(entry)}  {summary[:_MAX_SUMMARY_CHARACTERS]}"
 
 
 def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
-    """Return the actions that a text names, with a colon or a dot, in any case, each once.
+    """Return the names of the known actions that a text mentions, without duplicates.
+
+    A name counts in upper or lower case, and with a colon or a dot.
 
     Args:
         text: A model's answer.
@@ -37,7 +39,7 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
 
 
 async def answer(ask: Ask, question: str) -> str:
-    """Return the model's answer.
+    """Ask the light model a question, and return the model's answer.
 
     Raises:
         PrefilterError: If the model fails.

@@ -11,7 +11,7 @@ from delf.tools.catalogs import search
 from delf_prefilter_llm.names import answer, line, named_in
 
 _ROUNDS: Final = 5
-_FOUND: Final = 15
+_RESULTS_PER_SEARCH: Final = 15
 _COMMAND: Final = re.compile(r"^\W*(SEARCH|DONE)\W*:\s*(.*)", re.IGNORECASE | re.MULTILINE)
 _QUESTION: Final = """\
 A script will do the task below with actions that you choose. There are {total} actions; you see
@@ -28,48 +28,52 @@ DONE: the names of all the actions that are needed, tool:ACTION, separated by co
 
 
 class SearchPrefilter:
-    """Rounds of ``SEARCH:`` and ``DONE:``. Implements :class:`delf.protocols.prefilter.Prefilter`.
+    """Lets the light model search for actions, in several rounds.
+
+    In each round, the model answers ``SEARCH:`` with words, or ``DONE:`` with the names of actions.
+    Implements :class:`delf.protocols.prefilter.Prefilter`.
 
     Args:
-        rounds: The maximum number of questions, after which all found actions are selected.
+        rounds: The maximum number of questions to the model.
     """
 
     def __init__(self, rounds: int = _ROUNDS) -> None:
         self._rounds = rounds
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """Let the model search the catalog; return the actions that the model names as done.
+        """Let the model search the catalog; return the actions after ``DONE:``.
 
-        If the rounds run out, all found actions are returned.
+        Without ``DONE:`` in any round, all actions in the search results are returned.
 
         Raises:
-            PrefilterError: If the model fails or finds no action.
+            PrefilterError: If the model fails, or the searches have no results.
         """
         if not catalog:
             return Selection(names=())
-        surfaced: dict[str, CatalogEntry] = {}
-        story: list[str] = []
+        results: dict[str, CatalogEntry] = {}
+        history: list[str] = []
         for rounds_left in range(self._rounds, 0, -1):
             question = _QUESTION.format(
                 total=len(catalog),
                 task=task,
-                story="\n".join([*story, ""]),
+                story="\n".join([*history, ""]),
                 left=rounds_left,
                 rounds=self._rounds,
             )
             reply = await answer(ask, question)
-            commands = _COMMAND.findall(reply)
-            rest_text = " ".join(rest for word, rest in commands if word.upper() == "DONE")
-            names = named_in(rest_text, catalog)
+            commands = [(word.upper(), rest) for word, rest in _COMMAND.findall(reply)]
+            done_text = " ".join(rest for word, rest in commands if word == "DONE")
+            names = named_in(done_text, catalog)
             if names:
                 return Selection(names=names)
-            for words in [rest for word, rest in commands if word.upper() == "SEARCH"] or [reply]:
-                entries = search(catalog, words, _FOUND)
-                surfaced |= {entry.name: entry for entry in entries}
-                story += [
+            searches = [rest for word, rest in commands if word == "SEARCH"]
+            for words in searches or [reply]:
+                entries = search(catalog, words, _RESULTS_PER_SEARCH)
+                results |= {entry.name: entry for entry in entries}
+                history += [
                     f"SEARCH: {words.strip()[:200]}",
                     *(map(line, entries) if entries else ["nothing"]),
                 ]
-        if not surfaced:
+        if not results:
             raise PrefilterError(f"the light model found no action in {self._rounds} rounds")
-        return Selection(names=tuple(surfaced))
+        return Selection(names=tuple(results))

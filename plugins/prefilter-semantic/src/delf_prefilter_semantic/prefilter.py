@@ -19,29 +19,30 @@ from delf_prefilter_semantic.vectors import CatalogVectors
 
 _log = logging.getLogger(__name__)
 
-_LOOKED_AT: Final = 100
-"""The number of entries of each ranking that are fused."""
-_BY_WORDS: Final = 0.6
-"""The weight of word scores, from 0 to 1; vectors have the remaining weight."""
+_MAX_RANKED: Final = 100
+"""The number of best actions of each ranking that are combined."""
+_WORD_WEIGHT: Final = 0.6
+"""The weight of word scores, from 0 to 1; vector similarities have the remaining weight."""
 
 
 class SemanticPrefilter:
-    """Ranks actions for a task and its steps.
+    """Selects actions for a task by common words and, with an embedder, by similar meaning.
 
     Words are scored by BM25 over names, summaries, parameters and tags, for the whole task and for
-    its best step (:func:`delf.tools.catalogs.fit`). With an embedder, word scores and vector
-    similarities are added, because rank fusion would let the weaker ranking spoil the other. Only
-    the whole task is embedded: vectors of its steps would take several times as long without
-    better results.
+    the step of the task that fits best (:func:`delf.tools.catalogs.fit`). With an embedder, a
+    weighted sum of the word score and the vector similarity decides. Rank fusion instead of the sum
+    would let the weaker ranking spoil the other. Only the whole task is embedded, because vectors
+    of its steps would take several times as long without better results.
 
-    A catalog's vectors are computed once in the background and cached on disk; until then only
+    A catalog's vectors are computed once in the background and cached on disk. Until then, only
     words count.
 
     Args:
-        context: The cache folder and the embedder.
+        context: The plugin's context, with the cache folder and the embedders.
         limit: The maximum number of actions to select.
-        embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
-        wait_seconds: Seconds that a task waits for the vectors of a new catalog.
+        embedding_model: The name of the embedder; the agent's embedder when None; ``"off"`` to
+            compare words only.
+        wait_seconds: The seconds that a task waits for the vectors of a new catalog.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class SemanticPrefilter:
     ) -> None:
         self._limit = limit
         self._wait_seconds = wait_seconds
-        self._embedder = _embedder(context, embedding_model)
+        self._embedder = _find_embedder(context, embedding_model)
         self._folder = context.data_dir / "prefilter-semantic"
         self._catalog: Catalog | None = None
         self._making: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """Return the actions that fit the task best; all actions if the limit allows."""
+        """Return the actions that fit the task best; all actions if they are within the limit."""
         if len(catalog) <= self._limit:
             return Selection(names=tuple(entry.name for entry in catalog))
         chosen = await self.rank(task, catalog)
@@ -68,42 +69,41 @@ class SemanticPrefilter:
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """Return the catalog indexes of the actions that fit a task, best first."""
         vectors = await self._vectors(catalog)
-        by_words = fit(catalog, task, max(self._limit, _LOOKED_AT))
+        word_scores = fit(catalog, task, max(self._limit, _MAX_RANKED))
         if vectors is None:
-            return list(by_words)[: self._limit]
+            return list(word_scores)[: self._limit]
         try:
-            likeness = await vectors.likeness(task)
+            similarities = await vectors.similarities(task)
         except DelfError as error:
             _log.warning("words decide alone, the embedder failed: %s", error.describe())
-            return list(by_words)[: self._limit]
-        return _fused(by_words, likeness)[: self._limit]
+            return list(word_scores)[: self._limit]
+        return _best_indexes(word_scores, similarities)[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
-        """Return the catalog's vectors, if ready within the task's wait."""
+        """Return the catalog's vectors; None if they are not ready within ``wait_seconds``."""
         if self._embedder is None or not catalog:
             return None
         if self._making is None or self._catalog is not catalog:
             if self._making is not None:
                 self._making.cancel()
             self._catalog = catalog
-            made = CatalogVectors.make(catalog, self._embedder, self._folder)
-            self._making = shared_task(made)
-            self._making.add_done_callback(_tell_failure)
+            self._making = shared_task(CatalogVectors.make(catalog, self._embedder, self._folder))
+            self._making.add_done_callback(_log_failure)
         await asyncio.wait({self._making}, timeout=self._wait_seconds)
         if not self._making.done() or self._making.cancelled() or self._making.exception():
             return None
         return self._making.result()
 
     async def aclose(self) -> None:
-        """Stop making vectors."""
+        """Cancel the computation of vectors."""
         making, self._making = self._making, None
         if making is not None:
             making.cancel()
             await asyncio.wait({making})
 
 
-def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the embedder; None if the settings name no embedder and none is installed."""
+def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
+    """Return the embedder; None if it is ``off``, or if none is named and none is installed."""
     if name == "off":
         return None
     try:
@@ -114,17 +114,22 @@ def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
         return None
 
 
-def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
+def _log_failure(making: asyncio.Task[CatalogVectors]) -> None:
     if not making.cancelled() and (error := making.exception()) is not None:
         message = error.describe() if isinstance(error, DelfError) else error
         _log.warning("words decide alone, the tools could not be embedded: %s", message)
 
 
-def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
-    """Return the indexes of the best actions, scored by words and by vector similarity."""
-    some = min(_LOOKED_AT, len(likeness) - 1)
-    nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
-    numbers = np.fromiter({*by_words, *nearest}, dtype=np.int64)
-    words = np.fromiter((by_words.get(n, 0.0) for n in numbers.tolist()), dtype=np.float64)
-    scores = _BY_WORDS * words + (1 - _BY_WORDS) * likeness[numbers]
-    return numbers[np.lexsort((numbers, -scores))].tolist()
+def _best_indexes(word_scores: Mapping[int, float], similarities: Any) -> list[int]:
+    """Return the indexes of the actions that fit best by words or by vectors, best first.
+
+    Args:
+        word_scores: A mapping from the index of an action to its word score.
+        similarities: The vector similarity of each action.
+    """
+    partition = min(_MAX_RANKED, len(similarities) - 1)
+    nearest = np.argpartition(-similarities, partition)[:_MAX_RANKED].tolist()
+    indexes = np.fromiter({*word_scores, *nearest}, dtype=np.int64)
+    words = np.fromiter((word_scores.get(i, 0.0) for i in indexes.tolist()), dtype=np.float64)
+    scores = _WORD_WEIGHT * words + (1 - _WORD_WEIGHT) * similarities[indexes]
+    return indexes[np.lexsort((indexes, -scores))].tolist()

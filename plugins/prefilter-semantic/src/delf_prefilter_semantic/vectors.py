@@ -15,16 +15,15 @@ from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
 
-_MAX_CACHED: Final = 20
-"""The number of catalogs whose vectors are cached, the newest ones."""
+_MAX_CACHED_CATALOGS: Final = 20
 
 
 class CatalogVectors:
-    """The embeddings of all actions, for a search by meaning.
+    """The embeddings of all actions of a catalog, for a search by meaning.
 
     Args:
-        matrix: A unit vector for each action, as rows.
-        embedder: The embedding model.
+        matrix: A matrix whose rows are the unit vectors of the actions.
+        embedder: The embedder, for search texts.
     """
 
     def __init__(self, matrix: Any, embedder: Embedder) -> None:
@@ -33,39 +32,39 @@ class CatalogVectors:
 
     @classmethod
     async def make(cls, catalog: Catalog, embedder: Embedder, folder: Path) -> CatalogVectors:
-        """Return the vectors of a catalog, cached on disk.
+        """Return the vectors of a catalog from the cache, or compute and cache them.
 
         Args:
-            catalog: At least one action.
-            embedder: The embedder for missing vectors.
+            catalog: The catalog, with at least one action.
+            embedder: The embedder for vectors that are not cached.
             folder: The cache folder.
         """
-        texts = [_text(entry) for entry in catalog]
+        texts = [_embedded_text(entry) for entry in catalog]
         digest = hashlib.sha256("\0".join((embedder.model, *texts)).encode()).hexdigest()[:32]
         path = folder / f"{digest}.npy"
-        matrix = await asyncio.to_thread(_read, path, len(texts))
+        matrix = await asyncio.to_thread(_read_cached, path, len(texts))
         if matrix is None:
             rows: list[Any] = []
             for start in range(0, len(texts), embedder.batch_size):
                 batch = texts[start : start + embedder.batch_size]
                 rows.append(np.asarray(await embedder.embed(batch, "passage"), dtype="float32"))
             matrix = np.concatenate(rows)
-            await asyncio.to_thread(_write, path, matrix)
+            await asyncio.to_thread(_write_cached, path, matrix)
         return cls(matrix, embedder)
 
-    async def likeness(self, text: str) -> Any:
-        """Return the similarity of each action to a text, from -1 to 1."""
+    async def similarities(self, text: str) -> Any:
+        """Return the cosine similarity of each action to a text, from -1 to 1, as an array."""
         (query,) = await self._embedder.embed([text], "query")
-        # In one thread: those of BLAS and of a model that has just computed wait for each other.
+        # einsum uses one thread: threads of BLAS would compete with those of a local model.
         return np.einsum("ij,j->i", self._matrix, np.asarray(query, dtype="float32"))
 
 
-def _text(entry: CatalogEntry) -> str:
+def _embedded_text(entry: CatalogEntry) -> str:
     return f"{plain_name(entry.name)}: {entry.summary}"
 
 
-def _read(path: Path, rows: int) -> Any:
-    """Read cached vectors; None if they are missing or belong to another catalog."""
+def _read_cached(path: Path, rows: int) -> Any:
+    """Return the cached matrix; None if the file is missing, damaged or has other rows."""
     try:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -73,8 +72,11 @@ def _read(path: Path, rows: int) -> Any:
     return matrix if matrix.ndim == 2 and len(matrix) == rows else None
 
 
-def _write(path: Path, matrix: Any) -> None:
-    """Write vectors to the cache atomically; a no-op if the folder is not writable."""
+def _write_cached(path: Path, matrix: Any) -> None:
+    """Write a matrix to the cache atomically, and remove the oldest matrices.
+
+    Nothing is written if the folder is not writable.
+    """
     try:
         make_private_folder(path.parent)
         temporary = path.with_suffix(f".{secrets.token_hex(4)}.tmp")
@@ -83,7 +85,7 @@ def _write(path: Path, matrix: Any) -> None:
             np.save(file, matrix, allow_pickle=False)
         temporary.replace(path)
         newest = sorted(path.parent.glob("*.npy"), key=lambda p: p.stat().st_mtime, reverse=True)
-        for old in newest[_MAX_CACHED:]:
+        for old in newest[_MAX_CACHED_CATALOGS:]:
             old.unlink(missing_ok=True)
     except OSError:
         return

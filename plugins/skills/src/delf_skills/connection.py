@@ -13,23 +13,21 @@ from delf_skills.library import Library
 from delf_skills.project_files import FOLDERS, SKILL
 from delf_skills.settings import SkillsSettings
 
-_MAX_SHOWN: Final = 60
-"""Skills that a prompt lists."""
-_LONGEST: Final = 1024
-"""Characters of a description; the format allows no more."""
-_SHARED: Final = 12_000
-"""Characters that the descriptions of a prompt share."""
-_LONGEST_AGENTS: Final = 20_000
-"""Characters of AGENTS.md in a prompt."""
+_MAX_DESCRIBED_SKILLS: Final = 60
+_MAX_DESCRIPTION_CHARACTERS: Final = 1024  # as in the format
+_MIN_DESCRIPTION_CHARACTERS: Final = 300
+_MAX_DESCRIPTIONS_CHARACTERS: Final = 12_000
+"""The number of characters that all descriptions in a prompt share."""
+_MAX_AGENTS_CHARACTERS: Final = 20_000
 
 
 class Skills(Connection[SkillsSettings]):
     """Instructions for kinds of tasks, in folders of the open Agent Skills format.
 
     Args:
-        folders: The folders of skills; ``skills``, ``.agents/skills`` and ``.claude/skills`` of the
-            project when omitted.
-        agents_md: Whether the project's ``AGENTS.md`` is part of each prompt.
+        folders: The folders that contain the folders of skills. When omitted, ``skills``,
+            ``.agents/skills`` and ``.claude/skills`` of the project.
+        agents_md: Whether each prompt contains the project's ``AGENTS.md``.
     """
 
     context_trust = "own"
@@ -48,37 +46,39 @@ class Skills(Connection[SkillsSettings]):
         self._project = Library((), current_folder(), current_trust())
 
     async def context(self, task: str) -> str | None:
-        """Return AGENTS.md, and the skills' names with their descriptions."""
+        """Return AGENTS.md, and the names and descriptions of the skills, for the prompt."""
         return await asyncio.to_thread(self._context)
 
     def _context(self) -> str | None:
         parts: list[str] = []
         agents = self._project.agents() if self.settings.agents_md else None
         if agents is not None and agents.strip():
-            cut = agents.strip()[:_LONGEST_AGENTS]
-            more = "" if len(agents.strip()) <= _LONGEST_AGENTS else "\n… (AGENTS.md goes on)"
-            parts.append(f"AGENTS.md of this project:\n{cut}{more}")
-        if lines := self._lines():
+            text = agents.strip()
+            rest_note = "" if len(text) <= _MAX_AGENTS_CHARACTERS else "\n… (AGENTS.md goes on)"
+            shown_text = text[:_MAX_AGENTS_CHARACTERS]
+            parts.append(f"AGENTS.md of this project:\n{shown_text}{rest_note}")
+        if lines := self._skill_lines():
             parts.append(
                 f"Skills. If one fits the task, first print({self.name}.read(NAME)) and rerun, "
                 "then do as it says:\n" + "\n".join(lines)
             )
         return "\n\n".join(parts) or None
 
-    def _lines(self) -> list[str]:
+    def _skill_lines(self) -> list[str]:
         names = self._library.names()
         lines: list[str] = []
-        longest = max(300, min(_LONGEST, _SHARED // max(1, len(names))))
-        for name in names[:_MAX_SHOWN]:
+        share = _MAX_DESCRIPTIONS_CHARACTERS // max(1, len(names))
+        limit = max(_MIN_DESCRIPTION_CHARACTERS, min(_MAX_DESCRIPTION_CHARACTERS, share))
+        for name in names[:_MAX_DESCRIBED_SKILLS]:
             try:
                 description = self._library.find(name).description
             except DelfError as error:
                 lines.append(f"- {name}: cannot be read: {error.message}")
                 continue
-            cut = "" if len(description) <= longest else "…"
-            lines.append(f"- {name}: {description[:longest]}{cut}")
-        if len(names) > _MAX_SHOWN:
-            lines.append(f"- and {', '.join(names[_MAX_SHOWN:])}")
+            ellipsis = "" if len(description) <= limit else "…"
+            lines.append(f"- {name}: {description[:limit]}{ellipsis}")
+        if len(names) > _MAX_DESCRIBED_SKILLS:
+            lines.append(f"- and {', '.join(names[_MAX_DESCRIBED_SKILLS:])}")
         return lines
 
     @action("reading", effect="read", trust="own")

@@ -20,21 +20,21 @@ from delf.trust.folders import read_file
 from delf_skills.project_files import AGENTS, SKILL, is_instruction
 
 MAX_BYTES: Final = 10_000_000
-"""The maximum number of bytes of a file of a skill."""
+"""The maximum size of any file of a skill, in bytes."""
 _MAX_FILES: Final = 500
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
-_MARK: Final = "---"
+_FRONT_MATTER_MARK: Final = "---"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skill:
-    """A skill.
+    """A skill: instructions for a kind of task.
 
     Args:
-        name: The name, the same as the folder's.
-        description: The purpose of the skill, and when to use it.
-        text: The instructions.
-        folder: The folder.
+        name: The name of the skill, which is the name of its folder.
+        description: The purpose of the skill, and when to use the skill.
+        text: The instructions in ``SKILL.md``.
+        folder: The folder of the skill.
     """
 
     name: str
@@ -44,13 +44,14 @@ class Skill:
 
 
 class Library:
-    """The skills of some folders.
+    """The skills in some folders.
 
     Args:
-        folders: The folders, in search order: the first skill of a name counts.
-        root: The project's folder, whose instructions must be trusted; None if a program named
-            the folders.
-        trust: The trust decisions.
+        folders: The folders that contain the folders of skills. Of skills with the same name, the
+            skill in the first folder counts.
+        root: The project's folder, whose instructions the user must trust; None if a program gave
+            the folders, which need no trust.
+        trust: The user's trust decisions.
     """
 
     def __init__(self, folders: Sequence[Path], root: Path | None, trust: Trust) -> None:
@@ -60,37 +61,40 @@ class Library:
 
     def names(self) -> list[str]:
         """Return the names of the skills, sorted."""
-        return sorted({place.name for folder in self._folders for place in _skills_in(folder)})
+        return sorted({skill.name for folder in self._folders for skill in _skill_folders(folder)})
 
     def find(self, name: str) -> Skill:
-        """Return a skill.
+        """Return the skill with a name.
 
         Raises:
-            ToolRefusedError: If there is no skill of that name.
+            ToolRefusedError: If there is no skill with the name.
             ConfigurationError: If the skill's file violates the format.
             FolderNotTrustedError: If the skill's file is not trusted.
         """
-        path = self._folder(name) / SKILL
+        path = self._folder_of(name) / SKILL
         return skill_of(path, self._read_trusted(path))
 
     def files(self, name: str) -> list[str]:
-        """Return the paths of a skill's further files, within its folder."""
-        folder = self._folder(name)
+        """Return the paths of the files besides ``SKILL.md``, relative to the skill's folder."""
+        folder = self._folder_of(name)
         paths = (path.relative_to(folder).as_posix() for path in _files_in(folder))
         return sorted(path for path in paths if path != SKILL)[:_MAX_FILES]
 
     def read(self, name: str, file: str) -> tuple[bytes, bool]:
-        """Return a file of a skill, and True if the content is trusted instructions.
+        """Read a file of a skill.
 
         Args:
-            name: The skill.
-            file: The path within its folder.
+            name: The name of the skill.
+            file: The path of the file, relative to the skill's folder.
+
+        Returns:
+            The content, and whether the content is trusted instructions instead of data.
 
         Raises:
-            ToolRefusedError: If there is no such file in the folder of the skill.
-            FolderNotTrustedError: If instructions are not trusted.
+            ToolRefusedError: If the folder of the skill has no such file.
+            FolderNotTrustedError: If the file is instructions that are not trusted.
         """
-        folder = self._folder(name)
+        folder = self._folder_of(name)
         path = Path(os.path.normpath(folder / file))
         if not path.is_relative_to(folder):
             raise ToolRefusedError(f"{file[:200]!r} leads out of the skill {name!r}")
@@ -99,57 +103,60 @@ class Library:
         return self._content(path), False
 
     def agents(self) -> str | None:
-        """Return the project's AGENTS.md; None without one.
+        """Return the text of the project's AGENTS.md; None if the project has no such file.
 
         Raises:
-            FolderNotTrustedError: If it is not trusted.
+            FolderNotTrustedError: If the file is not trusted.
         """
         if self._root is None or not (self._root / AGENTS).is_file():
             return None
         return self._read_trusted(self._root / AGENTS).decode("utf-8", "replace")
 
-    def _folder(self, name: str) -> Path:
+    def _folder_of(self, name: str) -> Path:
         for folder in self._folders:
-            for place in _skills_in(folder):
-                if place.name == name:
-                    return place
+            for skill_folder in _skill_folders(folder):
+                if skill_folder.name == name:
+                    return skill_folder
         names = ", ".join(self.names()) or "none"
         raise ToolRefusedError(f"there is no skill {name[:80]!r}. Skills: {names}")
 
     def _read_trusted(self, path: Path) -> bytes:
         content = self._content(path)
-        # Use the checked bytes, because the file may change after the check.
+        # The same bytes are checked and returned, because the file may change in between.
         if self._root is not None:
             self._trust.check(self._root, part_of(path, content, self._root))
         return content
 
     def _content(self, path: Path) -> bytes:
-        within = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
-        content = read_file(path, within, MAX_BYTES)
+        allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
+        content = read_file(path, allowed_folder, MAX_BYTES)
         if content is None:
             raise ToolRefusedError(f"there is no file {path.name!r} there")
         return content
 
 
 def skill_of(path: Path, content: bytes) -> Skill:
-    """Parse the file of a skill.
+    """Parse the content of a file ``SKILL.md``.
 
     Args:
-        path: The file ``SKILL.md``.
-        content: The bytes.
+        path: The path of the file.
+        content: The bytes of the file.
 
     Raises:
-        ConfigurationError: If the file is invalid; the error names the file and the fault.
+        ConfigurationError: If the file is invalid; the message names the file and the fault.
     """
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    begin, mark, rest = text.partition(f"\n{_MARK}")
-    if not begin.startswith(f"{_MARK}\n") or not mark or rest[:1] not in ("", "\n"):
-        raise ConfigurationError(f"{path}: it begins with {_MARK}, fields, and {_MARK}")
+    front_matter, end_mark, rest = text.partition(f"\n{_FRONT_MATTER_MARK}")
+    begins_with_mark = front_matter.startswith(f"{_FRONT_MATTER_MARK}\n")
+    if not begins_with_mark or not end_mark or rest[:1] not in ("", "\n"):
+        raise ConfigurationError(
+            f"{path}: it begins with {_FRONT_MATTER_MARK}, fields, and {_FRONT_MATTER_MARK}"
+        )
     try:
-        table: Any = yaml.safe_load(begin.removeprefix(f"{_MARK}\n"))
+        table: Any = yaml.safe_load(front_matter.removeprefix(f"{_FRONT_MATTER_MARK}\n"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an invalid date
-        mark_at: Any = getattr(error, "problem_mark", None)
-        line = "" if mark_at is None else f", line {mark_at.line + 2}"
+        position: Any = getattr(error, "problem_mark", None)
+        line = "" if position is None else f", line {position.line + 2}"
         raise ConfigurationError(f"{path}{line}: the front matter is not YAML") from None
     fields = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
     description = fields.get("description")
@@ -163,14 +170,14 @@ def skill_of(path: Path, content: bytes) -> Skill:
     )
 
 
-def _skills_in(folder: Path) -> list[Path]:
+def _skill_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    places = (place for place in sorted(folder.iterdir()) if _NAME.fullmatch(place.name))
-    return [place for place in places if (place / SKILL).is_file()]
+    named_folders = (path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name))
+    return [path for path in named_folders if (path / SKILL).is_file()]
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    for place, inner, files in os.walk(folder):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        yield from (Path(place) / name for name in sorted(files))
+    for parent, subfolders, files in os.walk(folder):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        yield from (Path(parent) / name for name in sorted(files))

@@ -9,47 +9,47 @@ from typing import Final
 from delf.trust.folders import UntrustedFolder, is_file, leaves, texts_in
 
 FOLDERS: Final = ("skills", ".agents/skills", ".claude/skills")
-"""The folders of skills of a project, in the order in which they are searched."""
+"""The folders of a project that may contain folders of skills, in search order."""
 SKILL: Final = "SKILL.md"
 AGENTS: Final = "AGENTS.md"
-_MAX: Final = 1_000
-"""Markdown files of a project that are looked at."""
-_DEEPEST: Final = 5
+_MAX_FILES: Final = 1_000
+_MAX_DEPTH: Final = 5
 
 
 def is_instruction(path: Path) -> bool:
-    """Return whether a file of a skill is instructions; other files are data."""
+    """Return True if a file of a skill is instructions (Markdown), and not data."""
     return path.suffix.lower() == ".md"
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the Markdown files of skills, and ``AGENTS.md`` if a connection reads skills.
+    """Yield the files of a project that the user must trust as instructions.
 
-    Many folders have an AGENTS.md that concerns other programs alone. A link out of the project is
-    left out: the skill is then listed with this fault, and the others can be read.
+    The files are the Markdown files of skills and, if a connection of the type ``skills`` is
+    configured, ``AGENTS.md``. Without such a connection, ``AGENTS.md`` is for other programs. Links
+    out of the project are left out, and reading them later fails.
     """
     root = folder.root.resolve()
-    places = {folder.root / name: None for name in FOLDERS}
+    skill_parents = {folder.root / name: None for name in FOLDERS}
     for keys, value in leaves(folder.document):
-        reads = keys[0] == "connections" and keys[2:] == ("type",) and value == "skills"
-        if reads and is_file(folder.root / AGENTS):
+        is_skills_type = keys[0] == "connections" and keys[2:] == ("type",) and value == "skills"
+        if is_skills_type and is_file(folder.root / AGENTS):
             yield folder.root / AGENTS
         if keys[0] == "connections" and keys[2:3] == ("folders",):
             for text in texts_in(value):
                 if path := folder.resolve_path(text):
-                    places[path] = None
-    remaining = _MAX
-    for place in places:
-        for skill in folder.folders_of(place):
-            if is_file(skill / SKILL):
-                for path in _markdown(folder, skill, 0):
+                    skill_parents[path] = None
+    remaining = _MAX_FILES
+    for skill_parent in skill_parents:
+        for skill_folder in folder.folders_of(skill_parent):
+            if is_file(skill_folder / SKILL):
+                for path in _markdown_files(folder, skill_folder, 0):
                     if remaining and path.resolve().is_relative_to(root):
                         remaining -= 1
                         yield path
 
 
-def _markdown(folder: UntrustedFolder, place: Path, depth: int) -> Iterator[Path]:
-    yield from (path for path in folder.files_of(place) if is_instruction(path))
-    if depth < _DEEPEST:
-        for inner in folder.folders_of(place):
-            yield from _markdown(folder, inner, depth + 1)
+def _markdown_files(folder: UntrustedFolder, parent: Path, depth: int) -> Iterator[Path]:
+    yield from (path for path in folder.files_of(parent) if is_instruction(path))
+    if depth < _MAX_DEPTH:
+        for subfolder in folder.folders_of(parent):
+            yield from _markdown_files(folder, subfolder, depth + 1)

@@ -10,7 +10,7 @@ from delf.settings import LocalPath, PluginSettings
 
 
 class SkillsSettings(PluginSettings):
-    """The search path of skills, and whether AGENTS.md is read."""
+    """The folders of skills, and whether AGENTS.md is part of prompts."""
 
     folders: tuple[LocalPath, ...] = Field(
         default=(),

@@ -13,14 +13,15 @@ from delf_confined.office import is_locked
 from delf_files.excel import legacy, reading, writing
 from delf_files.tables import records_of
 
-_OLD: Final = b"\xd0\xcf\x11\xe0"
-_ARCHIVE: Final = b"PK\x03\x04"
+_OLE_HEADER: Final = b"\xd0\xcf\x11\xe0"
+_ZIP_HEADER: Final = b"PK\x03\x04"
 
 
 class ExcelFormat:
-    """Implements :class:`delf.protocols.formats.FileFormat`, ``SupportsPeek``, ``SupportsWrite``.
+    """The format of Excel workbooks: reads ``.xls`` and ``.xlsx``, and writes ``.xlsx``.
 
-    Reading takes time and memory: call it in a child process with limits.
+    Implements :class:`delf.protocols.formats.FileFormat`, ``SupportsPeek`` and ``SupportsWrite``.
+    Reading may take much time and memory, so callers must use a child process with limits.
     """
 
     async def parts(self, path: str) -> Sequence[str]:
@@ -58,10 +59,10 @@ class ExcelFormat:
         return _reader(path).peek(path, part, max_rows)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-        """Return a workbook with a sheet per part; text is never written as a formula.
+        """Return the bytes of an ``.xlsx`` workbook; text is never written as a formula.
 
         Args:
-            parts: Rows by sheet; the first row names the columns.
+            parts: A mapping from sheet name to rows, of which the first names the columns.
 
         Raises:
             ToolExecutionError: If the rows exceed Excel's limits.
@@ -70,14 +71,14 @@ class ExcelFormat:
 
 
 def _reader(path: str) -> Any:
-    """Return the reader of a workbook, chosen by content.
+    """Return the module that reads a workbook, chosen by the content of the file.
 
-    Office opens both formats under either file extension.
+    The extension is only a fallback, because Office opens both formats under either extension.
     """
     with suppress(OSError), Path(path).open("rb") as file:
-        head = file.read(len(_OLD))
-        if head == _OLD and not is_locked(path):
+        first_bytes = file.read(len(_OLE_HEADER))
+        if first_bytes == _OLE_HEADER and not is_locked(path):
             return legacy
-        if head.startswith(_ARCHIVE):
+        if first_bytes.startswith(_ZIP_HEADER):
             return reading
     return legacy if path.lower().endswith(".xls") else reading

@@ -17,16 +17,16 @@ from delf_files.excel.reading import (
     MAX_CELLS,
     no_sheet,
     no_workbook,
-    note_early,
+    note_early_date,
     note_hidden,
     note_without_cells,
 )
 
-_WITHOUT_CELLS: Final = re.compile(
+_UNREAD_SHEET: Final = re.compile(
     r"""Ignoring non-worksheet data named ('[^\n]*'|"[^\n]*") \(type 0x0[12] """
 )
 _NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
-_EMPTY: Final = (0, 6)
+_EMPTY_CELLS: Final = (0, 6)
 
 
 def sheet_names(path: str) -> list[str]:
@@ -42,6 +42,11 @@ def sheet_names(path: str) -> list[str]:
 
 def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Return the first non-empty rows of a sheet.
+
+    Args:
+        path: The path of the workbook.
+        name: The sheet's name; the first sheet when None.
+        max_rows: The maximum number of rows; all rows when None.
 
     Raises:
         ToolExecutionError: If the workbook cannot be read, does not have the sheet, or is too
@@ -61,13 +66,14 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
                 "the script"
             )
         rows = list(itertools.islice(_filled_rows(sheet, book), max_rows))
-        return Peek(rows, len(rows) if max_rows is None or len(rows) < max_rows else sheet.nrows)
+        has_all_rows = max_rows is None or len(rows) < max_rows
+        return Peek(rows, total=len(rows) if has_all_rows else sheet.nrows)
 
 
 @contextmanager
 def _opened(path: str) -> Generator[Any]:
     try:
-        with _book(path) as book:
+        with _open_workbook(path) as book:
             yield book
     except ToolExecutionError:
         raise
@@ -77,8 +83,8 @@ def _opened(path: str) -> Generator[Any]:
         raise no_workbook(path, ".xls", error) from error
 
 
-def _book(path: str) -> Any:
-    """Open a workbook; slight damage is repaired like Excel does, with a note."""
+def _open_workbook(path: str) -> Any:
+    """Open a workbook with xlrd; read a damaged workbook as far as possible, with a note."""
     import xlrd
 
     library: Any = xlrd
@@ -87,7 +93,7 @@ def _book(path: str) -> Any:
     options["verbosity"] = 1  # reports sheets without cells
     try:
         book = library.open_workbook(path, **options)
-        unread_sheets = _WITHOUT_CELLS.findall(log.getvalue())
+        unread_sheets = _UNREAD_SHEET.findall(log.getvalue())
         book.without_cells = [ast.literal_eval(name) for name in unread_sheets]
         return book
     except (library.XLRDError, library.compdoc.CompDocError) as error:
@@ -101,22 +107,25 @@ def _book(path: str) -> Any:
 
 
 def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the non-empty rows with their numbers; merged cells all have the merged text."""
-    is_duration = [_is_duration(book, style) for style in book.xf_list]
+    """Yield the non-empty rows with their numbers, without empty cells at the end.
+
+    The text of merged cells is repeated in each of the cells.
+    """
+    shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
     merged_texts: dict[tuple[int, int], str] = {}
     for number in range(sheet.nrows):
         values = [
             _duration(cell.value)
-            if cell.ctype in (_NUMBER, _DATE) and is_duration[cell.xf_index or 0]
+            if cell.ctype in (_NUMBER, _DATE) and shows_duration[cell.xf_index or 0]
             else _value(cell, book.datemode)
             for cell in sheet.row(number)
         ]
         for column, value in enumerate(values):
             end = merged.get((number, column))
             if end is not None and isinstance(value, str):
-                places = ((n, c) for n in range(number, end[0]) for c in range(column, end[1]))
-                merged_texts.update(dict.fromkeys(places, value))
+                positions = ((n, c) for n in range(number, end[0]) for c in range(column, end[1]))
+                merged_texts.update(dict.fromkeys(positions, value))
         values = [merged_texts.get((number, c), value) for c, value in enumerate(values)]
         while values and values[-1] is None:
             values.pop()
@@ -124,8 +133,8 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
             yield number + 1, values
 
 
-def _is_duration(book: Any, style: Any) -> bool:
-    """Return whether a style shows more than 24 hours, such as ``[h]:mm``."""
+def _is_duration_style(book: Any, style: Any) -> bool:
+    """Return True if a cell style formats numbers as durations, such as ``[h]:mm``."""
     from openpyxl.styles.numbers import is_timedelta_format
 
     number_format = book.format_map.get(style.format_key)
@@ -143,16 +152,16 @@ def _duration(days: float) -> Any:
 
 
 def _value(cell: Any, mode: Any) -> Any:
-    """Return a cell's value; whole numbers as ``int``, like in ``.xlsx``."""
+    """Return the value of a cell as Python object; whole numbers become ``int``."""
     import xlrd
 
-    if cell.ctype in _EMPTY or cell.value == "":
+    if cell.ctype in _EMPTY_CELLS or cell.value == "":
         return None
     if cell.ctype == _NUMBER:
         return int(cell.value) if cell.value.is_integer() else cell.value
     if cell.ctype == _DATE:
         if cell.value < 0:
-            note_early()
+            note_early_date()
             return cell.value
         try:
             moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)

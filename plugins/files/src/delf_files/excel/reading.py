@@ -22,20 +22,18 @@ from delf_confined.office import is_locked, usual_form
 from delf_confined.text import decode_if_text
 from delf_confined.words import shorten_message
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
-from delf_files.forms import LOOKED_AT, form_of
+from delf_files.forms import DETECTION_BYTES, form_of
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
-"""The maximum number of cells of all rows, including empty ones, because a row is built before it
-is cut.
-"""
+"""The maximum number of cells of all rows, including empty cells, which also take memory."""
 
-_LONGEST: Final = 300
-_BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
-_NO_DATE: Final = re.compile(
+_MAX_ERROR_CHARACTERS: Final = 300
+_FIRST_BYTES: Final = {".xls": b"\xd0\xcf\x11\xe0"}
+_UNREADABLE_DATE: Final = re.compile(
     r"Cell (\w+) is marked as a date but the serial value (\S+) is outside"
 )
-_MUST_COMPUTE: Final = re.compile(rb"<[^<>]*\bfullCalcOnLoad\s*=\s*[\"'](?:1|true)[\"']")
+_COMPUTE_ON_LOAD: Final = re.compile(rb"<[^<>]*\bfullCalcOnLoad\s*=\s*[\"'](?:1|true)[\"']")
 _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -47,12 +45,17 @@ def sheet_names(path: str) -> list[str]:
     """
     with _opened(path) as book:
         note_without_cells([sheet.title for sheet in book.chartsheets])
-        _note_lost(path, book.sheetnames)
+        _note_missing_sheets(path, book.sheetnames)
         return [sheet.title for sheet in book.worksheets]
 
 
 def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Return the first non-empty rows of a sheet.
+
+    Args:
+        path: The path of the workbook.
+        name: The sheet's name; the first sheet when None.
+        max_rows: The maximum number of rows; all rows when None.
 
     Raises:
         ToolExecutionError: If the workbook cannot be read, does not have the sheet, or is too
@@ -64,11 +67,13 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
         note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
-        with _opened(path, values=False) if scan.uncomputed else nullcontext() as formulas:
-            texts = formulas and formulas[sheet.title]
-            filled_rows = _filled_rows(sheet, texts, scan, book.epoch)
+        needs_formulas = bool(scan.uncomputed)
+        with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
+            formula_sheet = formula_book and formula_book[sheet.title]
+            filled_rows = _filled_rows(sheet, formula_sheet, scan, book.epoch)
             rows = list(itertools.islice(filled_rows, max_rows))
-    return Peek(rows, len(rows) if max_rows is None or len(rows) < max_rows else scan.rows)
+    has_all_rows = max_rows is None or len(rows) < max_rows
+    return Peek(rows, total=len(rows) if has_all_rows else scan.rows)
 
 
 def note_without_cells(names: Sequence[str]) -> None:
@@ -77,11 +82,11 @@ def note_without_cells(names: Sequence[str]) -> None:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
 
 
-def _note_lost(path: str, names: Sequence[str]) -> None:
+def _note_missing_sheets(path: str, names: Sequence[str]) -> None:
     """Add a note about sheets that the workbook lists but does not contain."""
-    root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - looked through before
-    listed = [each.get("name", "") for each in root.iter() if each.tag.endswith("}sheet")]
-    missing_names = [name for name in listed if name not in names]
+    root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - check_archive scanned it
+    listed_names = [node.get("name", "") for node in root.iter() if node.tag.endswith("}sheet")]
+    missing_names = [name for name in listed_names if name not in names]
     if missing_names:
         note(f"sheets that the workbook lists are not in it: {', '.join(map(repr, missing_names))}")
 
@@ -98,23 +103,20 @@ def note_hidden(name: str, *, is_hidden: bool) -> None:
         note(f"the sheet {name!r} is hidden")
 
 
-def note_early() -> None:
-    """Add a note about a date before the first day of the workbook's calendar.
-
-    Excel cannot show such a date.
-    """
+def note_early_date() -> None:
+    """Add a note about dates before 1900, which Excel's calendar lacks."""
     note("cells that are dates before 1900, which have negative numbers, came as their numbers")
 
 
 def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
-    """Add a note about formulas without a computed value, or with a possibly outdated one."""
+    """Add notes about formulas that have no computed value, or a possibly outdated value."""
     if sheet.uncomputed:
         row, column = next(iter(sheet.uncomputed))
         note(
             f"formulas that no program has computed came as their text: {len(sheet.uncomputed):,}, "
             f"the first in row {row}, column {column + 1}"
         )
-    if sheet.computed and _MUST_COMPUTE.search(_main_part(source)):
+    if sheet.computed and _COMPUTE_ON_LOAD.search(_main_part(source)):
         note(
             f"the values of {sheet.computed:,} formulas may be missing or old: the workbook asks "
             "to be computed when it is opened; a program that computes, such as Excel, has to save "
@@ -124,7 +126,15 @@ def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
 
 @contextmanager
 def _opened(path: str, *, values: bool = True) -> Generator[Any]:
-    """Open a workbook while the block runs; failures become ToolExecutionError."""
+    """Yield an open workbook of openpyxl.
+
+    Args:
+        path: The path of the workbook.
+        values: Whether cells have the computed values of formulas, not the formulas' texts.
+
+    Raises:
+        ToolExecutionError: If the workbook cannot be read.
+    """
     from openpyxl import load_workbook
 
     try:
@@ -132,9 +142,10 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         lost_dates: list[str] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which are not read
-            warnings.filterwarnings("always", message=_NO_DATE.pattern)
+            warnings.filterwarnings("always", message=_UNREADABLE_DATE.pattern)
             warnings.showwarning = _record_lost_dates(lost_dates)
-            book = load_workbook(_source(path), read_only=True, data_only=values, keep_links=False)
+            source = _openpyxl_source(path)
+            book = load_workbook(source, read_only=True, data_only=values, keep_links=False)
             try:
                 yield book
             finally:
@@ -150,8 +161,8 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         raise no_workbook(path, ".xlsx", error) from error
 
 
-def _source(path: str) -> str | IO[bytes]:
-    """Return a path or stream that openpyxl opens, whatever the file extension."""
+def _openpyxl_source(path: str) -> str | IO[bytes]:
+    """Return the path for openpyxl, or a stream if openpyxl would refuse the file's extension."""
     source = usual_form(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
@@ -159,13 +170,13 @@ def _source(path: str) -> str | IO[bytes]:
 
 
 def _record_lost_dates(lost_dates: list[str]) -> Any:
-    """Return a hook that records each cell with a date that openpyxl cannot read."""
+    """Return a hook for warnings that appends each cell with an unreadable date to a list."""
 
-    def keep(message: Warning, *_: Any, **__: Any) -> None:
-        if match := _NO_DATE.match(str(message)):
+    def record(message: Warning, *_: Any, **__: Any) -> None:
+        if match := _UNREADABLE_DATE.match(str(message)):
             lost_dates.append(f"{match[1]} ({match[2]})")
 
-    return keep
+    return record
 
 
 def _sheet(book: Any, name: str | None) -> Any:
@@ -181,27 +192,37 @@ def _sheet(book: Any, name: str | None) -> Any:
 
 
 def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
-    """Return the error for a file that is not a workbook, with its real format if known."""
+    """Return the error for a file that cannot be opened as a workbook.
+
+    The message names the file's real format if that is known.
+
+    Args:
+        path: The path of the file.
+        ending: The expected extension, such as ``.xlsx``.
+        error: The error of the library.
+    """
     if not Path(path).stat().st_size:
         return ToolExecutionError("the file is empty")
     if is_locked(path):
         return ToolExecutionError("the workbook has a password; save it without one")
     with Path(path).open("rb") as file:
-        head = file.read(LOOKED_AT)
-    if not head.startswith(_BEGINNINGS.get(ending, b"PK")):
-        form = form_of(head) or ("text" if head and decode_if_text(head) is not None else None)
+        head = file.read(DETECTION_BYTES)
+    if not head.startswith(_FIRST_BYTES.get(ending, b"PK")):
+        form = form_of(head)
+        if form is None and head and decode_if_text(head) is not None:
+            form = "text"
         if form is not None:
             return ToolExecutionError(
                 f"it is no {ending} workbook but {form}; open() it in the script"
             )
     return ToolExecutionError(
         f"the workbook is damaged, has a password, or is no {ending} file "
-        f"({shorten_message(f'{type(error).__name__}: {error}', _LONGEST)})"
+        f"({shorten_message(f'{type(error).__name__}: {error}', _MAX_ERROR_CHARACTERS)})"
     )
 
 
 def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
-    """Return the error for a missing sheet."""
+    """Return the error for a missing sheet, with the names of the existing sheets."""
     listed = ", ".join(map(repr, names)) or "none"
     return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 
@@ -212,23 +233,29 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _filled_rows(
-    sheet: Any, formulas: Any, result: Sheet, epoch: dt.datetime
+    sheet: Any, formula_sheet: Any, scan: Sheet, epoch: dt.datetime
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the non-empty rows with their numbers, cut after their last value.
+    """Yield the non-empty rows with their numbers, without empty cells at the end.
 
-    The text of merged cells is repeated in each of them, so that every row has its label. A number
-    is in the first cell only, so that a sum counts it once.
+    The text of merged cells is repeated in each of the cells, so that every row has its label. A
+    number is in the first cell only, so that a sum counts the number once.
+
+    Args:
+        sheet: The sheet with values.
+        formula_sheet: The same sheet with formulas; None if all formulas have values.
+        scan: The result of scanning the sheet.
+        epoch: The first day of the workbook's calendar.
     """
     areas_by_top_row: dict[int, list[Area]] = {}
-    for merged in result.merged:
+    for merged in scan.merged:
         areas_by_top_row.setdefault(merged.top, []).append(merged)
     open_areas: list[tuple[Area, str]] = []
     cells = total_area = 0
-    formula_rows = itertools.repeat(()) if formulas is None else _rows(formulas)
-    for number, (row, texts) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
-        values = [_plain(value, epoch) for value in row]
-        for index, formula in enumerate(texts):
-            if values[index] is None and (number, index) in result.uncomputed:
+    formula_rows = itertools.repeat(()) if formula_sheet is None else _rows(formula_sheet)
+    for number, (row, formulas) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
+        values = [_cell_value(value, epoch) for value in row]
+        for index, formula in enumerate(formulas):
+            if values[index] is None and (number, index) in scan.uncomputed:
                 text = getattr(formula, "text", formula)  # for array formulas
                 values[index] = text if isinstance(text, str) else None  # None for data tables
         if open_areas or number in areas_by_top_row:
@@ -255,10 +282,10 @@ def _filled_rows(
             yield number, values
 
 
-def _plain(value: Any, epoch: dt.datetime) -> Any:
-    """Return a cell's value, with XML escapes of line breaks decoded."""
+def _cell_value(value: Any, epoch: dt.datetime) -> Any:
+    """Decode escapes such as ``_x000D_`` in text, and convert too early dates to numbers."""
     if isinstance(value, dt.datetime) and value < epoch:
-        note_early()
+        note_early_date()
         return (value - epoch) / dt.timedelta(days=1)
     if isinstance(value, str) and "_x" in value:
         return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), value)
@@ -268,7 +295,17 @@ def _plain(value: Any, epoch: dt.datetime) -> Any:
 def _fill_merged_cells(
     values: list[Any], number: int, open_areas: list[tuple[Area, str]], new_areas: Sequence[Area]
 ) -> list[tuple[Area, str]]:
-    """Repeat the texts of merged cells in a row; return the merged areas that continue below."""
+    """Write the texts of merged areas into a row's values.
+
+    Args:
+        values: The values of the row, which are changed.
+        number: The number of the row.
+        open_areas: The merged areas, with their texts, that began in a row above.
+        new_areas: The merged areas that begin in this row.
+
+    Returns:
+        The merged areas, with their texts, that continue in the next row.
+    """
     for area in new_areas:
         text = values[area.left] if area.left < len(values) else None
         if isinstance(text, str):

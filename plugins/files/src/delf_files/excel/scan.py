@@ -18,14 +18,17 @@ MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_048_576
 MAX_COLUMNS: Final = 16_384
 MAX_RAW_CELLS: Final = 8_000_000
-"""The maximum number of cells of a sheet, including empty ones, such as in coloured rows."""
+"""The maximum number of cells of a sheet, including empty cells, such as in coloured rows."""
 MAX_TEXTS: Final = 2_000_000
-"""The maximum number of distinct texts of all sheets, which are in memory together."""
+"""The maximum number of distinct texts of all sheets, which openpyxl holds in memory together."""
 MAX_TEXT: Final = 8 * 32_767
-"""The maximum number of characters of a cell's text; each may be written as ``_x000D_``."""
+"""The maximum number of characters of a cell's text in the XML.
+
+A character may be escaped as ``_x000D_``.
+"""
 MAX_ELEMENTS: Final = 500_000
-"""The maximum number of XML elements held at once: of a row, a text, or all styles."""
-_PIECE: Final = 256 * 1024
+"""The maximum number of XML elements that openpyxl holds at once, as of a row or all styles."""
+_READ_BYTES: Final = 256 * 1024
 _CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
 _KINDS: Final = {
     "c": _CELL,
@@ -36,24 +39,26 @@ _KINDS: Final = {
     "dimension": _SIZE,
     "mergeCell": _MERGED,
 }
-_PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
+_CELL_REFERENCE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
-"""The maximum number of merged areas of a sheet whose text is repeated in each of their cells."""
-_HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
-"""The parts that openpyxl loads whole when it opens a workbook, by root element."""
-_CSV: Final = "save the sheet as .csv and open() that in the script"
+"""The maximum number of merged areas of a sheet; further areas are not filled with their text."""
+_LOADED_ROOTS: Final = frozenset(
+    {"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"}
+)
+"""The root elements of the XML files that openpyxl loads completely to open a workbook."""
+_ADVICE: Final = "save the sheet as .csv and open() that in the script"
 
 
-class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not matter
-    """Ends a scan as soon as its result is known."""
+class _ScanDone(Exception):  # noqa: N818 - no error: the rest of the XML does not matter
+    """The result of a scan is known before the end of the XML."""
 
 
 def check_archive(source: str | IO[bytes]) -> None:
-    """Refuse a workbook that would take much memory just to open.
+    """Scan what openpyxl loads to open a workbook.
 
     Raises:
-        ToolExecutionError: If a part is too large; names the part.
+        ToolExecutionError: If opening the workbook would take too much memory.
     """
     with zipfile.ZipFile(source) as archive:
         items = archive.infolist()
@@ -61,17 +66,17 @@ def check_archive(source: str | IO[bytes]) -> None:
         if unpacked > MAX_UNPACKED:
             raise ToolExecutionError(
                 f"the workbook has {unpacked:,} bytes unpacked, and at most {MAX_UNPACKED:,} are "
-                f"read; {_CSV}"
+                f"read; {_ADVICE}"
             )
         for item in items:
             if item.filename.lower().endswith((".xml", ".rels")):
-                # A damaged sheet is reported when it is read, and spoils no other.
-                with archive.open(item) as part, suppress(expat.ExpatError):
-                    _Part(only_opening=True).read(part)
+                # A damaged sheet is reported when the sheet is read; others stay readable.
+                with archive.open(item) as stream, suppress(expat.ExpatError):
+                    _XmlScan(only_opening=True).read(stream)
 
 
 class Area(NamedTuple):
-    """Merged cells: rows from 1, columns from 0."""
+    """The first and last rows and columns of merged cells: rows from 1, columns from 0."""
 
     top: int
     left: int
@@ -80,7 +85,14 @@ class Area(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """The results of scanning a sheet."""
+    """The result of scanning a sheet.
+
+    Args:
+        computed: The number of formulas with a computed value.
+        uncomputed: The cells with other formulas, as (row from 1, column from 0), in order.
+        merged: The merged areas.
+        rows: The number of rows.
+    """
 
     computed: int
     uncomputed: dict[tuple[int, int], None]
@@ -89,38 +101,39 @@ class Sheet(NamedTuple):
 
 
 def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
-    """Scan a sheet; refuse a sheet that would take much memory.
+    """Scan the XML of a sheet.
 
-    Returns:
-        The formulas with and without values, the merged areas, and the number of rows.
+    Args:
+        source: The workbook.
+        part: The path of the sheet's XML within the workbook.
 
     Raises:
-        ToolExecutionError: If a part is too large; names the part.
+        ToolExecutionError: If reading the sheet would take too much memory.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        scan = _Part(only_opening=False)
+        scan = _XmlScan(only_opening=False)
         scan.read(stream)
         scan.end_cell()
         return Sheet(scan.computed, scan.uncomputed, scan.merged, scan.rows)
 
 
-class _Part:
-    """Estimates the memory of a part.
+class _XmlScan:
+    """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        only_opening: Whether to scan only the part that openpyxl loads on opening. For a sheet
-            that is everything before its declared size.
+        only_opening: Whether to scan only what openpyxl loads to open the workbook. Of a sheet,
+            openpyxl then loads the XML before the element ``dimension``.
     """
 
     def __init__(self, *, only_opening: bool) -> None:
         self.computed = 0
         self.uncomputed: dict[tuple[int, int], None] = {}
-        """The cells with uncomputed formulas: rows from 1, columns from 0."""
+        """The cells with uncomputed formulas, as (row from 1, column from 0)."""
         self.merged: list[Area] = []
         self._only_opening = only_opening
         self._kinds: dict[str, int] = {}
         self.rows = 0
-        self._place = (0, -1)
+        self._position = (0, -1)
         self._has_formula = self._has_value = self._in_value = False
         self._cells = self._in_row = self._texts = self._elements = self._length = 0
         self._parser = expat.ParserCreate()
@@ -130,12 +143,16 @@ class _Part:
         self._parser.StartDoctypeDeclHandler = self._declaration
 
     def read(self, stream: IO[bytes]) -> None:
-        """Scan a part of the workbook, up to its end or to the last thing of interest."""
+        """Scan the XML to its end, or until the result is known.
+
+        Raises:
+            ToolExecutionError: If a limit is exceeded.
+        """
         try:
-            while piece := stream.read(_PIECE):
+            while piece := stream.read(_READ_BYTES):
                 self._parser.Parse(piece, False)
             self._parser.Parse(b"", True)
-        except _Enough:
+        except _ScanDone:
             return
         finally:  # break reference cycles
             self._parser.StartElementHandler = None
@@ -144,12 +161,16 @@ class _Part:
 
     def _root(self, name: str, attributes: Any) -> None:
         root = name.rpartition(":")[2]
-        if self._only_opening and root not in _HELD and root != "worksheet":
-            raise _Enough
+        if self._only_opening and root not in _LOADED_ROOTS and root != "worksheet":
+            raise _ScanDone
         self._parser.StartElementHandler = self._start
 
     def _start(self, name: str, attributes: Any) -> None:
-        """Count an element, note what is of interest, and refuse a part that is too large."""
+        """Count an element, and record merged areas and formulas.
+
+        Raises:
+            ToolExecutionError: If a limit is exceeded.
+        """
         kind = self._kinds.get(name)
         if kind is None:
             kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
@@ -167,7 +188,7 @@ class _Part:
         elif kind == _ROW:
             self.end_cell()
             number = str(attributes.get("r", ""))
-            self._place = (int(number) if number.isdigit() else self._place[0] + 1, -1)
+            self._position = (int(number) if number.isdigit() else self._position[0] + 1, -1)
             self.rows += 1
             self._in_row = self._elements = 0
             if self.rows > MAX_ROWS:
@@ -185,24 +206,27 @@ class _Part:
                 left, top, right, bottom = area.groups()
                 self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
         elif kind == _SIZE and self._only_opening:
-            raise _Enough
+            raise _ScanDone
         if self._elements > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_cell(self, attributes: Any) -> None:
         self.end_cell()
-        place = _PLACE.fullmatch(str(attributes.get("r", "")))
-        row, column = self._place
-        self._place = (int(place[2]), _column(place[1])) if place else (row, column + 1)
+        reference = _CELL_REFERENCE.fullmatch(str(attributes.get("r", "")))
+        row, column = self._position
+        if reference is None:
+            self._position = row, column + 1
+        else:
+            self._position = int(reference[2]), _column(reference[1])
         # An empty text has no value element, but counts as a value.
         self._has_formula, self._has_value = False, attributes.get("t") == "str"
 
     def end_cell(self) -> None:
-        """Count the formula of the last cell."""
+        """Count the formula of the current cell, if the cell has a formula."""
         if self._has_formula and self._has_value:
             self.computed += 1
         elif self._has_formula:
-            self.uncomputed[self._place] = None
+            self.uncomputed[self._position] = None
         self._has_formula = False
 
     def _characters(self, text: str) -> None:
@@ -223,5 +247,5 @@ def _column(letters: str) -> int:
     return min(number, MAX_COLUMNS) - 1
 
 
-def _refuse(what: str) -> NoReturn:
-    raise ToolExecutionError(f"{what}; {_CSV}")
+def _refuse(reason: str) -> NoReturn:
+    raise ToolExecutionError(f"{reason}; {_ADVICE}")

@@ -14,17 +14,20 @@ from delf.errors import ToolExecutionError
 
 _MAX_ROWS: Final = 1_048_576
 _MAX_COLUMNS: Final = 16_384
-_MAX_TEXT: Final = 32_767
-_MAX_TITLE: Final = 31
-_EXACT: Final = 2**53
+_MAX_TEXT_CHARACTERS: Final = 32_767
+_MAX_TITLE_CHARACTERS: Final = 31
+_FIRST_INEXACT_INT: Final = 2**53
 _NOT_IN_TITLES: Final = re.compile(r"[\\*?:/\[\]\x00-\x1f]")
 _NOT_IN_CELLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
-_LIKE_AN_ESCAPE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
+_ESCAPE_LIKE: Final = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-    """Return a workbook with a sheet for each part.
+    """Return the bytes of a workbook.
+
+    Args:
+        parts: A mapping from sheet name to the rows of the sheet.
 
     Raises:
         ToolExecutionError: If rows, columns or characters exceed Excel's limits.
@@ -51,35 +54,39 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
 
 
 def _checked_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows with values that a sheet can hold."""
+    """Convert all values of rows to values that a cell can hold.
+
+    Raises:
+        ToolExecutionError: If there are too many rows or columns, or a text is too long.
+    """
     if len(rows) > _MAX_ROWS:
         raise ToolExecutionError(
             f"a sheet has at most {_MAX_ROWS:,} rows, these are {len(rows):,}; write a .csv file"
         )
     if any(len(row) > _MAX_COLUMNS for row in rows):
         raise ToolExecutionError(f"a sheet has at most {_MAX_COLUMNS:,} columns; write a .csv file")
-    return [[_plain(value) for value in row] for row in rows]
+    return [[_cell_value(value) for value in row] for row in rows]
 
 
 def _title(name: str, titles: set[str]) -> str:
-    """Return a valid and unique name for a sheet."""
-    own = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE] or "Sheet"
-    title, number = own, 1
+    """Return a valid name for a sheet that is not in ``titles``, and add the name to ``titles``."""
+    base_name = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE_CHARACTERS] or "Sheet"
+    title, number = base_name, 1
     while title.casefold() in titles:
         number += 1
-        end = f" {number}"
-        title = own[: _MAX_TITLE - len(end)] + end
+        suffix = f" {number}"
+        title = base_name[: _MAX_TITLE_CHARACTERS - len(suffix)] + suffix
     titles.add(title.casefold())
     return title
 
 
-def _plain(value: Any) -> Any:
-    """Return a value for a cell; text for a value that would lose precision."""
+def _cell_value(value: Any) -> Any:
+    """Convert a value to one that a cell can hold; large numbers and others become text."""
     match value:
         case None | bool():
             return value
         case int():
-            return value if abs(value) < _EXACT else str(value)
+            return value if abs(value) < _FIRST_INEXACT_INT else str(value)
         case float():
             return value if math.isfinite(value) else None
         case decimal.Decimal():
@@ -91,13 +98,13 @@ def _plain(value: Any) -> Any:
         case dt.time():
             return value
         case _:
-            return _text(str(value))
+            return _cell_text(str(value))
 
 
-def _text(text: str) -> str:
-    if len(text) > _MAX_TEXT:
+def _cell_text(text: str) -> str:
+    if len(text) > _MAX_TEXT_CHARACTERS:
         raise ToolExecutionError(
-            f"a cell holds at most {_MAX_TEXT:,} characters, one has {len(text):,}; "
+            f"a cell holds at most {_MAX_TEXT_CHARACTERS:,} characters, one has {len(text):,}; "
             "write a .csv file"
         )
-    return _LIKE_AN_ESCAPE.sub("_x005F_", _NOT_IN_CELLS.sub("\ufffd", text))
+    return _ESCAPE_LIKE.sub("_x005F_", _NOT_IN_CELLS.sub("\ufffd", text))
