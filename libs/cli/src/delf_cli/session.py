@@ -110,21 +110,21 @@ def run_session(state: State, task: str, options: Options) -> int:
         BrokenPipeError: If the reader of stdout is gone.
     """
 
-    def do(agent: Agent, watchers: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+    def run_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
         setup = options.to_record(state)
         if options.schema is None:
-            return agent.arun(task, setup=setup, **watchers)
-        return agent.arun(task, output=options.schema, setup=setup, **watchers)
+            return agent.arun(task, setup=setup, **listeners)
+        return agent.arun(task, output=options.schema, setup=setup, **listeners)
 
-    return work_session(state, do, options)
+    return work_session(state, run_task, options)
 
 
 def work_session(state: State, do: Work, options: Options) -> int:
-    """Run work with an agent and write its outcome.
+    """Create an agent, let a function do a task with the agent, and write the outcome.
 
     Args:
         state: The program's flags.
-        do: The work to do with the agent.
+        do: The function that does the task.
         options: The options.
 
     Returns:
@@ -245,7 +245,7 @@ class Setup:
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:
-        """Create an agent."""
+        """Create an agent that is not started; ``more`` overrides configuration and components."""
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
             approval_seconds = config.approval_timeout if config.wait_approvals else 0.0
@@ -452,12 +452,12 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     Options given now take precedence.
 
     Args:
-        state: The program's flags, which get the stored config file and plugin files.
+        state: The program's flags, whose ``config`` and ``absent`` are set.
         options: The options of the current command.
         record: The stored options, as :meth:`Options.to_record` returned them.
 
     Raises:
-        ConfigurationError: If the folder is gone, or an option contained a secret.
+        ConfigurationError: If the folder is gone, or a needed option was stored without its secret.
     """
     if "folder" not in record:
         return options  # the task did not come from the command line

@@ -416,7 +416,7 @@ def _check_connections(host: PluginHost, project: Project) -> Iterator[Finding]:
 
 
 async def _check_journal(host: PluginHost, project: Project) -> Finding:
-    """Check whether the journal can be opened and read; no task starts without the journal.
+    """Check whether the journal can be opened and read.
 
     Of a large journal, only the newest task is read, because all events would take minutes.
     """

@@ -310,7 +310,7 @@ def _describe_kind(
     return kind if kind == "bool" else f"{kind} {short(first)}"
 
 
-def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
+def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if the keys of dicts are data, such as ids, and not names of fields.
 
     More than 40 keys count as data, and so do keys whose values are similar records.
@@ -334,7 +334,7 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
     keys = list(dict.fromkeys(key for value in values for key in value))
     if not keys or depth >= _MAX_DEPTH:
         return "dict" if keys else "{}"
-    if is_by_name(values):
+    if has_data_keys(values):
         items = [item for value in values for item in value.values()]
         sample = spread(items, _MAX_ITEMS)
         kinds = described(sample, depth + 1, whole=is_complete and sample is items)

@@ -31,21 +31,21 @@ _FORMATS: Final = (
 )
 
 
-def form_of(head: bytes) -> str | None:
+def find_format(head: bytes) -> str | None:
     """Return the format of a file as a phrase; None for text and unknown formats.
 
     Args:
         head: The first :data:`DETECTION_BYTES` of the file.
     """
-    for first_bytes, form in _FORMATS:
+    for first_bytes, known_format in _FORMATS:
         if head.startswith(first_bytes):
-            return form
+            return known_format
     if _HTML_PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
         return "a page of HTML (a login, an error, or a table)"
     return None
 
 
-def check_form(head: bytes) -> None:
+def refuse_known_format(head: bytes) -> None:
     """Check that the first bytes of a file may belong to a text, such as a table or JSON.
 
     Args:
@@ -54,6 +54,6 @@ def check_form(head: bytes) -> None:
     Raises:
         ValueError: If the bytes have a known other format; the message names the format.
     """
-    form = form_of(head)
-    if form is not None:
-        raise ValueError(f"it is {form}; open() it in the script")
+    known_format = find_format(head)
+    if known_format is not None:
+        raise ValueError(f"it is {known_format}; open() it in the script")

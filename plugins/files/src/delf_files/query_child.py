@@ -21,7 +21,7 @@ from delf.notes import note
 from delf_confined.words import shorten_message
 from delf_files.arrow_schema import note_durations
 from delf_files.dialects import unique_folded
-from delf_files.forms import DETECTION_BYTES, check_form
+from delf_files.forms import DETECTION_BYTES, refuse_known_format
 from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
 from delf_files.query_rows import write_rows
 from delf_files.reading import about, format_of, table_of_format
@@ -112,7 +112,7 @@ async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> li
     copy = str(Path.cwd() / table["copy"])
     if table["kind"] != "special":
         if table["kind"] in ("csv", "json"):
-            _check_form(path, names[0])
+            _refuse_known_format(path, names[0])
         return [{**table, "copy": copy}]
     file_format = format_of(table["factory"])
     tables: list[dict[str, Any]] = []
@@ -137,10 +137,10 @@ def _header_row(names: Sequence[str], question: dict[str, Any]) -> int | None:
     return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
-def _check_form(path: str, name: str) -> None:
+def _refuse_known_format(path: str, name: str) -> None:
     try:
         with Path(path).open("rb") as data:
-            check_form(data.read(DETECTION_BYTES))
+            refuse_known_format(data.read(DETECTION_BYTES))
     except OSError as error:
         raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
     except ValueError as error:

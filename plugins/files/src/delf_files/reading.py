@@ -21,7 +21,7 @@ from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
 from delf_confined.office import is_locked
 from delf_confined.text import decode, decode_if_text
-from delf_files.forms import DETECTION_BYTES, check_form, form_of
+from delf_files.forms import DETECTION_BYTES, find_format, refuse_known_format
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import (
     TooWideError,
@@ -89,7 +89,7 @@ def read_content(
 
 def _note_other_format(data: bytes, name: str, kind: str) -> None:
     """Add a note about the real format of a file whose extension is that of another format."""
-    real_format = form_of(data[:DETECTION_BYTES]) if data else "empty"
+    real_format = find_format(data[:DETECTION_BYTES]) if data else "empty"
     if real_format is None:
         real_format = "other bytes" if decode_if_text(data) is None else "text"
     note(f"{name} is no .{kind} but {real_format}, and came as it is")
@@ -133,7 +133,7 @@ def _parse(
 ) -> Any:
     """Parse bytes according to the kind of file; an unknown kind gives text, or bytes."""
     if kind in ("csv", "json", "jsonl"):
-        check_form(data[:DETECTION_BYTES])
+        refuse_known_format(data[:DETECTION_BYTES])
     if kind == "csv":
         text = decode(data, encoding, name)
         return read_table(text, ending=ending, most_bytes=3 * most, header=header)

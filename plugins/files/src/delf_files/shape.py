@@ -25,7 +25,7 @@ from delf_confined.text import decode, decode_if_text, encoding_of
 from delf_files.columns import (
     Column,
     described,
-    is_by_name,
+    has_data_keys,
     record_columns,
     short,
     spread,
@@ -33,7 +33,7 @@ from delf_files.columns import (
     typed_column,
 )
 from delf_files.dialects import dialect_of
-from delf_files.forms import DETECTION_BYTES, form_of
+from delf_files.forms import DETECTION_BYTES, find_format
 from delf_files.headers import header_of, is_headless
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
@@ -160,7 +160,7 @@ def _all_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return the rows of a table with 2 to 15 short rows, one on each line; empty otherwise."""
     first_rows = list(islice(rows, _MAX_WHOLE_ROWS + 1))
     lines = [f"  | {', '.join(map(short, row))}" for row in first_rows]
-    if not 1 < len(lines) <= _MAX_WHOLE_ROWS or _size_of(lines) > _MAX_WHOLE_CHARACTERS:
+    if not 1 < len(lines) <= _MAX_WHOLE_ROWS or _count_characters(lines) > _MAX_WHOLE_CHARACTERS:
         return ""
     if any(line.endswith("…") for line in lines):  # a value was cut
         return ""
@@ -369,10 +369,12 @@ def _describe_text(
         data = file.read(most + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
-    form = form_of(data[:DETECTION_BYTES])
-    if form is not None and (kind != "text" or not form.startswith("a page")):
+    known_format = find_format(data[:DETECTION_BYTES])
+    if known_format is not None and (kind != "text" or not known_format.startswith("a page")):
         is_archive = zipfile.is_zipfile(path)
-        return _Table(form, rest=_describe_archive(path) if is_archive else _unpacked_lines(path))
+        return _Table(
+            known_format, rest=_describe_archive(path) if is_archive else _unpacked_lines(path)
+        )
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
@@ -439,7 +441,9 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
     head += _joined_words_note(document.texts)
     pages = [text.splitlines() for text in document.texts]
     is_whole = document.total == len(pages) and any(map(any, pages))
-    if is_whole and sum(map(_size_of, pages)) <= min(_MAX_WHOLE_CHARACTERS, max_characters):
+    if is_whole and sum(map(_count_characters, pages)) <= min(
+        _MAX_WHOLE_CHARACTERS, max_characters
+    ):
         lines = [
             line
             for number, page in enumerate(pages, 1)
@@ -463,12 +467,12 @@ def _joined_words_note(texts: Sequence[str]) -> str:
 
 def _describe_lines(head: str, lines: Sequence[str], max_characters: int) -> _Table:
     """Describe a text by all its lines if these fit, otherwise by the first lines."""
-    if _size_of(lines) <= min(_MAX_WHOLE_CHARACTERS, max_characters):
+    if _count_characters(lines) <= min(_MAX_WHOLE_CHARACTERS, max_characters):
         return _Table(f"{head}; all of it:", rest="\n".join(_wrapped(lines)))
     return _beginning(f"{head}; it begins", lines)
 
 
-def _size_of(lines: Sequence[str]) -> int:
+def _count_characters(lines: Sequence[str]) -> int:
     return sum(len(line) + 1 for line in lines)
 
 
@@ -614,7 +618,7 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         return _Table(f"{head}{sample}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
-        if is_by_name([record]):
+        if has_data_keys([record]):
             return _Table(f"dict{encoding_note}: {described([record], whole=True)}")
         columns = [_describe_member(key, item) for key, item in record.items()]
         return _Table(f"dict{encoding_note}", columns)

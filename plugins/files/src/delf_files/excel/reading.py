@@ -22,7 +22,7 @@ from delf_confined.office import is_locked, usual_form
 from delf_confined.text import decode_if_text
 from delf_confined.words import shorten_message
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
-from delf_files.forms import DETECTION_BYTES, form_of
+from delf_files.forms import DETECTION_BYTES, find_format
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
@@ -208,7 +208,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     with Path(path).open("rb") as file:
         head = file.read(DETECTION_BYTES)
     if not head.startswith(_FIRST_BYTES.get(ending, b"PK")):
-        form = form_of(head)
+        form = find_format(head)
         if form is None and head and decode_if_text(head) is not None:
             form = "text"
         if form is not None:
