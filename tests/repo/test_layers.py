@@ -112,7 +112,9 @@ def _may_import(plugin: Library, name: str) -> bool:
     if needs_engine:
         return plugin.name == "engine" or ENGINE in _needs(plugin)
     if root.startswith("delf_"):
-        return root in {plugin.module, *(library.module for library in LIBRARIES)}
+        needs = _needs(plugin)
+        required = {library.module for library in LIBRARIES if f"delf-{library.name}" in needs}
+        return root in {plugin.module, *required}
     return True
 
 
@@ -125,7 +127,6 @@ def _exports_of_engine() -> frozenset[str]:
 NO_ENGINE = """
 import sys
 from importlib.abc import MetaPathFinder
-from importlib.metadata import distribution
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -143,9 +144,7 @@ unfit = [record.name for record in host.records() if record.state == "failed"]
 assert unfit == ["engine"], unfit
 for kind in (ConnectionSpec, EmbedderSpec, FormatSpec, JournalSpec, ModelSpec, SandboxSpec):
     for spec in host.specs(kind):
-        plugin = next(each for each in host.records() if spec in each.specs)
-        requires = distribution(plugin.distribution).requires or ()
-        if not any(line.startswith("delf-plugin-engine") for line in requires):
+        if spec.name not in ("workers", "no-model"):  # these two start tasks
             host.resolve(spec)
 """
 

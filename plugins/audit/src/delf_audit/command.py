@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from delf.plugins.commands import Program
 from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, Checked
@@ -33,10 +34,10 @@ def audit(ctx: click.Context, path: str | None) -> None:
     ctx.obj = trail_at(path or _configured_path(ctx.find_root().obj))
 
 
-def _configured_path(state: Any) -> str | None:
-    load: Callable[[], Any] | None = getattr(state, "load_project", None)
-    options: Mapping[str, Any] = {} if load is None else load().plugin_options.get("audit", {})
-    return options.get("path")
+def _configured_path(program: object) -> str | None:
+    if not isinstance(program, Program):
+        return None
+    return program.load_project().plugin_options.get("audit", {}).get("path")
 
 
 @audit.command()

@@ -15,8 +15,10 @@ import click
 
 from delf.errors import ConfigurationError
 from delf_cli.as_json import as_json_option
+from delf_cli.state import state_of
 
 if TYPE_CHECKING:
+    from delf_engine.project.project import Project
     from delf_mcp.serving import Served
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -44,8 +46,8 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     delf mcp effects git
     delf mcp effects git --accept
     """  # noqa: D301 - click's mark for lines that stay as they are
-    state: Any = ctx.find_root().obj
-    project: Any = state.load_project()
+    state = state_of(ctx)
+    project = state.load_project()
     mcp_connection: Any = project.connector(state.discover(project.environ))(connection)
     declared, notices = asyncio.run(_declared_effects(mcp_connection, accept=accept))
     for notice in notices:
@@ -123,14 +125,14 @@ def serve(
     delf mcp serve
     delf mcp serve --http 8000 -c shop
     """  # noqa: D301 - click's mark for lines that stay as they are
-    project: Any = ctx.find_root().obj.load_project()
+    project = state_of(ctx).load_project()
     options: dict[str, Any] = {"connections": connections or None}
     if llm is not None:
         options["llm"] = llm
     asyncio.run(_serve(project, options, http))
 
 
-async def _serve(project: Any, options: dict[str, Any], http: str | None) -> None:
+async def _serve(project: Project, options: dict[str, Any], http: str | None) -> None:
     from delf import Agent
     from delf_mcp.serving import Served
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
+from delf.plugins.commands import Program
 from delf.specs import MemorySpec
 from delf.terminal import wrap_text
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import names_file, pieces, read
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
+    from delf_engine.project.any_project import AnyProject
 
 T = TypeVar("T")
 
@@ -50,13 +55,15 @@ def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
 class _Opened:
     """The memory store of tasks in this folder."""
 
-    def __init__(self, state: Any, namespace: str | None) -> None:
-        load: Callable[[], Any] | None = getattr(state, "load_project", None)
-        project = None if load is None else load()
+    def __init__(self, program: object, namespace: str | None) -> None:
+        project: AnyProject | None = None
+        if isinstance(program, Program):
+            # The program loads the engine's project, which has the agent's configuration, too.
+            project = cast("AnyProject", program.load_project())
+            _check_store(program.discover(project.environ), project)
         default = "default" if project is None else project.agent.memory_config.namespace
-        options: dict[str, Any] = {}
+        options: Mapping[str, Any] = {}
         if project is not None:
-            _check_store(state, project)
             options = project.plugin_options.get(_PLUGIN, options)
         self._context = plugin_context(project, namespace=namespace or default)
         self._options = options
@@ -83,12 +90,12 @@ async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
     return await task
 
 
-def _check_store(state: Any, project: Any) -> None:
+def _check_store(host: PluginHost, project: AnyProject) -> None:
     """Raise if the project uses another memory store."""
     name = project.agent.memory
     if name in (None, _STORE):
         return
-    state.discover(project.environ).spec(MemorySpec, name)  # raises for an unknown store
+    host.spec(MemorySpec, name)  # raises for an unknown store
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
         hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} anyway",

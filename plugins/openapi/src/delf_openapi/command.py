@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import ConfigurationError
+from delf.plugins.commands import Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +35,9 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     \b
     delf openapi effects prefect
     """  # noqa: D301 - click's mark for lines that stay as they are
-    state: Any = ctx.find_root().obj
-    project: Any = state.load_project()
-    tool: Any = project.connector(state.discover(project.environ))(connection)
+    program: Program = ctx.find_root().obj
+    project = program.load_project()
+    tool = project.connector(program.discover(project.environ))(connection)
     action_names, count = asyncio.run(_proposed(tool))
     if as_json:
         effects = dict.fromkeys(action_names, "read")

@@ -171,8 +171,8 @@ class ChildTasks:
         key = call.number, request.task_id
         child_task = self._running.get(key)
         if child_task is None:
-            # A task of its own: the child lives on if this call is cancelled with its sandbox, and
-            # the repeated call finds it by its key.
+            # A task of its own: the child continues if this call is cancelled with its sandbox.
+            # The repeated call finds it by its key.
             child_work = self._run_recorded(call, request, is_resumed=recorded_start is not None)
             child_task = self._running[key] = asyncio.create_task(child_work)
         # The child needs a permit itself: parents that keep theirs would block all places forever.

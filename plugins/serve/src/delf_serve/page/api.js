@@ -25,7 +25,7 @@ async function ask(method, path, body, type = "application/json") {
   if (csrf) headers["x-csrf-token"] = csrf;
   if (body !== undefined) headers["content-type"] = type;
   const sent = body === undefined || type !== "application/json" ? body : JSON.stringify(body);
-  const answer = await patiently(() => fetch(address(path), { method, headers, body: sent, credentials: "same-origin" }));
+  const answer = await withRetries(() => fetch(address(path), { method, headers, body: sent, credentials: "same-origin" }));
   const text = await answer.text();
   let data = null;
   try { data = text ? JSON.parse(text) : null; } catch { data = { detail: text.slice(0, 200) }; }
@@ -39,7 +39,7 @@ async function ask(method, path, body, type = "application/json") {
 }
 
 /** Ask again as often as the server says that it was too soon, and say so meanwhile. */
-async function patiently(send) {
+async function withRetries(send) {
   let answer;
   for (let tries = 0; tries < MOST_TRIES; tries++) {
     try {

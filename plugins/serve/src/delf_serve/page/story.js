@@ -174,7 +174,7 @@ export class Story {
 
   onCallAbandoned(data) {
     const call = this.calls.get(data.call_id);
-    if (call && call.status === "running") call.givenUp = true;
+    if (call && call.status === "running") call.isAbandoned = true;
   }
 
   onChildStarted(data) { this.calls.get(data.call_id)?.children.push({ id: data.child_id, task: data.task }); }
