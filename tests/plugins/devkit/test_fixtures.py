@@ -277,7 +277,9 @@ def test_edited_arguments_are_accepted_as_a_decision(
         assert agent.run("Pay.").text == "paid 5"
 
 
-def test_non_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) -> None:
+def test_invalid_scripted_decision_raises_immediately(
+    scripted_approvals: ScriptedApprovals,
+) -> None:
     with pytest.raises(TypeError, match="7 is not a decision"):
         scripted_approvals.says(7)  # pyright: ignore[reportArgumentType]
 

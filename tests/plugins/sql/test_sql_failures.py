@@ -105,7 +105,7 @@ async def test_password_is_in_no_error_log_or_context(
         assert not [text for text in shown[:-1] if PASSWORD in text]
 
 
-async def test_wrong_password_is_reported_without_it(postgres_server, mariadb_server, open_sql):
+async def test_wrong_password_error_hides_the_password(postgres_server, mariadb_server, open_sql):
     for url in (postgres_server.url("postgres"), mariadb_server.url("mysql")):
         sql = open_sql(url.replace("p%40ss", "p%40ss-wrong-p%40ss"))
         for call in (

@@ -243,7 +243,7 @@ async def test_postgresql_json_accepts_any_value_anywhere(postgres_database, ope
     assert await sql.query("SELECT id FROM v WHERE id = ANY(:ids)", {"ids": [1]}) == [{"id": 1}]
 
 
-async def test_explicit_cast_may_drop_a_part(any_database, open_sql):
+async def test_explicit_cast_may_truncate_a_value(any_database, open_sql):
     sql = open_sql(any_database)
     await sql.write("CREATE TABLE v (d date)")
     if any_database.kind != "sqlite":

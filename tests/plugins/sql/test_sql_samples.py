@@ -146,7 +146,7 @@ def test_sample_values_use_the_remaining_budget():
     assert with_holdings(lines, tables, "sqlite", len(full) - 1) == lines
 
 
-async def test_only_own_columns_are_sampled_in_an_own_schema(open_sql, sqlite_database):
+async def test_only_trusted_columns_are_sampled(open_sql, sqlite_database):
     _filled(sqlite_database)
     sql = open_sql(sqlite_database, name="db", trust={"bills.state": "own"})
     text = await sql.context("x")

@@ -443,7 +443,7 @@ WHOSE = {
 
 @pytest.mark.parametrize("dialect", ["postgresql", "duckdb"])
 @pytest.mark.parametrize(("statement", "whose"), WHOSE.items())
-def test_rows_are_own_only_if_every_source_is_own(tmp_path, dialect, statement, whose):
+def test_rows_are_trusted_only_if_every_source_is_trusted(tmp_path, dialect, statement, whose):
     url = f"duckdb:///{tmp_path}/d.db" if dialect == "duckdb" else "postgresql://u:p@h/d"
     db = SQL(url=url, trust=TRUST)
     params = {"n": 1} if ":n" in statement else None
@@ -451,12 +451,12 @@ def test_rows_are_own_only_if_every_source_is_own(tmp_path, dialect, statement, 
     assert db.result_trust("query", given) == whose
 
 
-def test_own_tables_are_matched_case_sensitively():
+def test_trusted_tables_are_matched_case_sensitively():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST)
     assert db.result_trust("query", {"statement": 'SELECT mail FROM "Customers"'}) == "outside"
 
 
-def test_user_permitted_function_makes_rows_foreign():
+def test_user_permitted_function_makes_rows_untrusted():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"
 
@@ -473,7 +473,7 @@ def test_invalid_trust_setting_is_an_error(trust):
         SQL(url="postgresql://u:p@h/d", trust=trust)
 
 
-async def test_comments_on_foreign_columns_are_omitted(tmp_path):
+async def test_comments_on_untrusted_columns_are_omitted(tmp_path):
     path = str(tmp_path / "d.db")
     with duckdb.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT, note TEXT); CREATE TABLE notes (x TEXT)")

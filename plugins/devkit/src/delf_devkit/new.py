@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_TAKEN: Final = ("core", "delf", DISTRIBUTION, "testing")
+_RESERVED_NAMES: Final = ("core", "delf", DISTRIBUTION, "testing")
 
 
 _HOOKS: Final = {spec.kind: (hook, spec.__name__) for hook, spec in HOOKS.items()}
@@ -175,8 +175,8 @@ def _check_name(name: str, kind: str, package: str) -> None:
                 f"{owner} is one of delf's own packages, with the module {module_of(owner)}",
                 param_hint="NAME",
             )
-    if name in _TAKEN or keyword.iskeyword(name):
-        raise click.BadParameter(f"{name!r} has another meaning", param_hint="NAME")
+    if name in _RESERVED_NAMES or keyword.iskeyword(name):
+        raise click.BadParameter(f"{name!r} is a reserved name", param_hint="NAME")
 
 
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:

@@ -113,7 +113,7 @@ class Sheets(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         plan = Plan(await self._book(spreadsheet))
         cells = plan.write(range, rows, formulas=formulas)
-        await self._do("write cells", plan)
+        await self._send_plan("write cells", plan)
         return Written(cells=cells)
 
     @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
@@ -126,7 +126,7 @@ class Sheets(GoogleConnection):
         sheet_info = book.sheet(sheet)
         grid = rows_for(await self._header(book, sheet_info.title, rows), rows)
         plan.append(sheet_info, grid, formulas=formulas)
-        await self._do("append rows", plan)
+        await self._send_plan("append rows", plan)
         return Written(cells=sum(len(row) for row in grid))
 
     @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
@@ -134,7 +134,7 @@ class Sheets(GoogleConnection):
         """Take the values out of a range; formats stay."""
         plan = Plan(await self._book(spreadsheet))
         plan.clear(range)
-        await self._do("clear cells", plan)
+        await self._send_plan("clear cells", plan)
 
     # -- create -------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Sheets(GoogleConnection):
         """Add a sheet to a spreadsheet."""
         plan = Plan(await self._book(spreadsheet))
         plan.add_sheet(title, rows, columns)
-        await self._do("add a sheet", plan)
+        await self._send_plan("add a sheet", plan)
         return _info(plan.book)
 
     # -- looks --------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Sheets(GoogleConnection):
         plan.format(range, look)
         if not plan.requests:
             raise ToolRefusedError("give a new look: bold, color, number_format, …")
-        await self._do("format cells", plan)
+        await self._send_plan("format cells", plan)
 
     @action("chart", effect="write", trust="own", sinks=["spreadsheet"])
     async def chart(
@@ -207,7 +207,7 @@ class Sheets(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         plan = Plan(await self._book(spreadsheet))
         plan.chart(range, kind, title, anchor)
-        await self._do("draw a chart", plan)
+        await self._send_plan("draw a chart", plan)
 
     @action("batch", effect="write", trust=_FIELD_TRUST, sinks=["spreadsheet"])
     async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
@@ -226,7 +226,7 @@ class Sheets(GoogleConnection):
                 await self._plan(plan, step, existing_titles)
             except ToolRefusedError as error:
                 raise ToolRefusedError(f"step {number}, {step['do']}: {error.message}") from None
-        await self._do("change a spreadsheet", plan)
+        await self._send_plan("change a spreadsheet", plan)
         return _info(plan.book)
 
     async def check(self, call: ProposedCall) -> Verdict:
@@ -360,7 +360,7 @@ class Sheets(GoogleConnection):
         sheets: list[dict[str, Any]] = answer.get("sheets") or [{}]
         return grid_of(sheets[0], formulas=formulas)
 
-    async def _do(self, what: str, plan: Plan) -> None:
+    async def _send_plan(self, what: str, plan: Plan) -> None:
         request = Request(
             what,
             "POST",
