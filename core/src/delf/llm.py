@@ -18,11 +18,11 @@ DEFAULT_TIMEOUT: Final = 300.0
 SERVER_SIDE_TOOLS: Final = "server_side_tools"
 """The setting that lists tools run by the provider itself, such as web search."""
 
-LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
+SERVER_SIDE_TOOL_PURPOSES: Final = frozenset({"generate", "call"})
 """Purposes of model calls in which the provider may run its own tools, such as web search."""
 
-MAX_LETTERS: Final = 8_000_000
-"""The maximum length of a model's answer in characters, against servers that never stop."""
+MAX_ANSWER_CHARACTERS: Final = 8_000_000
+"""The maximum length of a model's answer, as some servers never stop."""
 
 SETTINGS: Final = (
     "temperature",
@@ -171,10 +171,10 @@ class LLMConfig:
         """Return the names of the server-side tools that a model call may use.
 
         Args:
-            purpose: The purpose of the call; only the purposes in ``LOOKS_OUTSIDE`` may use the
-                tools.
+            purpose: The purpose of the call; only the purposes in ``SERVER_SIDE_TOOL_PURPOSES`` may
+                use the tools.
         """
-        if purpose not in LOOKS_OUTSIDE:
+        if purpose not in SERVER_SIDE_TOOL_PURPOSES:
             return ()
         return tuple(tool["tool_type"] for tool in self.settings.get(SERVER_SIDE_TOOLS) or ())
 

@@ -365,16 +365,20 @@ def _explain(
     field_names = tuple(cls.model_fields)
     problems: list[str] = []
     for item in error.errors(include_url=False, include_input=False, include_context=False):
-        place = ".".join(str(part) for part in item["loc"]) or "settings"
+        path = ".".join(str(part) for part in item["loc"]) or "settings"
+        variable = f"{prefix}{path.upper()}"
         if item["type"] == "extra_forbidden":
-            problems.append(f"unknown setting {place!r}{did_you_mean(place, field_names)}")
+            problems.append(f"unknown setting {path!r}{did_you_mean(path, field_names)}")
         elif item["type"] == "missing":
-            problems.append(f"setting {place!r} is missing (or set {prefix}{place.upper()})")
+            problems.append(f"setting {path!r} is missing (or set {variable})")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            top = str(item["loc"][0]) if item["loc"] else ""
-            field_name = place if not top or top in values else f"{prefix}{place.upper()}"
-            problems.append(f"{field_name}: {message}" if item["loc"] else message)
+            if not item["loc"]:
+                problems.append(message)
+                continue
+            # A value that is not among the given ones is from the environment.
+            is_given = str(item["loc"][0]) in values
+            problems.append(f"{path if is_given else variable}: {message}")
     return ConnectionConfigurationError(
         f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(field_names)}"
     )

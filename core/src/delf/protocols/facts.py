@@ -220,11 +220,10 @@ def _readable(value: Any) -> Any:
 
 def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the question, the effect, and everything unusual about the request."""
-    is_irreversible = not can_be_undone(request.effect)
     effect = effect_words(request.effect)
-    weight: Weight = (
-        "danger" if is_irreversible else "caution" if request.effect != "read" else "information"
-    )
+    weight: Weight = "information" if request.effect == "read" else "caution"
+    if not can_be_undone(request.effect):
+        weight = "danger"
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
     question = Question.from_request(request)
     text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
@@ -481,11 +480,11 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
         if root_of(path) == name:
-            is_marked = origin["trust"] == "outside"
-            paths_by_origin.setdefault((str(origin["text"]), is_marked), []).append(
+            is_untrusted = origin["trust"] == "outside"
+            paths_by_origin.setdefault((str(origin["text"]), is_untrusted), []).append(
                 path[len(name) :]
             )
-    for (text, is_marked), paths in paths_by_origin.items():
+    for (text, is_untrusted), paths in paths_by_origin.items():
         named_paths = [path for path in paths if path]
         path_list = ", ".join(named_paths[:_MAX_NAMED])
         rest_note = (
@@ -493,11 +492,11 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
         )
         yield Fact(
             kind=FactKind.ORIGIN,
-            weight="caution" if is_marked else "information",
+            weight="caution" if is_untrusted else "information",
             label=f"source of {visible(name)}{visible(path_list)}{rest_note}",
             text=visible(text),
             about=name,
-            required=is_marked,
+            required=is_untrusted,
         )
 
 
@@ -578,8 +577,9 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the fact that says when the request expires, and the consequence."""
     if request.expires_after is not None:
         seconds = request.expires_after
-        unit, words = next((each for each in _UNITS if seconds >= 2 * each[0]), (1.0, "seconds"))
-        after = f"{seconds / unit:.3g} {words}"
+        fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
+        unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
+        after = f"{seconds / unit_seconds:.3g} {unit_name}"
         question, consequence = Question.from_request(request), "it counts as rejected"
         if question is not None:
             default = question.default

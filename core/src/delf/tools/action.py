@@ -256,15 +256,15 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     Raises:
         ToolDefinitionError: If a marked method cannot be an action.
     """
-    names: dict[str, _Mark] = {}
+    marks_by_name: dict[str, _Mark] = {}
     for cls in reversed(owner.__mro__):
         for name, member in vars(cls).items():
             # A static or class method keeps the function, with its mark, inside.
             mark = getattr(member, _MARK, getattr(getattr(member, "__func__", None), _MARK, None))
             if isinstance(mark, _Mark):
-                names[name] = mark
+                marks_by_name[name] = mark
     result: list[Action] = []
-    for name, mark in names.items():
+    for name, mark in marks_by_name.items():
         function = getattr(owner, name)
         function_of_instance = getattr(instance, name) if instance is not None else function
         result.append(

@@ -48,14 +48,14 @@ def read_docstring(doc: str) -> Docstring:
     Args:
         doc: The dedented docstring.
     """
-    text: list[str] = []
+    unnamed_lines: list[str] = []
     note_lines: list[str] = []
     parameters: dict[str, str] = {}
     attributes: dict[str, str] = {}
     returns: list[str] = []
     for section, lines in _sections(doc.splitlines()):
         if not section:
-            text += lines
+            unnamed_lines += lines
         elif section in _PARAMETERS:
             parameters |= _items(lines)
         elif section == "attributes":
@@ -66,7 +66,7 @@ def read_docstring(doc: str) -> Docstring:
             title = [] if section == _TEXT_AFTER_SECTION else [f"{section.capitalize()}:"]
             note_lines += ["", *title, *lines]
     returns_text = _returns_text(returns)
-    for field in _fields(text):
+    for field in _fields(unnamed_lines):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("ivar", "cvar", "var") and field["about"]:
@@ -76,7 +76,7 @@ def read_docstring(doc: str) -> Docstring:
         elif field["kind"] not in ("type", "rtype", "raises", "raise"):
             about = f"{field['kind'].capitalize()} {field['about']}".strip()
             note_lines.append(f"{about}: {field['text']}")
-    summary, _, rest = "\n".join(_before_fields(text)).strip().partition("\n\n")
+    summary, _, rest = "\n".join(_before_fields(unnamed_lines)).strip().partition("\n\n")
     notes = " ".join("\n".join([rest, *note_lines]).split())
     return Docstring(" ".join(summary.split()), parameters, returns_text, notes, attributes)
 

@@ -421,12 +421,12 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
         return Literal[tuple(values)]
-    several: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
+    alternatives: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     kind: Any = schema.get("type")
     if isinstance(kind, (list, tuple)):
-        several = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
-    if several:
-        return Union[tuple(_type(each, root, depth + 1) for each in several)]  # noqa: UP007
+        alternatives = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
+    if alternatives:
+        return Union[tuple(_type(each, root, depth + 1) for each in alternatives)]  # noqa: UP007
     if not isinstance(kind, str):
         return Any
     python_type = _TYPES.get(kind, Any)

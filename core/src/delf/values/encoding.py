@@ -215,11 +215,13 @@ class _Sizes:
             elif kind in PLAIN:
                 values += 1
             else:
-                inner = self._measured.get(id(part)) or self.measure(part, level + 1)
-                values += inner[0]
-                letters += inner[1]
-                if inner[2] >= levels:
-                    levels = 1 + inner[2]
+                inner_values, inner_letters, inner_levels = self._measured.get(
+                    id(part)
+                ) or self.measure(part, level + 1)
+                values += inner_values
+                letters += inner_letters
+                if inner_levels >= levels:
+                    levels = 1 + inner_levels
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
                 if values > self._max_values or letters > self._max_size:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE, LLMConfig
+from delf.llm import DEFAULT_TIMEOUT, SERVER_SIDE_TOOL_PURPOSES, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
 from delf.protocols.context import PluginContext
 from delf_model_providers import searches
@@ -57,7 +57,7 @@ class EndpointModel(ABC):
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:
         """Return the provider's web search tool if the request's purpose permits searches."""
-        return self._search if request.purpose in LOOKS_OUTSIDE else None
+        return self._search if request.purpose in SERVER_SIDE_TOOL_PURPOSES else None
 
     def _fees(self, request: ModelRequest, search_count: int) -> float | None:
         """Return the price of a reply's web searches in USD; None if the price is unknown."""

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final, TypeAlias
 
 from delf.errors import LLMExecutionError
-from delf.llm import DEFAULT_TIMEOUT, MAX_LETTERS, LLMConfig
+from delf.llm import DEFAULT_TIMEOUT, MAX_ANSWER_CHARACTERS, LLMConfig
 from delf.messages import ModelDelta, ModelReply
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
@@ -64,8 +64,8 @@ def check_length(length: int, config: LLMConfig) -> None:
     Raises:
         EndlessAnswerError: If the answer is too long.
     """
-    if length > MAX_LETTERS:
+    if length > MAX_ANSWER_CHARACTERS:
         raise EndlessAnswerError(
-            f"the answer of {config.model} is longer than {MAX_LETTERS:,} letters",
+            f"the answer of {config.model} is longer than {MAX_ANSWER_CHARACTERS:,} letters",
             hint="no model writes so much; check its server",
         )
