@@ -77,12 +77,12 @@ def talk(delf_host, scripted_model):
         ([f"{MAILS}\n1 / 0"], "rejected"),
     ],
 )
-def test_conversation_turn_inherits_the_origin_of_its_reads(chat_of, talk, before, expected):
+def test_chat_turn_is_untrusted_after_reading_untrusted_data(chat_of, talk, before, expected):
     assert talk(chat_of(), *before, PAY)[-1] == expected
 
 
 @pytest.mark.parametrize(("before", "expected"), [(ROWS, "ok"), (MAILS, "rejected")])
-def test_summary_inherits_the_origin_of_its_messages(
+def test_summary_of_untrusted_messages_is_untrusted(
     chat_of, talk, scripted_model, before, expected
 ):
     summarised = [f"The account is {IBAN}", f"The account is {IBAN}, as said"]

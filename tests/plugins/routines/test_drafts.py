@@ -76,7 +76,7 @@ def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     routine = Routines(agent).save(response.trace.task_id, "report")
     prompts = scripted_model.prompts[2:]
     assert FIRST in prompts[0]
-    assert "it asked for another one, as it learned: four orders" in prompts[0]
+    assert "it asked for another script, as it learned: four orders" in prompts[0]
     assert "- orders({'month': '2026-10'}) gave 4" in prompts[0]
     assert "which was not recorded" in prompts[1]
     assert "it does not call send" in prompts[2]

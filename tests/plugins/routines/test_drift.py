@@ -152,7 +152,7 @@ async def test_changed_routine_action_without_a_model_reports_the_failure(
     shop()
     response, shown = await run()
     assert "no such column: total" in response.error
-    assert "it could not be repaired" in shown
+    assert "the routine could not be repaired" in shown
     assert store.proposed("report") is None
     assert sent == []
 
@@ -257,7 +257,7 @@ async def test_empty_result_asks_before_any_change(report, run, sent, scripted_a
     response, _ = await run(month="2026-12")
     assert not response.status
     (asked,) = scripted_approvals.requests
-    assert asked.reason == "shop.query gave nothing, where it gave something before"
+    assert asked.reason == "shop.query returned nothing, but always did before"
     assert sent == []
     scripted_approvals.says(True)
     response, shown = await run(month="2026-12")

@@ -49,7 +49,7 @@ async def test_task_becomes_one_workflow_with_key_priority_and_delay(queue: Dbos
     }
     assert (found["k"].queue_partition_key, found["k"].priority) == ("seven", 2**30 - 6)
     assert found["t"].input["args"] == (
-        {"task_id": "t", "queue": "q", "key": None, "priority": 0, "rests": 0},
+        {"task_id": "t", "queue": "q", "key": None, "priority": 0, "requeues": 0},
     )
 
 
@@ -57,7 +57,7 @@ async def test_queue_resumes_begun_tasks_before_new_ones(queue: DbosQueue) -> No
     tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
     for task in tasks.values():
         await queue.enqueue(task)
-    await queue.again(Ticket.of(tasks["t"]), 0.0)
+    await queue.requeue(Ticket.of(tasks["t"]), 0.0)
     found = (await workflows(queue)).items()
     order = [name for name, _ in sorted(found, key=lambda item: (item[1].priority, item[0]))]
     assert [name.partition(":")[0] for name in order] == ["urgent", "t", "first", "t"]
@@ -111,14 +111,14 @@ async def test_global_concurrency_holds_between_count_and_claim(
 async def test_task_without_a_workflow_is_enqueued_again(queue: DbosQueue) -> None:
     for name in ("waits", "rests", "ended", "cancelled"):
         await queue.enqueue(waits(name))
-    await queue.again(Ticket(task_id="rests", queue="q"), 60.0)
+    await queue.requeue(Ticket(task_id="rests", queue="q"), 60.0)
     for name in ("rests", "cancelled"):
         await queue.call(lambda client, name=name: client.cancel_workflow(name))
     names = ["waits", "rests", "cancelled", "lost"]
-    assert await queue.left_out(names) == ["cancelled", "lost"]
+    assert await queue.without_workflow(names) == ["cancelled", "lost"]
     for name in ("cancelled", "lost"):
         await queue.restore(waits(name))
-    assert await queue.left_out(names) == []
+    assert await queue.without_workflow(names) == []
     copies = [name for name in await workflows(queue) if name.startswith("cancelled:")]
     assert len(copies) == 1
 
@@ -136,7 +136,7 @@ async def test_finished_workflows_are_deleted(queue: DbosQueue) -> None:
 async def test_workflows_of_removed_tasks_are_deleted(queue: DbosQueue) -> None:
     for name in ("gone", "waits"):
         await queue.enqueue(waits(name))
-        await queue.again(Ticket(task_id=name, queue="q"), 60.0)
+        await queue.requeue(Ticket(task_id=name, queue="q"), 60.0)
     await queue.enqueue(replace(waits("other"), queue="another"))
 
     async def is_unknown(task_id: str) -> bool:

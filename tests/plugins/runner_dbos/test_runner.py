@@ -20,7 +20,7 @@ from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.people import Person
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
-from delf_runner_dbos.queue import Ticket, is_here
+from delf_runner_dbos.queue import Ticket, belongs_to_project
 from delf_runner_dbos.runner import Runner, RunnerOptions
 from delf_runner_dbos.settings import QueueSettings
 from delf_serve.keys import Keys
@@ -48,7 +48,7 @@ class NotedQueue:
     """A queue that records a runner's calls, and fails a chosen number of times."""
 
     def __init__(self) -> None:
-        self.rested: list[tuple[Ticket, float]] = []
+        self.requeued: list[tuple[Ticket, float]] = []
         self.handed_on: list[Mapping[str, str]] = []
         self.enqueued: list[TaskQueued] = []
         self.work: list[Any] = []
@@ -65,11 +65,11 @@ class NotedQueue:
         self._answer()
         self.enqueued.append(task)
 
-    async def again(self, ticket: Ticket, delay: float) -> None:
+    async def requeue(self, ticket: Ticket, delay: float) -> None:
         self._answer()
-        self.rested.append((ticket, delay))
+        self.requeued.append((ticket, delay))
 
-    async def hand_on(self, workflows: Mapping[str, str]) -> None:
+    async def release(self, workflows: Mapping[str, str]) -> None:
         self._answer()
         self.handed_on.append(workflows)
 
@@ -77,10 +77,10 @@ class NotedQueue:
         self._answer()
         self.registered.append(queue)
 
-    async def at_work(self, _: Collection[str]) -> list[Any]:
+    async def running_workflows(self, _: Collection[str]) -> list[Any]:
         return self.work
 
-    async def left_out(self, task_ids: list[str]) -> list[str]:
+    async def without_workflow(self, task_ids: list[str]) -> list[str]:
         return [name for name in task_ids if name in self.lost]
 
     restore = enqueue
@@ -132,7 +132,7 @@ def runner(journal: SqlJournal, queue: Any, agents: Any) -> Runner:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWAY_SECONDS", "PERMIT_SECONDS"):
         monkeypatch.setattr(module, name, 0.01)
-    monkeypatch.setattr(module, "SOON", (0.0,))
+    monkeypatch.setattr(module, "JOURNAL_PAUSES", (0.0,))
 
 
 def waits(not_before: float | None = None, **more: Any) -> TaskQueued:
@@ -140,8 +140,8 @@ def waits(not_before: float | None = None, **more: Any) -> TaskQueued:
     return TaskQueued(seq=1, at=1.0, not_before=not_before, **{**event, **more})
 
 
-def ticket(rests: int = 0, key: str | None = None) -> Ticket:
-    return Ticket(task_id="t", queue="q", key=key, rests=rests)
+def ticket(requeues: int = 0, key: str | None = None) -> Ticket:
+    return Ticket(task_id="t", queue="q", key=key, requeues=requeues)
 
 
 async def ends(journal: SqlJournal, task_id: str) -> None:
@@ -162,7 +162,7 @@ async def test_task_runs_with_an_agent_of_its_own_setup(
     assert await runner.work("t", ticket()) == "done"
     assert await runner.work("t:2", ticket()) == "done"
     assert agents.setups == [{"folder": "x"}]
-    assert queue.rested == []
+    assert queue.requeued == []
 
 
 class Workflows:
@@ -200,9 +200,9 @@ async def test_task_of_another_folder_is_postponed_with_growing_delay(
 
     agents.does = do
     await journal.append(waits())
-    for rests in (0, 1, 20):
-        assert await runner.work("t", ticket(rests)) == "rests"
-    assert [(t.rests, delay) for t, delay in queue.rested] == [(1, 2.0), (2, 4.0), (21, 300.0)]
+    for requeues in (0, 1, 20):
+        assert await runner.work("t", ticket(requeues)) == "requeued"
+    assert [(t.requeues, delay) for t, delay in queue.requeued] == [(1, 2.0), (2, 4.0), (21, 300.0)]
 
 
 async def test_failed_task_is_enqueued_for_its_retry(
@@ -215,10 +215,10 @@ async def test_failed_task_is_enqueued_for_its_retry(
 
     agents.does = do
     await journal.append(waits())
-    assert await runner.work("t", ticket(7)) == "rests"
-    assert await runner.work("t:2", ticket()) == "rests"  # not before its time
-    assert [t.rests for t, _ in queue.rested] == [0, 0]
-    assert all(delay > 1e9 for _, delay in queue.rested)
+    assert await runner.work("t", ticket(7)) == "requeued"
+    assert await runner.work("t:2", ticket()) == "requeued"  # not before its time
+    assert [t.requeues for t, _ in queue.requeued] == [0, 0]
+    assert all(delay > 1e9 for _, delay in queue.requeued)
     assert len(agents.setups) == 1
 
 
@@ -227,23 +227,23 @@ async def test_task_claimed_elsewhere_is_checked_after_a_lease(
 ) -> None:
     await journal.append(waits())
     await journal.claim("t")
-    assert await runner.work("t:2", ticket(5)) == "rests"
-    assert queue.rested == [(ticket(), 30.0)]
+    assert await runner.work("t:2", ticket(5)) == "requeued"
+    assert queue.requeued == [(ticket(), 30.0)]
     assert agents.setups == []
 
 
 async def test_task_missing_from_the_journal_is_finally_abandoned(
     runner: Runner, queue: NotedQueue
 ) -> None:
-    assert await runner.work("t", ticket()) == "rests"
+    assert await runner.work("t", ticket()) == "requeued"
     assert await runner.work("t", ticket(99)) == "unknown"
-    assert [t.rests for t, _ in queue.rested] == [1]
+    assert [t.requeues for t, _ in queue.requeued] == [1]
 
 
 async def test_task_waits_for_the_queue_database(runner: Runner, queue: NotedQueue) -> None:
     queue.away = 3
-    assert await runner.work("t", ticket()) == "rests"
-    assert [t.rests for t, _ in queue.rested] == [1]
+    assert await runner.work("t", ticket()) == "requeued"
+    assert [t.requeues for t, _ in queue.requeued] == [1]
 
 
 async def test_busy_runner_returns_further_tasks(
@@ -263,7 +263,7 @@ async def test_busy_runner_returns_further_tasks(
     await begun.wait()
     second = Ticket(task_id="u", queue="q", key="customer-7")
     both = [runner.work("u", second) for _ in range(2)]  # it is back before it is let go
-    assert await asyncio.gather(*both) == ["rests", "rests"]
+    assert await asyncio.gather(*both) == ["requeued", "requeued"]
     assert queue.handed_on == [{"u": "q/keys"}] * 2
     on.set()
     assert await first == "done"
@@ -362,7 +362,7 @@ async def test_item_of_two_overlapping_firings_starts_one_task(
         return None, lambda: None
 
     monkeypatch.setattr(module, "items_of", items)
-    monkeypatch.setattr(module, "last_seen", seen)
+    monkeypatch.setattr(module, "seen_digests", seen)
     watchers: Any = SimpleNamespace(lend=lend)
     options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
     runner = Runner(journal, queue, agents, watchers, options)
@@ -387,10 +387,10 @@ def test_task_of_a_former_folder_belongs_to_this_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     old = "/srv/shop"
-    assert is_here({}, ())
-    assert is_here({"folder": str(tmp_path)}, ())
-    assert not is_here({"folder": old}, ())
-    assert is_here({"folder": old}, [old])
+    assert belongs_to_project({}, ())
+    assert belongs_to_project({"folder": str(tmp_path)}, ())
+    assert not belongs_to_project({"folder": old}, ())
+    assert belongs_to_project({"folder": old}, [old])
 
 
 async def test_tasks_of_a_missing_folder_are_logged(
@@ -403,7 +403,7 @@ async def test_tasks_of_a_missing_folder_are_logged(
     await runner.restore()
     assert queue.enqueued == []
     (message,) = [record.getMessage() for record in caplog.records]
-    assert message.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")
+    assert message.startswith(f"2 tasks belong to the folder {tmp_path / 'gone'}, ")
     assert "former_folders" in message
 
 
@@ -445,7 +445,7 @@ async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
         ended = list[str]()
         for name, key in (("t1", ada.holder), ("t2", ada.holder), ("t3", None)):
             await journal.append(waits(task_id=name, task=doing("print(1)"), key=key))
-            place = Ticket(task_id=name, queue="q", key=key, rests=0)
+            place = Ticket(task_id=name, queue="q", key=key, requeues=0)
             ended.append(await runner.work(name, place))
         assert ended == ["done", "failed", "done"]
         assert "budget" in str((await journal.task("t2")).error)

@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.errors import ConfigurationError, DelfError
-from delf_runner_dbos.watching import items_of, look_at, truncate_item
+from delf_runner_dbos.watching import compare_items, items_of, truncate_item
 
 FIRST = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
 
@@ -26,30 +26,30 @@ FIRST = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
     ],
 )
 def test_watch_finds_new_items(items, id_field, new):
-    before = look_at(FIRST, id_field, None)
+    before = compare_items(FIRST, id_field, None)
     assert before.new == []
-    look = look_at(items, id_field, before.seen)
+    look = compare_items(items, id_field, before.seen)
     assert [item for _, item in look.new] == new
-    assert look_at(items, id_field, look.seen).new == []
+    assert compare_items(items, id_field, look.seen).new == []
 
 
 def test_watched_item_that_comes_back_is_not_new():
-    seen = look_at([], None, look_at(FIRST, None, None).seen).seen
-    assert look_at(FIRST, None, seen).new == []
+    seen = compare_items([], None, compare_items(FIRST, None, None).seen).seen
+    assert compare_items(FIRST, None, seen).new == []
 
 
 def test_watch_warns_that_more_items_may_have_come():
-    seen = look_at(FIRST, None, None).seen
-    assert "more may have come" in (look_at([{"id": 7}, {"id": 8}], None, seen).note or "")
-    assert look_at([{"id": 7}, *FIRST], None, seen).note is None
+    seen = compare_items(FIRST, None, None).seen
+    assert "more may have come" in (compare_items([{"id": 7}, {"id": 8}], None, seen).note or "")
+    assert compare_items([{"id": 7}, *FIRST], None, seen).note is None
 
 
 def test_watch_returns_at_most_a_hundred_items_at_a_time():
-    seen = look_at([], None, None).seen
+    seen = compare_items([], None, None).seen
     items = [{"id": n} for n in range(250)]
     found = []
     for _ in range(4):
-        look = look_at(items, None, seen)
+        look = compare_items(items, None, seen)
         seen = look.seen
         found.append(len(look.new))
     assert found == [100, 100, 50, 0]
@@ -57,7 +57,7 @@ def test_watch_returns_at_most_a_hundred_items_at_a_time():
 
 def test_watch_refuses_items_without_the_id_field():
     with pytest.raises(ConfigurationError, match="an item has no field 'number'"):
-        look_at(FIRST, "number", None)
+        compare_items(FIRST, "number", None)
 
 
 def test_watch_shortens_a_long_item():

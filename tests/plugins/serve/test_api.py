@@ -715,7 +715,9 @@ async def test_forked_task_repeats_no_call(serve):
     assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404
 
 
-async def test_own_task_is_resumed_behind_newer_foreign_tasks(serve, tmp_path, monkeypatch):
+async def test_server_resumes_its_task_although_programs_left_newer_ones(
+    serve, tmp_path, monkeypatch
+):
     monkeypatch.setattr("delf_serve.tasks.PAGE", 1)
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:

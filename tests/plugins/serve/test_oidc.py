@@ -227,7 +227,7 @@ async def test_forged_identity_token_is_refused(served, provider, monkeypatch, f
     issuer = f"{provider}"
     good, other = (jwk.RSAKey.generate_key(2048, {"kid": "k"}) for _ in range(2))
     about, _ = await connect.provider()
-    begun = oidc.Begun(state="s", nonce="n", verifier="v")
+    begun = oidc.LoginState(state="s", nonce="n", verifier="v")
     claims = {
         "iss": about["issuer"],
         "aud": "delf",

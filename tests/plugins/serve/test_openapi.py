@@ -140,7 +140,7 @@ def test_operations_declare_their_error_answers(operation):
         assert {"401", "403"} <= message["responses"].keys()
 
 
-def test_problems_mention_no_command():
+def test_api_errors_do_not_suggest_cli_commands():
     """Users of the API have no terminal there, so hints for it are left out."""
     found: list[str] = []
     for path in sorted(Path(delf_serve.__file__).parent.glob("*.py")):

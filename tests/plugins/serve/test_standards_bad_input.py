@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delf_serve.problems import ProblemError
-from delf_serve.standards.content import say
+from delf_serve.standards.content import add_message
 from delf_serve.standards.turns import Turn
 
 VALUES: list[Any] = [None, 0, 1.5, True, "x", "", [], [1], ["x"], [[]], [None], {}, {"a": 1}]
@@ -71,7 +71,7 @@ def test_content_of_any_form_is_read_or_refused(is_last: Any):
     statuses: list[int] = []
     for content in (*VALUES, *([part] for part in (*VALUES, *PARTS))):
         try:
-            say(Turn(), "user", content, is_last=is_last)
+            add_message(Turn(), "user", content, is_last=is_last)
         except ProblemError as problem:
             statuses.append(problem.status)
     assert set(statuses) == {422}

@@ -28,7 +28,7 @@ async def test_prompt_lists_the_workers(bench: Any):
     await bench.run("print(1)")
     prompt = bench.model.prompts[0]
     assert "- brief: Says it in a word.; inputs: tone (string)?" in prompt
-    assert "- wrong: its file is wrong, and it cannot be called" in prompt
+    assert "- wrong: its file is invalid, and it cannot be called" in prompt
 
 
 async def test_inputs_are_inserted_into_the_instructions(bench: Any):

@@ -57,32 +57,33 @@ _KEPT: Final = 10
 class Chat(FixedAttributes):
     """A conversation that an agent's tasks continue.
 
-    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that the
-    summary does not cover, the newest ``history_window`` of them. Each of these reads the messages
-    again, because other processes may have added some.
+    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` access the newest
+    ``history_window`` messages that are not summarised. Each access reads the messages again,
+    because other processes may have added some.
 
-    Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the plain
+    Every method has an async version whose name begins with ``a``. With ``persist`` the sync
     methods block on the database; in memory they never block.
 
     Args:
-        keep: The number of recent messages to keep unsummarised; older ones are summarised before
-            the next task. 0 summarises everything. ``"variables"`` keeps ten messages, and in this
-            process the last task's variables that are plain data.
-        summarize: Whether older messages become a summary. Without it they stay.
-        persist: Store the conversation with all messages in the journal's database (the plugin
-            ``journal-sql``). Otherwise it is kept in memory, and summarised messages are dropped.
-        path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's own.
-        namespace: Keeps the conversations of programs that share a database apart.
-        summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
-            main model.
-        history_window: The maximum number of messages that a task is shown, and that are loaded. A
-            value below ``keep`` replaces ``keep``.
-        history_transform: Gets the list of ``ChatMessage`` for a task and returns the messages that
-            the task is shown. Plain functions are called in a thread.
+        keep: The number of recent messages that are not summarised. Older messages are summarised
+            before the next task; 0 summarises everything. ``"variables"`` keeps ten messages, and
+            within this process also the last task's variables that are plain data.
+        summarize: Whether older messages are summarised. If false, they stay as they are.
+        persist: Whether to store the conversation with all messages in the journal's database (the
+            plugin ``journal-sql``). Otherwise the conversation is kept in memory, and summarised
+            messages are dropped.
+        path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's database.
+        namespace: Separates the conversations of programs that share a database.
+        summarizer_llm: The model that summarises. By default the agent's ``light_llm``, or its main
+            model if there is none.
+        history_window: The maximum number of messages that are loaded for a task. A value below
+            ``keep`` replaces ``keep``.
+        history_transform: A function that gets the list of ``ChatMessage`` for a task, and returns
+            the messages that the task gets. Sync functions are called in a thread.
         conversation_id: The id of the conversation within the namespace.
 
     Raises:
-        ConfigurationError: For an invalid value.
+        ConfigurationError: If a value is invalid.
     """
 
     def __init__(
@@ -107,9 +108,9 @@ class Chat(FixedAttributes):
             raise ConfigurationError(
                 "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
             )
-        for name, switch in (("summarize", summarize), ("persist", persist)):
-            if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"Chat: {name} is {switch!r}", hint="True or False")
+        for name, value in (("summarize", summarize), ("persist", persist)):
+            if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"Chat: {name} is {value!r}", hint="True or False")
         if history_transform is not None and not callable(history_transform):
             raise ConfigurationError("history_transform must be a function")
         self.summarize = summarize
@@ -127,19 +128,19 @@ class Chat(FixedAttributes):
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
         self.variables: dict[str, KeptVariables] = {}
-        """The variables of the last task of each conversation, if kept."""
+        """The variables of each conversation's last task, by conversation id."""
         self.summarising: set[str] = set()
-        """Conversations that are being summarised by a task of this process."""
+        """The ids of conversations that a task of this process is summarising."""
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Make a chat from the options of ``Agent(chat=…)`` or ``delf.toml``.
+        """Create a chat from the option ``Agent(chat=…)`` or from ``delf.toml``.
 
         Args:
-            value: A chat itself, True for one in memory, or its options.
+            value: A chat, True for a chat in memory, or a mapping of options.
 
         Raises:
-            ConfigurationError: For any other value, and for an unknown option.
+            ConfigurationError: If the value is anything else, or an option is unknown.
         """
         if isinstance(value, cls):
             return value
@@ -156,25 +157,25 @@ class Chat(FixedAttributes):
         return cls(**options)
 
     def in_memory(self) -> Chat:
-        """Return the conversation in memory; the object itself if it is not stored."""
+        """Return this chat if it is in memory; otherwise a new one in memory with the same id."""
         return Chat(conversation_id=self._conversation) if self.persist else self
 
     # -- conversations ------------------------------------------------------------------
 
     @property
     def conversation_id(self) -> str:
-        """The name of this conversation."""
+        """The id of the conversation."""
         return self._conversation
 
     def switch(self, conversation_id: str) -> None:
-        """Switch to another conversation, which is created by its first message.
+        """Switch to another conversation, which its first message creates.
 
-        Tasks that were submitted before stay with theirs.
+        Tasks that are already submitted stay in their conversations.
         """
         self._conversation = check_name("conversation_id", conversation_id)
 
     def conversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """Return the conversations of the namespace that have messages, the newest first."""
+        """Return the conversations of the namespace that have messages, newest first."""
         return self._wait(self.aconversations(limit))
 
     async def aconversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
@@ -201,7 +202,11 @@ class Chat(FixedAttributes):
         await self.store().append(self._conversation, [message])
 
     def clear(self, conversation_id: str | None = None) -> None:
-        """Remove all messages and the summary of this or another conversation."""
+        """Remove all messages and the summary of a conversation.
+
+        Args:
+            conversation_id: The id of the conversation; None for the current one.
+        """
         self._wait(self.aclear(conversation_id))
 
     async def aclear(self, conversation_id: str | None = None) -> None:
@@ -213,12 +218,12 @@ class Chat(FixedAttributes):
     def prune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Forget old conversations of the namespace.
+        """Remove old conversations of the namespace.
 
         Args:
-            older_than: Only conversations without a message for so many seconds.
-            keep: The number of newest conversations to keep in any case.
-            dry_run: Return the conversations without removing them.
+            older_than: The minimum number of seconds since the last message; None for any age.
+            keep: The number of newest conversations that are not removed.
+            dry_run: Whether to return the conversations without removing them.
 
         Returns:
             The removed conversations, oldest first.
@@ -236,19 +241,19 @@ class Chat(FixedAttributes):
         """Return the messages of a role.
 
         Raises:
-            ConfigurationError: For a role that does not exist.
+            ConfigurationError: If the role does not exist.
         """
         check_one_of("role", role, get_args(Role))
         return [message for message in self if message.role == role]
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The messages as ``{"role": …, "content": …}``."""
+        """The messages as dictionaries ``{"role": …, "content": …}``."""
         return [{"role": message.role, "content": message.content} for message in self]
 
     @property
     def summary(self) -> str | None:
-        """The summary of earlier messages, if any."""
+        """The summary of earlier messages; None if nothing is summarised."""
         return self._state().summary
 
     def __len__(self) -> int:
@@ -277,22 +282,22 @@ class Chat(FixedAttributes):
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
-        """Return True if more than ``keep`` messages are not yet summarised."""
+        """Return True if more than ``keep`` messages are not summarised."""
         return self._state().unsummarized_count > self.kept
 
     @property
     def kept(self) -> int:
-        """The number of messages that are not summarised."""
+        """The maximum number of messages that stay unsummarised."""
         return self.keep if self.history_window is None else min(self.keep, self.history_window)
 
     def compress(self) -> bool:
-        """Summarise all but the newest ``keep`` messages now, whatever ``summarize`` says.
+        """Summarise all but the newest ``keep`` messages now, even without ``summarize``.
 
         Returns:
             True if messages were summarised.
 
         Raises:
-            ConversationCompressionError: If summarising fails; no message is dropped.
+            ConversationCompressionError: If summarising fails. No message is dropped then.
         """
         return call(self.acompress(), self._loop())
 
@@ -313,13 +318,17 @@ class Chat(FixedAttributes):
             ) from error
 
     async def fold(self, conversation: str, ask: Ask) -> bool:
-        """Summarise messages beyond ``keep`` with a given model."""
+        """Summarise a conversation's older messages with a given model.
+
+        Returns:
+            True if messages were summarised.
+        """
         return await fold(self.store(), conversation, self.kept, ask)
 
     # -- for the agent ------------------------------------------------------------------
 
     def attach(self, context: AgentContext) -> None:
-        """Use an agent's plugins, options, environment, models and budget."""
+        """Use the plugins, options, environment, models and budget of an agent."""
         with self._lock:
             self._context = context
 
@@ -329,7 +338,7 @@ class Chat(FixedAttributes):
         return self._context
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
-        """Return a conversation for a task; the current one when no id is given."""
+        """Return a task's conversation by id; the current conversation if the id is None."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
         return ChatTurns(self, check_name("conversation_id", conversation_id))
@@ -337,15 +346,15 @@ class Chat(FixedAttributes):
     def store(self) -> ConversationStore:
         """Return the store of conversations, for callers on any event loop.
 
-        Its methods raise ``OptionalDependencyError`` if a plugin is missing that is needed to keep
-        conversations, and ``PluginError`` if the journal keeps none.
+        The store's methods raise ``OptionalDependencyError`` if a plugin for stored conversations
+        is missing, and ``PluginError`` if the journal does not support conversations.
         """
         if self._store is not None and not self.persist:
             return self._store
         return StoreOnLoop(self._opened_store, self._loop())
 
     def _opened_store(self) -> ConversationStore:
-        """Return the journal's store, opened on the loop that uses it."""
+        """Return the journal's store, opened on the calling event loop."""
         with self._lock:
             if self._store is None:
                 context = self._agent_context()
@@ -400,12 +409,12 @@ class Chat(FixedAttributes):
             return self._thread.loop
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run async work to its end from sync code."""
-        return call(work, self._loop()) if self.persist else _finish(work)
+        """Run a coroutine to its end from sync code."""
+        return call(work, self._loop()) if self.persist else _run_without_waiting(work)
 
 
-def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never actually waits, without an event loop.
+def _run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, without an event loop.
 
     Raises:
         AgentStateError: If the coroutine waits.
@@ -424,11 +433,11 @@ def chat_of(agent: Agent) -> Chat | None:
 
 
 _MAX_SEARCHED: Final = 200
-"""The number of newest messages that a resumed task searches for its own."""
+"""The number of newest messages in which a resumed task looks for its own messages."""
 
 
 class ChatTurns:
-    """A conversation of a chat. Implements :class:`delf.protocols.conversation.TaskConversation`.
+    """A task's conversation. Implements :class:`delf.protocols.conversation.TaskConversation`.
 
     Args:
         chat: The chat with its settings.
@@ -441,35 +450,32 @@ class ChatTurns:
 
     @property
     def conversation_id(self) -> str:
-        """The conversation's name."""
+        """The id of the conversation."""
         return self._conversation
 
     @property
     def keeps_variables(self) -> bool:
-        """True if scripts find the variables of the last task."""
+        """True if scripts can use the variables of the conversation's last task."""
         return self._chat.keeps_variables
 
     def variables(self) -> KeptVariables:
-        """Return the variables of the last task."""
+        """Return the variables of the conversation's last task."""
         return self._chat.variables.get(self._conversation, KeptVariables(values={}))
 
     def keep_variables(self, variables: KeptVariables) -> None:
-        """Keep the variables of a task that ended."""
+        """Store the variables of a task that ended."""
         self._chat.variables[self._conversation] = variables
 
     async def begin(self, summarise: Summarise, warn: Warn) -> History:
-        """Load the history for a task; messages beyond ``keep`` are summarised first.
+        """Load the history for a task, after summarising older messages.
 
         Raises:
-            DelfError: If the history cannot be read or the user's transform fails.
+            DelfError: If the history cannot be read, or ``history_transform`` fails.
         """
         chat = self._chat
         state = await self._load()
-        if (
-            chat.summarize
-            and state.unsummarized_count > chat.kept
-            and await self._summarise(summarise, warn)
-        ):
+        needs_summary = chat.summarize and state.unsummarized_count > chat.kept
+        if needs_summary and await self._summarise(summarise, warn):
             state = await self._load()
         messages = await apply_transform(state.messages, chat.history_transform)
         return History(
@@ -479,14 +485,14 @@ class ChatTurns:
     async def keep(
         self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
     ) -> None:
-        """Append a task and its result together.
+        """Append a task and its result to the conversation.
 
         Args:
             task: The text of the task.
             answer: The result.
-            task_id: The task.
-            trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
-            again: Whether the task was resumed; a task that was added before is not added again.
+            task_id: The id of the task.
+            trust: ``own`` if neither the task nor its earlier turns read data from others.
+            again: Whether the task was resumed. A resumed task is not appended twice.
         """
         if again and await self._is_recorded(task_id):
             return
@@ -500,7 +506,7 @@ class ChatTurns:
     async def _is_recorded(self, task_id: str) -> bool:
         store = self._chat.store()
         last = (await store.load(self._conversation, 0)).last
-        # Loaded messages do not suffice: the task's may have been summarised since.
+        # The loaded messages do not suffice, because the task's own may be summarised already.
         newest = await store.read(self._conversation, max(0, last - _MAX_SEARCHED), _MAX_SEARCHED)
         return any(message.task_id == task_id for message in newest)
 
@@ -509,7 +515,11 @@ class ChatTurns:
         return await chat.store().load(self._conversation, chat.history_window)
 
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
-        """Summarise older messages; return True if any were. A failure becomes a warning."""
+        """Summarise older messages. A failure becomes a warning.
+
+        Returns:
+            True if messages may have been summarised.
+        """
         chat, conversation = self._chat, self._conversation
         if conversation in chat.summarising:
             return False  # a concurrent task already pays for this summary
@@ -521,8 +531,8 @@ class ChatTurns:
         try:
             return await chat.fold(conversation, ask)
         except Exception as error:
-            why = error.message if isinstance(error, DelfError) else repr(error)
-            await warn(f"the conversation was not summarised, and nothing of it is lost: {why}")
+            reason = error.message if isinstance(error, DelfError) else repr(error)
+            await warn(f"the conversation was not summarised, and nothing of it is lost: {reason}")
             return True  # some messages may have been summarised
         finally:
             chat.summarising.discard(conversation)

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from delf.errors import ConfigurationError
 
-_LONGEST_NAME: Final = 250
-"""Characters: two such names fit into an index of every database."""
+_MAX_NAME_CHARACTERS: Final = 250
+"""The maximum number of characters of a name. Two such names fit into any database's index."""
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Return the value if it is an integer of at least ``least``; raise otherwise.
+    """Check that a value is an integer of at least ``least``, and return the value.
 
     Raises:
-        ConfigurationError: If the value is not such a number.
+        ConfigurationError: If the value is not an integer, or is smaller.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")
@@ -22,17 +22,17 @@ def check_count(name: str, value: Any, least: int) -> int:
 
 
 def check_name(what: str, value: Any) -> str:
-    """Return the name of a conversation or namespace, which every database can store.
+    """Check that a value is a valid name of a conversation or namespace, and return the value.
 
     Raises:
-        ConfigurationError: If the name is invalid.
+        ConfigurationError: If the value is not a text, or is empty, too long or cannot be stored.
     """
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"Chat: {what} must be a text that is not empty, not {value!r}")
-    odd = "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)
-    if odd or len(value) > _LONGEST_NAME:
+    is_unstorable = "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)
+    if is_unstorable or len(value) > _MAX_NAME_CHARACTERS:
         raise ConfigurationError(
-            f"Chat: {what} must have at most {_LONGEST_NAME} characters that can be stored, "
+            f"Chat: {what} must have at most {_MAX_NAME_CHARACTERS} characters that can be stored, "
             f"not {value[:40]!r}"
         )
     return value

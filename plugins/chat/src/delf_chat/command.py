@@ -40,16 +40,16 @@ _COMMANDS: Final = {
 
 
 def _options_of_run(command: F) -> F:
-    """Add the options of ``delf run`` that configure the agent to a command."""
+    """Add those options of ``delf run`` that configure the agent to a command."""
     command.params = [*command.params, *run_options(without=_NOT_SHARED)]
     return command
 
 
 class TerminalChat:
-    """The chat of ``agent.run_chat()``. Implements :class:`delf_engine.agent.ChatsOnTerminal`."""
+    """The chat on a terminal. Implements :class:`delf_engine.agent.ChatsOnTerminal`."""
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
-        """Talk to an agent; an agent that was not started is stopped at the end."""
+        """Run a chat session with an agent. An agent that was not started is stopped at the end."""
         from delf_chat import repl
 
         repl.run_chat(agent, timeout=timeout, **options)
@@ -85,9 +85,9 @@ terminal_chat: Final = TerminalChat()
 )
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:
-    """Do the tasks that you type; each task knows the earlier ones.
+    """Do the tasks that you type. Each task knows the earlier tasks of the conversation.
 
-    Conversations are kept if a journal plugin is installed. Commands begin with a slash; /help
+    Conversations are stored if a journal plugin is installed. Commands begin with a slash; /help
     lists them. Ctrl-C stops a task, and Ctrl-D leaves. Without a terminal, each line of the
     standard input is a task.
 
@@ -118,12 +118,16 @@ def chat(ctx: click.Context, **given: Any) -> None:
         **remaining_options({"events": False, **given}),
     )
     log_to_stderr(state)
-    if not _talk(state, options, last=given["last"]):
+    if not _run_session(state, options, last=given["last"]):
         ctx.exit(FAILED)
 
 
-def _talk(state: State, options: Options, *, last: bool) -> bool:
-    """Run the session; return False if a task failed that no person has seen fail."""
+def _run_session(state: State, options: Options, *, last: bool) -> bool:
+    """Run a chat session.
+
+    Returns:
+        False if a task failed and no person watched; the exit code then shows the failure.
+    """
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Repl, SessionOptions
     from delf_chat.slash import COMMANDS
@@ -131,14 +135,14 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
     from delf_cli.session import Setup
 
     setup = Setup.of(state, options)
-    started: list[Agent] = []
+    started_agents: list[Agent] = []
     chat = _make_chat(setup, needed=last or options.conversation is not None)
-    made = setup.agent(chat=chat)
+    new_agent = setup.agent(chat=chat)
     reader = open_reader(COMMANDS, history_file())
 
     async def main() -> bool:
-        async with await setup.start(made, must_keep=last) as agent:
-            started.append(agent)
+        async with await setup.start(new_agent, must_keep=last) as agent:
+            started_agents.append(agent)
             if last:
                 conversations = await chat.aconversations(1)
                 if conversations:
@@ -154,18 +158,19 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
 
     def leave() -> None:
         if chat.persist and setup.is_journalled:
-            for agent in started:
+            for agent in started_agents:
                 leave_tasks(agent)
 
-    return run_until_done(main, leave) or reader.interactive
+    have_all_succeeded = run_until_done(main, leave)
+    return have_all_succeeded or reader.interactive
 
 
 def _make_chat(setup: Setup, *, needed: bool) -> Chat:
-    """Return a chat stored in the same journal as the events, if possible.
+    """Create a chat, which is stored in the journal if possible.
 
     Args:
         setup: The setup with the journal.
-        needed: Whether the chat must be persistent, because the user continues a conversation.
+        needed: Whether the chat must be stored, because the user continues a conversation.
     """
     from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation

@@ -28,7 +28,7 @@ _ALL: Final = 2**31 - 1
 
 
 def _shared_options(command: F) -> F:
-    """Add the options shared by these commands to a command."""
+    """Add the options that all conversation commands share."""
     command = as_json_option(command)
     return click.option(
         "--namespace",
@@ -42,7 +42,7 @@ def _shared_options(command: F) -> F:
 def _with_conversations(
     ctx: click.Context, namespace: str, work: Callable[[ConversationStore], Awaitable[T]]
 ) -> T:
-    """Work with the conversations of a namespace, then close their journal."""
+    """Run a function with the store of a namespace's conversations, then close the journal."""
     from delf_chat.checks import check_name
     from delf_engine.agent_context import AgentContext
 
@@ -61,7 +61,7 @@ def _with_conversations(
 @_shared_options
 @click.pass_context
 def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) -> None:
-    """List the conversations, the newest first.
+    """List the conversations, newest first.
 
     \b
     delf chat list --limit 5
@@ -83,7 +83,7 @@ def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) 
 @_shared_options
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bool) -> None:
-    """Forget conversations with all their messages, and their summaries.
+    """Remove conversations with all their messages and summaries.
 
     \b
     delf chat delete 2026-11-22-8b9797
@@ -97,12 +97,12 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
                     f"there is no conversation {name!r}{did_you_mean(name, records)}",
                     hint="delf chat list shows them; nothing was forgotten",
                 )
-        chosen = [records[name] for name in dict.fromkeys(ids)]
-        for record in chosen:
+        removed = [records[name] for name in dict.fromkeys(ids)]
+        for record in removed:
             await store.clear(record.conversation)
-        return chosen
+        return removed
 
-    _tell(_with_conversations(ctx, namespace, work), as_json=as_json)
+    _print_removed(_with_conversations(ctx, namespace, work), as_json=as_json)
 
 
 @click.command("prune")
@@ -113,7 +113,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
 @_shared_options
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -> None:
-    """Forget old conversations with all their messages, and their summaries.
+    """Remove old conversations with all their messages and summaries.
 
     \b
     delf chat prune --older-than 90d --dry-run
@@ -122,11 +122,13 @@ def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -
     removed = _with_conversations(
         ctx, namespace, lambda store: store.prune(before, pruning.keep, dry_run=pruning.dry_run)
     )
-    _tell(removed, as_json=as_json, dry_run=pruning.dry_run)
+    _print_removed(removed, as_json=as_json, dry_run=pruning.dry_run)
 
 
-def _tell(found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False) -> None:
-    """Write which conversations were forgotten, or would be."""
+def _print_removed(
+    found: Sequence[ConversationRecord], *, as_json: bool, dry_run: bool = False
+) -> None:
+    """Print the conversations that were removed, or would be removed in a dry run."""
     messages = sum(record.messages for record in found)
     if as_json:
         records = [asdict(record) for record in found]

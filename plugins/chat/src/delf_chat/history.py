@@ -12,7 +12,7 @@ from delf.messages import Message, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage
 
 Transform = Callable[[list[ChatMessage]], Any]
-"""Converts the messages of a task's history; plain or async."""
+"""Function that converts the messages of a task's history; sync or async."""
 
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 _LONGEST: Final = 8_000
@@ -22,10 +22,10 @@ _EMPTY: Final = "(nothing)"
 
 
 def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
-    """Make a message of user input, replacing lone surrogates.
+    """Create a message, and replace lone surrogates in its text.
 
     Raises:
-        ConfigurationError: For an unknown role, or a content that is not text.
+        ConfigurationError: If the role is unknown, or the content is not text.
     """
     if role not in ROLES:
         raise ConfigurationError(
@@ -35,10 +35,10 @@ def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:
         raise ConfigurationError(
             f"a message's content is text, not {type(content).__name__}", hint="convert it first"
         )
-    return ChatMessage(role=role, content=_whole(content), **more)
+    return ChatMessage(role=role, content=_replace_surrogates(content), **more)
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -49,11 +49,11 @@ def _whole(text: str) -> str:
 async def apply_transform(
     messages: Sequence[ChatMessage], transform: Transform | None
 ) -> Sequence[ChatMessage]:
-    """Apply the user's transform to the messages of a task's history.
+    """Apply ``history_transform`` to the messages of a task's history.
 
     Raises:
-        DelfError: If the user's function fails, because the messages that it would hide must not be
-            shown.
+        DelfError: If the function fails. The messages are not used then, because the function may
+            have to hide some.
     """
     if transform is None:
         return messages
@@ -95,18 +95,18 @@ def _as_message(item: Any) -> ChatMessage:
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
-    """Normalise messages for a model.
+    """Convert messages for a model: no message is empty, and roles alternate.
 
-    The user comes first, roles alternate, and no message is empty.
+    The first message is the user's.
     """
+    # Some providers refuse consecutive messages of one role, and a first message of the model.
     merged: list[Message] = []
-    has_question = False
+    has_user_message = False
     for message in messages:
-        has_question = has_question or message.role == "user"
-        if not has_question and message.role == "assistant":
-            has_question = True
+        has_user_message = has_user_message or message.role == "user"
+        if not has_user_message and message.role == "assistant":
+            has_user_message = True
             merged.append(user(_GAP))
-        # Some providers refuse consecutive messages of one role, and a first message of the model.
         part, trust = TextPart(_cut(message.content)), "own" if message.is_own else "outside"
         if merged and merged[-1].role == message.role:
             before = merged[-1]

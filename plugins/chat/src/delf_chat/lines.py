@@ -21,20 +21,20 @@ _MORE: Final = "  "
 
 
 class LineReader(Protocol):
-    """A source of tasks."""
+    """A source of lines that the user types."""
 
     interactive: bool
 
     async def read(self) -> str | None:
-        """Return the next text, which may have several lines.
+        """Return the next input, which may have several lines.
 
-        Empty after Ctrl-C, None at the end.
+        Empty after Ctrl-C, None at the end of the input.
         """
         ...
 
 
 def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
-    """Return a line editor on a terminal, plain lines elsewhere."""
+    """Return a line editor if the program runs on a terminal, else a reader of plain lines."""
     if is_interactive() and sys.stderr.isatty():
         return EditedLines(commands, history)
     return PipedLines()
@@ -46,7 +46,7 @@ def is_interactive() -> bool:
 
 
 class PipedLines:
-    """Reads lines of the standard input in a thread, one at a time."""
+    """Reads lines of the standard input in a thread. A line is read only when requested."""
 
     interactive = False
 
@@ -55,16 +55,21 @@ class PipedLines:
         self._wanted = threading.Semaphore(0)
 
     async def read(self) -> str | None:
-        """Return the next line; None at the end."""
+        """Return the next line; None at the end of the input."""
         if self._queue is None:
             self._queue = asyncio.Queue()
-            feeding = (asyncio.get_running_loop(), self._queue, self._wanted)
-            threading.Thread(target=_feed, args=feeding, name="delf-lines", daemon=True).start()
+            thread = threading.Thread(
+                target=_read_lines,
+                args=(asyncio.get_running_loop(), self._queue, self._wanted),
+                name="delf-lines",
+                daemon=True,
+            )
+            thread.start()
         self._wanted.release()
         return await self._queue.get()
 
 
-def _feed(
+def _read_lines(
     loop: asyncio.AbstractEventLoop,
     queue: asyncio.Queue[str | None],
     wanted: threading.Semaphore,
@@ -86,11 +91,11 @@ def _feed(
 
 
 class EditedLines:
-    """A line editor: history, completion of commands, several lines.
+    """A line editor with a history, completion of commands, and multi-line input.
 
     Args:
-        commands: The completable commands, with descriptions.
-        history: The file that remembers what was typed.
+        commands: The commands to complete, with descriptions.
+        history: The file that stores typed lines.
     """
 
     interactive = True
@@ -107,8 +112,8 @@ class EditedLines:
             completer=words,
             complete_while_typing=True,
             history=_history(history),
-            key_bindings=_keys(),
-            multiline=True,  # Enter is bound to "done"; see _keys
+            key_bindings=_key_bindings(),
+            multiline=True,  # Enter is bound to "done"; see _key_bindings
             prompt_continuation=_MORE,
             style=Style.from_dict({"prompt": "bold ansicyan"}),
             enable_history_search=False,
@@ -117,7 +122,7 @@ class EditedLines:
         )
 
     async def read(self) -> str | None:
-        """Return the next text; empty after Ctrl-C, None at Ctrl-D."""
+        """Return the next input; empty after Ctrl-C, None after Ctrl-D."""
         try:
             return await self._session.prompt_async()
         except KeyboardInterrupt:
@@ -126,8 +131,11 @@ class EditedLines:
             return None
 
 
-def _keys() -> KeyBindings:
-    """Make key bindings: Enter submits; Alt-Enter, or Enter after a backslash, adds a line."""
+def _key_bindings() -> KeyBindings:
+    """Create the key bindings.
+
+    Enter submits. Alt-Enter, or Enter after a backslash, adds a line.
+    """
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -149,7 +157,7 @@ def _keys() -> KeyBindings:
 
 
 def _history(path: Path) -> History:
-    """Read the history file; use only this session's lines if it is not writable."""
+    """Open the history file. If it is not writable, keep this session's lines in memory."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     try:
@@ -162,7 +170,7 @@ def _history(path: Path) -> History:
 
 
 def history_file() -> Path:
-    """Return the file of earlier lines."""
+    """Return the path of the file that stores typed lines."""
     from platformdirs import user_data_path
 
     return user_data_path("delf") / "chat_history"

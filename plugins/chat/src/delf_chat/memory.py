@@ -13,7 +13,10 @@ from delf.types import Trust
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0
-"""Seconds for which positions of a removed conversation are kept, for a summary in progress."""
+"""The seconds for which the positions of a removed conversation are remembered.
+
+A summary that is in progress meanwhile must not match a new conversation of the same name.
+"""
 
 
 @dataclass
@@ -33,7 +36,7 @@ class _Entry:
 
 
 class MemoryConversations:
-    """Implements :class:`delf.protocols.conversation.ConversationStore` in memory.
+    """A store in memory. Implements :class:`delf.protocols.conversation.ConversationStore`.
 
     No method ever waits. Summarised messages are dropped.
     """
@@ -43,7 +46,7 @@ class MemoryConversations:
         self._entries: dict[str, _Entry] = {}
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Append messages together; return the position of the last message."""
+        """Append messages atomically, and return the position of the last message."""
         with self._lock:
             entry = self._entries.setdefault(conversation, _Entry())
             for message in messages:
@@ -55,7 +58,7 @@ class MemoryConversations:
             return entry.last
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """Load a conversation; a missing conversation is empty."""
+        """Load a conversation. A missing conversation counts as empty."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None:
@@ -70,7 +73,7 @@ class MemoryConversations:
             )
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first messages after a position, in order."""
+        """Return messages after a position, in order, up to a limit."""
         with self._lock:
             entry = self._entries.get(conversation, _Entry())
             return tuple(m for m in entry.messages if m.position > after)[:limit]
@@ -84,7 +87,18 @@ class MemoryConversations:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Set the summary and drop the covered messages; return False if another was set."""
+        """Replace the summary, and drop the messages that it covers.
+
+        Args:
+            conversation: The id of the conversation.
+            summary: The new summary.
+            upto: The position of the last message that the summary covers.
+            instead_of: The position that the replaced summary covers.
+            trust: ``own`` if the summary contains no data from others.
+
+        Returns:
+            False, without a change, if the current summary is not the one to be replaced.
+        """
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is None or entry.summarized != instead_of:
@@ -94,24 +108,25 @@ class MemoryConversations:
             return True
 
     async def clear(self, conversation: str) -> None:
-        """Forget messages and summary."""
+        """Remove all messages and the summary."""
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is not None:
                 entry.forget(time.time())
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """Return the conversations that have messages, the newest first."""
+        """Return the conversations that have messages, newest first."""
         with self._lock:
             return self._records()[:limit]
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove old conversations; return their records, the oldest first."""
+        """Remove old conversations, and return their records, oldest first."""
         now = time.time()
         with self._lock:
-            old = [r for r in self._records()[keep:] if before is None or r.updated_at < before]
+            newest_first = self._records()
+            old = [r for r in newest_first[keep:] if before is None or r.updated_at < before]
             if not dry_run:
                 for record in old:
                     self._entries[record.conversation].forget(now)

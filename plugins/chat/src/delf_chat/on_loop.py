@@ -21,12 +21,12 @@ T = TypeVar("T")
 class StoreOnLoop:
     """Implements :class:`delf.protocols.conversation.ConversationStore` for callers on any loop.
 
-    An agent's tasks use a chat on the agent's loop, and a program uses the chat from elsewhere. A
-    journal's connections belong to a single loop.
+    Tasks of an agent use the chat on the agent's event loop, and programs use it from other loops.
+    A journal's connections belong to one loop, so that all calls run there.
 
     Args:
-        opened: Returns the store; called on the loop.
-        loop: The loop, which runs in another thread.
+        opened: Returns the store. Called on the loop.
+        loop: The event loop, which runs in another thread.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class StoreOnLoop:
         self._loop = loop
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
-        """Append messages together; return the position of the last message."""
+        """Append messages atomically, and return the position of the last message."""
         return await self._run(lambda store: store.append(conversation, messages))
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
-        """Load a conversation; a missing conversation is empty."""
+        """Load a conversation. A missing conversation counts as empty."""
         return await self._run(lambda store: store.load(conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first kept messages after a position, in order."""
+        """Return stored messages after a position, in order, up to a limit."""
         return await self._run(lambda store: store.read(conversation, after, limit))
 
     async def summarize(
@@ -56,7 +56,7 @@ class StoreOnLoop:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False without a change if another caller was faster."""
+        """Replace the summary; return False, without a change, if another caller was first."""
         return await self._run(
             lambda store: store.summarize(
                 conversation, summary, upto, instead_of=instead_of, trust=trust
@@ -64,17 +64,17 @@ class StoreOnLoop:
         )
 
     async def clear(self, conversation: str) -> None:
-        """Remove messages and summary."""
+        """Remove all messages and the summary."""
         await self._run(lambda store: store.clear(conversation))
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """Return the conversations that have messages, the newest first."""
+        """Return the conversations that have messages, newest first."""
         return await self._run(lambda store: store.find(limit))
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove conversations; return the removed ones, oldest first."""
+        """Remove old conversations, and return their records, oldest first."""
         return await self._run(lambda store: store.prune(before, keep, dry_run=dry_run))
 
     async def _run(self, work: Callable[[ConversationStore], Awaitable[T]]) -> T:

@@ -17,7 +17,7 @@ from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
-from delf_chat.slash import COMMANDS, LEAVING, Tally, is_command, run_slash_command
+from delf_chat.slash import COMMANDS, EXIT_WORDS, Tally, is_command, run_slash_command
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
 from delf_cli.progress import LiveStatus, Narrator
@@ -37,10 +37,10 @@ class SessionOptions:
     """The options of a chat session.
 
     Args:
-        timeout: Seconds for one task; the agent's own when None.
-        verbose: Write each step, script and call.
-        as_json: Write each response as a line of JSON.
-        setup: Data for ``delf resume`` to create the same agent again.
+        timeout: The timeout of each task in seconds; None for the agent's own timeout.
+        verbose: Whether to print each step, script and call.
+        as_json: Whether to print each response as a line of JSON.
+        setup: Data with which ``delf resume`` creates the same agent again.
     """
 
     timeout: float | None = None
@@ -50,7 +50,7 @@ class SessionOptions:
 
 
 class Repl:
-    """An interactive session.
+    """An interactive session, which runs tasks and slash commands.
 
     Args:
         agent: The agent, with a chat.
@@ -77,13 +77,13 @@ class Repl:
             text = text.strip()
             if not text:
                 continue
-            if text.lower() in LEAVING and self._reader.interactive:
+            if text.lower() in EXIT_WORDS and self._reader.interactive:
                 break
             if is_command(text):
                 if not await run_slash_command(text, self._agent, self._screen, self._tally):
                     break
             else:
-                await self._do(text)
+                await self._run_task(text)
         if self._reader.interactive:
             self._screen.line(self._tally.line(), "dim")
         return not self._tally.failed
@@ -100,14 +100,14 @@ class Repl:
             "/help shows the commands; Ctrl-C stops a task, Ctrl-D or exit leaves", "dim"
         )
 
-    async def _do(self, task: str) -> None:
-        """Run a task; only the end of the session cancels it from outside."""
+    async def _run_task(self, task: str) -> None:
+        """Run a task, and show its response. A stopped task does not end the session."""
         self._tally.tasks += 1
         live = self._live()
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
         events: list[Event] = []
-        # A cancelled task still records its end, perhaps from another thread; the end is shown.
+        # A cancelled task still records its end, perhaps from another thread. Wait for it below.
         loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
 
         def collect(event: Event) -> None:
@@ -129,7 +129,7 @@ class Repl:
         if live is not None:
             live.start()
         try:
-            with self._stopping(work):
+            with self._stop_on_interrupt(work):
                 response = await work
         except asyncio.CancelledError:
             session_task = asyncio.current_task()
@@ -142,7 +142,7 @@ class Repl:
                     await has_ended.wait()
             self._say(live, lambda: self._show_stopped(events))
         except DelfError as error:
-            failure = error
+            failure = error  # ``error`` is deleted at the end of the clause
             self._tally.failed += 1
             self._say(live, lambda: self._show_error(failure, turn))
         else:
@@ -186,8 +186,8 @@ class Repl:
         errors.report(error)
 
     @contextmanager
-    def _stopping(self, work: asyncio.Future[Response]) -> Generator[None]:
-        """Stop the task instead of the session at Ctrl-C, if a person is typing."""
+    def _stop_on_interrupt(self, work: asyncio.Future[Response]) -> Generator[None]:
+        """Make Ctrl-C cancel the task, and not the session, while the block runs on a terminal."""
         loop = asyncio.get_running_loop()
         if not self._reader.interactive:
             yield
@@ -204,14 +204,16 @@ class Repl:
 
 
 def run_chat(agent: Agent, **options: Any) -> None:
-    """Talk to an agent on this terminal; an agent that was not started is stopped at the end.
+    """Run a chat session with an agent on this terminal.
+
+    An agent that was not started is stopped at the end.
 
     Args:
-        agent: The agent; one without a chat gets one in memory.
+        agent: The agent. An agent without a chat gets a chat in memory.
         options: Fields of :class:`SessionOptions`.
 
     Raises:
-        AgentStateError: If called from inside an event loop.
+        AgentStateError: If called inside an event loop.
     """
     if running_loop() is not None:
         raise AgentStateError(
@@ -235,7 +237,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
 
 
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
-    """Talk to an agent on this terminal."""
+    """Async version of :func:`run_chat`."""
     if agent.chat is None:
         agent.chat = Chat()
     reader = open_reader(COMMANDS, history_file())

@@ -31,9 +31,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "/stop": "free the sandbox and connections; the next task starts them again",
     "/exit": "leave, as Ctrl-D does",
 }
-_SAME: Final = {"/quit": "/exit", "/?": "/help"}
-LEAVING: Final = frozenset({"exit", "quit", "exit()", "quit()", "bye", ":q"})
-"""Words that leave the chat and are not tasks."""
+_ALIASES: Final = {"/quit": "/exit", "/?": "/help"}
+EXIT_WORDS: Final = frozenset({"exit", "quit", "exit()", "quit()", "bye", ":q"})
+"""Words that end the session, and are not tasks."""
 _COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
 _KEYS: Final = (
     "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"
@@ -43,10 +43,10 @@ _SHOWN: Final = 500
 
 
 class Tally:
-    """Counts a session's tasks and costs.
+    """Counts the tasks and costs of a session.
 
     Args:
-        agent: The agent, whose earlier tasks are not counted.
+        agent: The agent, whose earlier costs are not counted.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -56,7 +56,7 @@ class Tally:
         self.failed = 0
 
     def line(self) -> str:
-        """Summarise the number of tasks and all costs, including summaries and child tasks."""
+        """Return the number of tasks and all costs, including summaries and child tasks."""
         status = self._agent.status()
         now, before = self._agent.usage, self._usage
         used = max(0.0, self._agent.total_cost_usd - self._cost)  # a budget reset lowers the total
@@ -67,12 +67,12 @@ class Tally:
 
 
 def new_conversation() -> str:
-    """Return a unique conversation id: the day and random letters."""
+    """Return a unique conversation id, made of the date and random letters."""
     return f"{time.strftime('%Y-%m-%d')}-{secrets.token_hex(3)}"
 
 
 def is_command(text: str) -> bool:
-    """Return True if a text is a command, unlike a task that starts with ``/etc/hosts …``."""
+    """Return True if a text is a slash command. ``/etc/hosts …`` is the start of a task."""
     return _COMMAND.match(text) is not None
 
 
@@ -83,7 +83,7 @@ async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tall
         False to end the session.
     """
     word, _, rest = text.partition(" ")
-    name = _SAME.get(word.strip(), word.strip())
+    name = _ALIASES.get(word.strip(), word.strip())
     if name == "/exit":
         return False
     action = _ACTIONS.get(name)
@@ -100,7 +100,7 @@ async def run_slash_command(text: str, agent: Agent, screen: Screen, tally: Tall
 
 @dataclass(frozen=True)
 class _Session:
-    """The commands as methods, called with the text after the command's name."""
+    """The slash commands as methods, whose argument is the text after the command's name."""
 
     agent: Agent
     screen: Screen
@@ -184,12 +184,12 @@ _ACTIONS: Final[Mapping[str, Callable[[_Session, str], Awaitable[None]]]] = {
 
 
 def conversation_lines(
-    records: Sequence[ConversationRecord], present: str | None = None
+    records: Sequence[ConversationRecord], current: str | None = None
 ) -> list[str]:
-    """Format conversations as a table; a star marks the current one."""
+    """Format conversations as the lines of a table. A star marks the current conversation."""
     rows = [
         (
-            ("* " if record.conversation == present else "") + one_line(record.conversation),
+            ("* " if record.conversation == current else "") + one_line(record.conversation),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated_at)),
             format_count(record.messages, "message"),
             one_line(record.title),

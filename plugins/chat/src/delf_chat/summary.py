@@ -11,13 +11,13 @@ from delf.protocols.conversation import ChatMessage, ConversationState, Conversa
 from delf.types import Trust
 
 Ask = Callable[[str], Awaitable[str]]
-"""A function that asks the summarising model."""
+"""Function that asks the summarising model."""
 
 _MESSAGES: Final = 100
-_CHARACTERS: Final = 60_000
-"""The maximum number of characters of one request."""
-_LONGEST: Final = 8_000
-"""The maximum number of characters of a summary, whatever the model writes."""
+_MAX_REQUEST_CHARACTERS: Final = 60_000
+"""The maximum number of characters of one request to the summarising model."""
+_MAX_SUMMARY_CHARACTERS: Final = 8_000
+"""The maximum number of characters of a summary."""
 
 
 class ConversationCompressionError(DelfError):
@@ -39,60 +39,74 @@ reasons, what was done and how it ended, what failed, what is open, how the user
 
 
 async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask) -> bool:
-    """Summarise all but the newest messages. No message is dropped before its summary is stored.
+    """Summarise all messages of a conversation but the newest ones.
+
+    A message is dropped only after its summary is stored.
+
+    Args:
+        store: The store of conversations.
+        conversation: The id of the conversation.
+        keep: The number of newest messages that are not summarised.
+        ask: Asks the summarising model.
 
     Returns:
         True if messages were summarised.
 
     Raises:
-        ConversationCompressionError: If the model answers with nothing.
+        ConversationCompressionError: If the model returns an empty summary.
         DelfError: If the model or the store fails.
     """
-    folded = False
+    is_summarised = False
     while True:
         state = await store.load(conversation, 0)
         excess = state.unsummarized_count - keep
         if excess <= 0:
-            return folded
+            return is_summarised
         batch = await store.read(conversation, state.summarized, min(excess, _MESSAGES))
         batch = _first_batch(batch)
         if not batch:
-            return folded  # the conversation was cleared meanwhile
-        answer = (await ask(question(state.summary, batch))).strip()
+            return is_summarised  # the conversation was cleared meanwhile
+        answer = (await ask(summary_prompt(state.summary, batch))).strip()
         if not answer:
             raise ConversationCompressionError("the model's summary is empty")
-        upto, before = batch[-1].position, state.summarized
-        text = answer if len(answer) <= _LONGEST else f"{answer[:_LONGEST]}…"
+        position, earlier_position = batch[-1].position, state.summarized
+        text = (
+            answer
+            if len(answer) <= _MAX_SUMMARY_CHARACTERS
+            else f"{answer[:_MAX_SUMMARY_CHARACTERS]}…"
+        )
         trust = _trust_of(state, batch)
-        if not await store.summarize(conversation, text, upto, instead_of=before, trust=trust):
-            return folded  # summarised by another task meanwhile
-        folded = True
+        if not await store.summarize(
+            conversation, text, position, instead_of=earlier_position, trust=trust
+        ):
+            return is_summarised  # summarised by another task meanwhile
+        is_summarised = True
 
 
 def _trust_of(state: ConversationState, batch: Sequence[ChatMessage]) -> Trust:
-    """Return ``own`` if everything in the summary is the user's own."""
+    """Return ``own`` if the summary and the messages contain no data from others."""
     is_own = state.summary is None or state.summary_trust == "own"
     return "own" if is_own and all(message.is_own for message in batch) else "outside"
 
 
-def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:
-    """Write the question for the model."""
+def summary_prompt(summary: str | None, messages: Sequence[ChatMessage]) -> str:
+    """Return the prompt that asks a model to extend a summary by new messages."""
     lines = [json.dumps({m.role: _cut(m.content)}, ensure_ascii=False) for m in messages]
     return f"{_TASK}\nSummary so far:\n{summary or '(none)'}\n\nNew messages:\n" + "\n".join(lines)
 
 
 def _first_batch(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return the first messages, at least one, that fit into a request."""
+    """Return as many of the first messages as fit into a request, but at least one."""
     size = 0
     for number, message in enumerate(messages):
         size += len(_cut(message.content))
-        if size > _CHARACTERS and number:
+        if size > _MAX_REQUEST_CHARACTERS and number:
             return messages[:number]
     return messages
 
 
 def _cut(text: str) -> str:
-    if len(text) <= _CHARACTERS:
+    if len(text) <= _MAX_REQUEST_CHARACTERS:
         return text
-    half = _CHARACTERS // 2
+    half = _MAX_REQUEST_CHARACTERS // 2
     return f"{text[:half]} … (cut) … {text[-half:]}"

@@ -13,32 +13,35 @@ if TYPE_CHECKING:
 
 
 class BoundRoutine:
-    """A routine of an agent, to be called with its parameters: ``Routines(agent).find(name)``."""
+    """A routine of an agent, which can be called with parameters.
+
+    Get one by ``Routines(agent).find(name)``.
+    """
 
     def __init__(self, agent: Agent[Any], routine: Routine) -> None:
         self.routine = routine
         self._agent = agent
 
     def __call__(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """Run the routine, without a model, and wait for its end.
+        """Run the routine without a model, and wait for its response.
 
         Args:
-            timeout: Seconds, like for ``agent.run``.
-            inputs: Values of parameters; others keep the values of the original task.
+            timeout: The timeout in seconds.
+            inputs: Values of parameters. Other parameters have their values in the original task.
 
         Raises:
-            ConfigurationError: For an unknown parameter or an invalid value.
+            ConfigurationError: If a parameter is unknown or a value is invalid.
         """
         return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
 
     async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
-        """Async version of calling the routine."""
+        """Async version of :meth:`__call__`."""
         return await self._agent.arun(self.task(inputs), timeout, strategy=STRATEGY)
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Write the task that runs the routine with the strategy ``routine``.
+        """Return the task that runs the routine with the strategy ``routine``.
 
         Raises:
-            ConfigurationError: For an unknown parameter or an invalid value.
+            ConfigurationError: If a parameter is unknown or a value is invalid.
         """
         return call_text(self.routine.name, self.routine.values(inputs))

@@ -13,10 +13,13 @@ _VALUES: Final = (str, int, float)
 
 
 def read_call(task: str) -> tuple[str, dict[str, Value]]:
-    """Parse a task that calls a routine: its name and the values.
+    """Parse a task that calls a routine.
 
     Args:
-        task: ``monthly_report(month="2026-10")``, or the name alone.
+        task: A call such as ``monthly_report(month="2026-10")``, or only the routine's name.
+
+    Returns:
+        The name of the routine, and its values by parameter.
 
     Raises:
         ConfigurationError: If the task is not such a call.
@@ -34,7 +37,7 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
                 value: object = ast.literal_eval(item.value)
             except ValueError:
                 value = None
-            # True is an int to Python, and no value of a parameter.
+            # A bool is an int in Python, but not a value of a parameter.
             if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
                 break
             arguments[item.arg] = value
@@ -47,12 +50,12 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
 
 
 def call_text(name: str, given: Mapping[str, object]) -> str:
-    """Return the task that calls a routine."""
+    """Return the text of a task that calls a routine with given values."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
 
 def is_call(task: str) -> bool:
-    """Return whether a task is written as a call of a routine."""
+    """Return True if a task has the form of a routine call."""
     try:
         read_call(task)
     except DelfError:

@@ -22,24 +22,24 @@ from delf_engine.past_calls import PastCall, is_same, past_calls
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
 LikeAgent = Callable[..., Agent[Any]]
-"""A function that makes a similar agent from tools, a strategy and configuration changes."""
-UNSEEN: Final[Mapping[str, Any]] = {
+"""Function that creates an agent with another agent's configuration and the given changes."""
+TRACELESS_OPTIONS: Final[Mapping[str, Any]] = {
     "journal": "none",
     "approvals": [],
     "prefilter_mode": "off",
     "flows": "off",
     "learn": False,
 }
-"""Configuration of an agent without journal, approvals and learning."""
+"""Options of an agent that leaves no traces: no journal, no approvals and no learning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A recorded run.
+    """A recorded run of a routine, as a test case.
 
     Args:
-        inputs: The values that the routine was run with.
-        calls: The calls, in the order in which they began.
+        inputs: The values of the parameters.
+        calls: The tool calls, in the order in which they began.
         answer: The answer.
     """
 
@@ -48,7 +48,7 @@ class Case:
     answer: str
 
     def text(self) -> str:
-        """Return the case as the text of a file that people can read and edit."""
+        """Return the text of the test case's file, which people can read and edit."""
         table = {
             "inputs": dict(self.inputs),
             "calls": [vars(call) for call in self.calls],
@@ -58,20 +58,21 @@ class Case:
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
     def other_answer(self, answer: str) -> list[str]:
-        """Return the difference between another answer and the recorded one as a line.
-
-        An empty list if the answers are equal.
-        """
+        """Describe how an answer differs from the recorded one; an empty list if it does not."""
         if answer.strip() == self.answer.strip():
             return []
         return [f"it answers {_short(answer)} in place of {_short(self.answer)}"]
 
     @classmethod
     def of_bytes(cls, content: bytes, place: str) -> Case:
-        """Parse a case from its file; ``place`` is its name in messages.
+        """Parse a test case from the content of its file.
+
+        Args:
+            content: The content.
+            place: The name of the file, for error messages.
 
         Raises:
-            ConfigurationError: If the content is not a case.
+            ConfigurationError: If the content is not a test case.
         """
         try:
             table = from_jsonable(json.loads(content))
@@ -82,10 +83,10 @@ class Case:
 
 
 def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
-    """Return the recorded run of a task.
+    """Convert the events of a task to a test case.
 
     Args:
-        events: The task's events.
+        events: The events of the task.
         inputs: The values of the routine's parameters in this task.
     """
     return Case(inputs=inputs, calls=past_calls(events), answer=answer_of(events))
@@ -99,36 +100,39 @@ def answer_of(events: Iterable[Event]) -> str:
 
 
 def answer_text(printed: str, value: object) -> str:
-    """Return the answer of a script: its output, else its last value."""
+    """Return the answer of a script: its printed text or, if there is none, its last value."""
     text = printed.strip("\n")
     return text if text.strip() or value is None else str(value)
 
 
 @dataclass
-class _StandIn:
-    """A connection whose calls return recorded results, without side effects."""
+class _RecordedConnection:
+    """A connection whose calls return recorded results."""
 
     name: str
     is_function: bool
-    found: list[Action] = field(default_factory=list[Action])
+    recorded_actions: list[Action] = field(default_factory=list[Action])
     summary: str = "recorded"
     allow: Permission = None
     confirm: Permission = False
 
     async def actions(self) -> Sequence[Action]:
         """Return the actions of the routine."""
-        return self.found
+        return self.recorded_actions
 
 
 class Recorded:
-    """The calls of a recorded run as a script repeats them: used, unused, and different ones."""
+    """A recorded run that a script repeats.
+
+    Its calls are divided into used and unused ones. Calls that were not recorded are differences.
+    """
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self.begin()
 
     def begin(self) -> None:
-        """Reset: mark all recorded calls as unused."""
+        """Mark all recorded calls as unused."""
         self.unused = list(self._case.calls)
         self.used: list[PastCall] = []
         self.differences: list[str] = []
@@ -137,7 +141,7 @@ class Recorded:
         """Return the recorded answer to a question.
 
         Raises:
-            ToolExecutionError: If the question was not recorded, or had no answer.
+            ToolExecutionError: If the question was not recorded, or has no answer.
         """
         return self.take(ASK, question.arguments)
 
@@ -155,13 +159,13 @@ class Recorded:
                     raise ToolExecutionError(call.error)
                 return call.result
         text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        what = f"it calls {action}({text[:300]}), which was not recorded"
-        self.differences.append(what)
-        raise ToolExecutionError(what)
+        difference = f"it calls {action}({text[:300]}), which was not recorded"
+        self.differences.append(difference)
+        raise ToolExecutionError(difference)
 
 
-class _Once:
-    """A strategy that runs one script."""
+class _SingleScript:
+    """A strategy that runs one given script."""
 
     def __init__(self, code: str) -> None:
         self._code = code
@@ -170,26 +174,31 @@ class _Once:
         result = await host.execute(self._code)
         if isinstance(result.outcome, Done):
             return answer_text(host.output, result.outcome.value)
-        message = getattr(result.outcome, "message", "it did not come to its end")
+        message = getattr(result.outcome, "message", "the script did not end")
         raise ToolExecutionError(str(message))
 
 
 async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
-    """Run a routine against a recorded run, without services and side effects.
+    """Run a routine with the recorded results of a test case, without any service.
 
     Args:
         routine: The routine.
-        case: The recorded run.
-        make: Makes the agent, whose sandbox is used.
+        case: The test case.
+        make: Creates the agent, in whose sandbox the routine runs.
 
     Returns:
         The differences in calls, failures and answer, one line each; empty if there are none.
     """
     recorded = Recorded(case)
     tools = stand_ins(routine.actions, recorded)
-    strategy = _Once(routine.code(case.inputs))
-    own = {"llm": NO_MODEL, "tools": tools, "strategy": strategy, "on_ask": recorded.answer}
-    async with make(**{**UNSEEN, **own}) as agent:
+    strategy = _SingleScript(routine.code(case.inputs))
+    async with make(
+        **TRACELESS_OPTIONS,
+        llm=NO_MODEL,
+        tools=tools,
+        strategy=strategy,
+        on_ask=recorded.answer,
+    ) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
     problems = list(recorded.differences)
     if not response.status and not problems:
@@ -201,27 +210,32 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
 
 
 def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence[ConnectionLike]:
-    """Return connections with recorded results, without side effects."""
-    stand_ins_by_name: dict[str, _StandIn] = {}
-    for full in dict.fromkeys([*actions, *(call.action for call in recorded.unused)]):
-        if full == ASK:
+    """Return connections whose actions return recorded results.
+
+    Args:
+        actions: The routine's actions, by full name.
+        recorded: The recorded run.
+    """
+    connections: dict[str, _RecordedConnection] = {}
+    for full_name in dict.fromkeys([*actions, *(call.action for call in recorded.unused)]):
+        if full_name == ASK:
             continue  # answered by people, not by a connection
-        connection, _, method = full.partition(".")
-        stand_in = stand_ins_by_name.setdefault(connection, _StandIn(connection, not method))
-        used = actions.get(full)
-        texts = () if used is None else used.parameters
+        name, _, method = full_name.partition(".")
+        connection = connections.setdefault(name, _RecordedConnection(name, not method))
+        used = actions.get(full_name)
+        parameters = () if used is None else used.parameters
         action = Action(
-            name=method or connection,
-            permission=method or connection,
+            name=method or name,
+            permission=method or name,
             effect="read",
             summary="recorded",
-            parameters=tuple(map(_parameter, texts)),
+            parameters=tuple(map(_parameter, parameters)),
             returns="Any" if used is None else used.returns,
             validate=dict,
-            call=_caller(recorded, full),
+            call=_caller(recorded, full_name),
         )
-        stand_in.found.append(action)
-    return list(stand_ins_by_name.values())
+        connection.recorded_actions.append(action)
+    return list(connections.values())
 
 
 def _caller(recorded: Recorded, action: str) -> Any:

@@ -40,13 +40,13 @@ from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
 _WITHOUT_MODEL: Final = {"strategy": "routine"}
-"""Flags of a run that asks no model."""
+"""Command-line flags of a task that runs a routine."""
 _HISTORY: Final = 20
 
 
 @completes
 def _names(ctx: click.Context) -> Iterable[str]:
-    """Return the routines of the project."""
+    """Return the names of the project's routines."""
     return _store(state_of(ctx)).names()
 
 
@@ -65,7 +65,7 @@ def _store(state: State) -> RoutineStore:
     epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.",
 )
 def routines() -> None:
-    r"""Keep tasks that worked as routines: scripts that run again without a model.
+    r"""Save successful tasks as routines: scripts that run again without a model.
 
     \b
     delf routines save last revenue
@@ -80,7 +80,7 @@ def routines() -> None:
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the routines of the project."""
     store = _store(state_of(ctx))
-    readable_routines = list(_readable(store))
+    readable_routines = list(_valid_routines(store))
     if as_json:
         click.echo(json_text([_data(routine) for routine in readable_routines], indent=2))
         return
@@ -92,7 +92,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
         click.echo(line)
 
 
-def _readable(store: RoutineStore) -> Iterator[Routine]:
+def _valid_routines(store: RoutineStore) -> Iterator[Routine]:
     """Yield the readable routines, with a warning for each unreadable routine."""
     for name in store.names():
         try:
@@ -132,10 +132,10 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 def save(
     ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool, as_json: bool
 ) -> None:
-    """Save the task TASK of the journal, or the last one, as the routine NAME.
+    """Save the task TASK of the journal, or the last task, as the routine NAME.
 
     delf shows the routine first, with a diff if it replaces one of that name. If TASK is a run of
-    the routine NAME itself, it becomes one more recorded run for `delf routines test`.
+    the routine NAME itself, the run is added as a test case for `delf routines test`.
     """
     state = state_of(ctx)
     record, events = load_task(ctx, task_id)
@@ -145,7 +145,7 @@ def save(
     agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()
     store = _store(state)
     if is_call(record.task) and read_call(record.task)[0] == name:
-        path = _keep_run(state, store, record, events)
+        path = _add_test_case(state, store, record, events)
         data = {"name": name, "path": str(path), "inputs": read_call(record.task)[1]}
         write_result(f"the run is kept as {path}", {**data, "cost_usd": 0.0}, as_json=as_json)
         return
@@ -159,7 +159,7 @@ def save(
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
     if draft.differences:
-        draft.keep()
+        draft.keep()  # raises an error that lists the differences
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
     draft.keep()
@@ -177,20 +177,24 @@ def save(
     )
 
 
-def _keep_run(
+def _add_test_case(
     state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
 ) -> Path:
-    """Store a run of a routine as a test case; return its file."""
+    """Store a run of a routine as a test case, and return the case's file.
+
+    Raises:
+        ConfigurationError: If the run is not done, or the routine now behaves differently.
+    """
     name, arguments = read_call(record.task)
     if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
     routine = store.find(name)
     case = case_of(events, routine.values(arguments))
     host = state.discover(state.load_project().environ)
-    different = asyncio.run(run_case(routine, case, partial(Agent, host=host)))
-    if different:
+    differences = asyncio.run(run_case(routine, case, partial(Agent, host=host)))
+    if differences:
         raise ConfigurationError(
-            f"{name} does something else now than in that run: {'; '.join(different)}"
+            f"{name} behaves differently from that run: {'; '.join(differences)}"
         )
     return store.add_case(name, short_id(record.task_id), case.text())
 
@@ -203,7 +207,7 @@ def _keep_run(
 @as_json_option
 @click.pass_context
 def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json: bool) -> None:
-    """Run each routine, or those named, against its recorded run. No service is reached."""
+    """Run each routine, or the named ones, against its recorded runs. No service is called."""
     state = state_of(ctx)
     store = _store(state)
     host = state.discover(state.load_project().environ)
@@ -236,7 +240,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
 
 
 def _junit(results: dict[str, list[str]]) -> str:
-    """Return the results as JUnit's XML."""
+    """Format test results as JUnit XML."""
     failed = sum(bool(failures) for failures in results.values())
     lines = [f'<testsuite name="routines" tests="{len(results)}" failures="{failed}">']
     for name, failures in results.items():
@@ -252,7 +256,10 @@ def _junit(results: dict[str, list[str]]) -> str:
 @as_json_option
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Read all routines, or the named ones, and compare their actions with the existing ones."""
+    """Check the files of all routines, or of the named ones, and compare their actions.
+
+    A routine's recorded actions are compared with the project's current actions.
+    """
     state = state_of(ctx)
     store = _store(state)
     rows: list[dict[str, Any]] = []
@@ -263,13 +270,13 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
         rows.append(row)
         try:
             routine = store.find(name)
-            tools = _tools(state) if tools is None else tools
-            found = drift_of(routine, tools)
+            tools = _describe_tools(state) if tools is None else tools
+            drifts = drift_of(routine, tools)
         except DelfError as error:
             row["error"] = error.message
         else:
-            row["ok"] = not any(drift.matters for drift in found)
-            row["drift"] = list(map(str, found))
+            row["ok"] = not any(drift.matters for drift in drifts)
+            row["drift"] = list(map(str, drifts))
             row["proposed"] = store.proposed(name) is not None
     if as_json:
         click.echo(json_text(rows, indent=2))
@@ -286,14 +293,14 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def diff(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show the change of the routine NAME that `accept` takes.
+    """Show the pending change of the routine NAME, which `accept` takes over.
 
-    The change is a script that a model repaired, or the actions as they are now.
+    The change is a script that a model repaired, or an update of the recorded actions.
     """
     state = state_of(ctx)
     store = _store(state)
     routine = store.find(name)
-    new, _ = _next(store, routine, lambda: _tools(state))
+    new, _ = _pending_change(store, routine, lambda: _describe_tools(state))
     change = difference(routine, new)
     if as_json:
         click.echo(json_text({"name": name, "diff": change}, indent=2))
@@ -309,14 +316,14 @@ def diff(ctx: click.Context, name: str, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
-    """Accept the change of the routine NAME that `diff` shows; look at it first.
+    """Accept the pending change of the routine NAME; look at it first with `diff`.
 
-    A repaired script is first tested with the recorded results of the task that repaired it.
+    A repaired script is tested first with the recorded results of the task that repaired it.
     """
     state = state_of(ctx)
     store = _store(state)
     routine = store.find(name)
-    new, case = _next(store, routine, lambda: _tools(state))
+    new, case = _pending_change(store, routine, lambda: _describe_tools(state))
     if new == routine:
         store.drop_proposal(name)
         result = {"name": name, "changed": False}
@@ -325,12 +332,12 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     click.echo(visible(difference(routine, new)), nl=False, err=as_json)
     if case is not None:
         host = state.discover(state.load_project().environ)
-        different = asyncio.run(run_case(new, case, partial(Agent, host=host)))
-        for line in different:
+        differences = asyncio.run(run_case(new, case, partial(Agent, host=host)))
+        for line in differences:
             errors.say("warning", visible(line))
-        if different:
+        if differences:
             raise ConfigurationError(
-                "the repaired script does not do the same with the results that it had",
+                "the repaired script behaves differently with its recorded results",
                 hint=f"delf routines reject {name}, or edit {store.path(name)} yourself",
             )
     if not yes and not click.confirm(f"\ntake this for {name}?", default=False, err=True):
@@ -345,7 +352,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def reject(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Delete the script that a model repaired for the routine NAME; the routine stays as it is."""
+    """Delete the script that a model repaired for the routine NAME. The routine stays unchanged."""
     store = _store(state_of(ctx))
     store.find(name)
     proposed = store.proposed(name) is not None
@@ -354,12 +361,12 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     write_result(text, {"name": name, "deleted": proposed}, as_json=as_json)
 
 
-def _next(
+def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the proposed routine and the run of its repair.
+    """Return the pending change of a routine, and the test case of its repair.
 
-    Without a proposal, return the routine with its current actions, and None.
+    Without a repair, the change is the routine with its current actions, and there is no test case.
     """
     proposal = store.proposed(routine.name)
     if proposal is not None:
@@ -381,7 +388,7 @@ def _next(
 @as_json_option
 @click.pass_context
 def rename(ctx: click.Context, name: str, new: str, as_json: bool) -> None:
-    """Give a routine another name."""
+    """Rename a routine."""
     path = _store(state_of(ctx)).rename(name, new)
     write_result(f"moved to {path}", {"name": new, "path": str(path)}, as_json=as_json)
 
@@ -406,7 +413,7 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def history(ctx: click.Context, name: str, as_json: bool) -> None:
-    """List the tasks that ran a routine, the newest first."""
+    """List the tasks that ran a routine, newest first."""
     begin = f"{name}("
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
@@ -450,8 +457,8 @@ def _data(routine: Routine) -> dict[str, Any]:
     }
 
 
-def _tools(state: State) -> list[ToolDescription]:
-    """Return the tools of the project."""
+def _describe_tools(state: State) -> list[ToolDescription]:
+    """Return descriptions of the project's tools."""
     options = Options(flags=_WITHOUT_MODEL)
     agent: Agent[Any] = Setup.of(state, options).agent()
     return asyncio.run(describe_actions(agent.tools))

@@ -29,7 +29,7 @@ _DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 class RoutineTools(Connection):
     """A connection whose actions are the project's routines, which run without a model.
 
-    A routine can use only the tools of the calling task, and its calls need approval as usual.
+    A routine can use only the tools of the calling task, and its calls need the same approvals.
     """
 
     @classmethod
@@ -40,23 +40,23 @@ class RoutineTools(Connection):
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
         super().__init__(confirm=False if confirm is None else confirm, **options)
         self._store = RoutineStore(current_folder(), current_trust())
-        self._seen: Sequence[object] | None = None
+        self._shown_versions: Sequence[object] | None = None
         self._wrong: list[str] = []
 
     async def actions(self) -> Sequence[Action]:
-        """Return an action for each readable routine."""
+        """Return an action for each routine whose file is valid and trusted."""
         return await asyncio.to_thread(self._read)
 
     def is_stale(self) -> bool:
         """Return True if a routine's file was added, changed or removed."""
-        return self._seen is not None and self._seen != self._store.versions()
+        return self._shown_versions is not None and self._shown_versions != self._store.versions()
 
     def notices(self) -> Sequence[str]:
-        """Return notices about routines that cannot be called."""
+        """Return messages about routines that cannot be called."""
         return tuple(self._wrong)
 
     def _read(self) -> list[Action]:
-        self._seen = self._store.versions()
+        self._shown_versions = self._store.versions()
         self._wrong = []
         actions: list[Action] = []
         for name in self._store.names():
@@ -67,7 +67,7 @@ class RoutineTools(Connection):
         return actions
 
     def _action(self, routine: Routine) -> Action:
-        """Return a routine as an action with the strictest effect of its own actions."""
+        """Convert a routine to an action with the strictest effect of the routine's actions."""
         effects: list[Effect] = [action.effect for action in routine.actions.values()]
         return Action(
             name=routine.name,

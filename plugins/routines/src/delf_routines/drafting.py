@@ -17,7 +17,7 @@ from delf.protocols.strategy import ScriptResult, StrategyHost, ToolDescription
 from delf.trust.decisions import Trust
 from delf_routines.bound import BoundRoutine
 from delf_routines.cases import (
-    UNSEEN,
+    TRACELESS_OPTIONS,
     Case,
     LikeAgent,
     Recorded,
@@ -56,17 +56,17 @@ The answer was:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundDraft:
-    """An unsaved routine, drafted from a task by ``Routines.adraft``.
+    """An unsaved routine, created from a task by ``Routines.adraft``.
 
     Args:
         agent: The agent.
         store: The store of routines.
-        routine: The draft.
-        case: The recording of the task.
-        before: The saved routine of the same name, which saving the draft replaces.
-        differences: The differences between a replay of the draft and the task, one line each.
-            A draft with differences cannot be saved.
-        cost_usd: The cost of merging several scripts.
+        routine: The routine.
+        case: The recorded run of the task.
+        before: The saved routine of the same name, which the draft replaces; None for a new name.
+        differences: The differences between the routine's test run and the task, one line each. A
+            draft with differences cannot be saved.
+        cost_usd: The cost of merging several scripts, in US dollars.
     """
 
     agent: Agent[Any]
@@ -89,22 +89,22 @@ class BoundDraft:
         *,
         fixed: Sequence[str] = (),
     ) -> BoundDraft:
-        """Draft a successful task. A model is asked only to merge several scripts.
+        """Create a draft from a successful task. A model is called only to merge several scripts.
 
         Args:
-            agent: The agent of the task; similar agents run the script against the recording.
-            task_id: The task.
-            name: The routine's name.
+            agent: The agent of the task. A similar agent tests the draft.
+            task_id: The id of the task.
+            name: The name of the routine.
             events: The events of the task.
             root: The folder of the agent's project.
             trust: The trust decisions for the folder.
-            fixed: Proposed parameters that stay as they are in the script.
+            fixed: The names of proposed parameters that become constants of the script.
 
         Raises:
             ConfigurationError: If the task cannot become a routine.
             DelfError: If the scripts could not be merged.
         """
-        store, like = RoutineStore(root, trust), like_agent(agent)
+        store, make_agent = RoutineStore(root, trust), like_agent(agent)
         tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -112,45 +112,46 @@ class BoundDraft:
             raise ConfigurationError("the task has not begun")
         scripts = scripts_of(events)
 
-        async def proved(script: str, case: Case) -> tuple[Routine, Case, list[str]]:
+        async def draft_and_test(script: str, case: Case) -> tuple[Routine, Case, list[str]]:
             draft = propose(
                 name, first_event.task, task_id, events, tools, script=script, fixed=fixed
             )
             case = replace(case, inputs=draft.values({}))
-            return draft, case, await run_case(draft, case, like)
+            return draft, case, await run_case(draft, case, make_agent)
 
         cost: float | None = 0.0
-        draft, case, different = await proved(scripts.code, case_of(events[scripts.begin :], {}))
-        if scripts.earlier and (different or not scripts.is_whole):
-            merging = _Merging(scripts, first_event.task, case_of(events, {}), events, tools)
-            cost = await merging.ask(like)
-            draft, case, different = await proved(merging.script, merging.case)
+        last_case = case_of(events[scripts.begin :], {})
+        draft, case, differences = await draft_and_test(scripts.code, last_case)
+        if scripts.earlier and (differences or not scripts.is_whole):
+            merger = _ScriptMerger(scripts, first_event.task, case_of(events, {}), events, tools)
+            cost = await merger.ask(make_agent)
+            draft, case, differences = await draft_and_test(merger.script, merger.case)
         return cls(
             agent=agent,
             store=store,
             routine=draft,
             case=case,
             before=before,
-            differences=different,
+            differences=differences,
             cost_usd=cost,
         )
 
     @property
     def change(self) -> str:
-        """The text for review: the file, or a diff if it replaces one."""
+        """The text to review: the routine's file, or a diff if the routine replaces another one."""
         if self.before is None:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
 
     def keep(self) -> BoundRoutine:
-        """Save the routine after its review.
+        """Save the routine, which a person has reviewed.
 
         Raises:
             ConfigurationError: If the routine behaves differently from its task.
         """
         if self.differences:
             raise ConfigurationError(
-                "the routine does not do the same with the task's own results: "
+                "the routine behaves differently with the task's recorded results: "
                 + "; ".join(self.differences),
                 hint="--fix NAME leaves a parameter as it is",
             )
@@ -159,7 +160,7 @@ class BoundDraft:
 
 
 def difference(old: Routine, new: Routine) -> str:
-    """Return the change of a routine as a unified diff."""
+    """Return a unified diff of two versions of a routine."""
     lines = difflib.unified_diff(
         old.text().splitlines(keepends=True),
         new.text().splitlines(keepends=True),
@@ -170,7 +171,7 @@ def difference(old: Routine, new: Routine) -> str:
 
 
 async def describe_actions(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
-    """Return the actions of connections, under the names that scripts use."""
+    """Describe the actions of connections, under the names that scripts use."""
     return [
         ToolDescription(
             name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
@@ -189,14 +190,21 @@ async def describe_actions(connections: Sequence[ConnectionLike]) -> list[ToolDe
 
 
 def _any_object() -> dict[str, Any]:
-    """Return a schema for an action without one."""
+    """Return the JSON Schema of any object."""
     return {"type": "object"}
 
 
-class _Merging:
-    """Lets a model merge several scripts into one, run against recorded results.
+class _ScriptMerger:
+    """Lets a model merge several scripts into one, which is run with recorded results.
 
-    This object is the strategy of the merging agent.
+    The object is the strategy of the agent that merges.
+
+    Args:
+        scripts: The scripts to merge.
+        task: The text of the task.
+        case: The recorded run of the task.
+        events: The events of the task.
+        tools: The known tools.
     """
 
     def __init__(
@@ -208,7 +216,7 @@ class _Merging:
         tools: Iterable[ToolDescription],
     ) -> None:
         self._scripts = scripts
-        self._whole = case
+        self._full_case = case
         codes = [*(code for code, _ in scripts.earlier), scripts.code]
         self._routine = Routine(
             name="one",
@@ -222,17 +230,17 @@ class _Merging:
 
     @property
     def case(self) -> Case:
-        """The calls of the merged script, and its answer."""
-        return replace(self._whole, calls=self._recorded.used)
+        """The recorded run, reduced to the calls that the merged script repeats."""
+        return replace(self._full_case, calls=self._recorded.used)
 
     async def ask(self, like: LikeAgent) -> float | None:
         """Ask the model for a merged script, with retries.
 
         Returns:
-            The cost in USD; None if unknown.
+            The cost in US dollars; None if unknown.
 
         Raises:
-            ConfigurationError: If no script was equivalent.
+            ConfigurationError: If no script behaved like the recorded run.
         """
         tools = stand_ins(self._routine.actions, self._recorded)
         async with like(tools=tools, strategy=self) as agent:
@@ -246,21 +254,21 @@ class _Merging:
         return response.cost_usd
 
     async def solve(self, host: StrategyHost) -> str:
-        """Write one equivalent script."""
+        """Let the model write one script that behaves like the recorded run."""
         request = self._merge_request()
-        writing = _OneOfMany(host, self._routine, request, self._recorded, self._whole)
+        writing = _MergingHost(host, self._routine, request, self._recorded, self._full_case)
         text = await host.strategy(WRITER).solve(as_host(writing))
         self.script = writing.script
         return text
 
     def _merge_request(self) -> str:
-        """Return the request to the model to merge the scripts, with their calls' results."""
+        """Return the prompt that asks the model to merge the scripts."""
         parts = [*self._scripts.earlier, (self._scripts.code, "done")]
         scripts = [f"```python\n{code}\n```\nIts end: {end}" for code, end in parts]
         calls = [
             f"- {call.action}({_short(dict(call.arguments))}) "
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
-            for call in self._whole.calls
+            for call in self._full_case.calls
         ]
         hidden_count = len(calls) - _MAX_CALLS
         lines = [
@@ -271,12 +279,12 @@ class _Merging:
             task=self._routine.task,
             scripts="\n\n".join(scripts),
             calls="\n".join(lines),
-            answer=self._whole.answer,
+            answer=self._full_case.answer,
         )
 
 
-class _OneOfMany(OneScript):
-    """A strategy host whose scripts must make the recorded calls and give the recorded answer."""
+class _MergingHost(OneScript):
+    """A strategy host that fails scripts which differ from the recorded run."""
 
     def __init__(
         self, host: StrategyHost, routine: Routine, words: str, recorded: Recorded, case: Case
@@ -286,7 +294,7 @@ class _OneOfMany(OneScript):
         self._case = case
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script against the recording, and describe the differences."""
+        """Run a script with the recorded results; fail if the script behaves differently."""
         self._recorded.begin()
         result = await super().run(code)
         if not isinstance(result.outcome, Done):
@@ -314,10 +322,13 @@ def _short(value: object) -> str:
 
 
 def like_agent(agent: Agent[Any]) -> LikeAgent:
-    """Make agents with another agent's configuration, without journal and learning."""
+    """Return a function that creates agents with another agent's configuration.
+
+    The created agents have no journal, no approvals and no learning.
+    """
 
     def make(**given: Any) -> Agent[Any]:
-        options: dict[str, Any] = {**UNSEEN, "retry_count": _RETRIES, **given}
+        options: dict[str, Any] = {**TRACELESS_OPTIONS, "retry_count": _RETRIES, **given}
         return Agent(agent.config, host=agent.plugins, project=agent.project, **options)
 
     return make

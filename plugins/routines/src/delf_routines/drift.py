@@ -15,20 +15,20 @@ from delf.tools.action import EFFECTS
 from delf_routines.routine import Routine, UsedAction
 
 _DIGITS: Final = 16
-_WORDS: Final = ("title", "description", "examples", "$comment")
+_DESCRIPTION_KEYS: Final = ("title", "description", "examples", "$comment")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 _ITEMS: Final = re.compile(r"\[.*\]")
-_OF_NAMES: Final = ("properties", "$defs", "definitions", "patternProperties")
+_NAMED_SCHEMA_KEYS: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A difference between an action now and when the routine was saved.
+    """A difference between an action's current form and the form that a routine recorded.
 
     Args:
-        action: The action.
-        what: The difference in words.
-        matters: Whether the routine may behave differently, so that it must not run.
+        action: The full name of the action.
+        what: A description of the difference.
+        matters: Whether the routine may behave differently. Such a routine must not run.
     """
 
     action: str
@@ -40,10 +40,10 @@ class Drift:
 
 
 def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
-    """Return an action in the form in which a routine's header records it.
+    """Convert a tool's description to the form that a routine's header records.
 
     Args:
-        tool: The action.
+        tool: The description.
         empty: Whether an empty result is normal.
     """
     return UsedAction(
@@ -56,47 +56,57 @@ def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:
-    """Return a digest of a JSON Schema without its words for people."""
-    text = json.dumps(_without_words(schema), sort_keys=True, default=str)
+    """Return a digest of a JSON Schema that ignores descriptions."""
+    text = json.dumps(_without_descriptions(schema), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _without_words(schema: object, *, names: bool = False) -> object:
-    """Return a schema without titles, descriptions and examples.
+def _without_descriptions(schema: object, *, names: bool = False) -> object:
+    """Return a JSON Schema without titles, descriptions and examples.
 
     Args:
         schema: The schema, or a part of it.
-        names: Whether the keys of ``schema`` are the names of properties, which are all kept.
+        names: Whether the keys of ``schema`` are property names, which are all kept.
     """
     if isinstance(schema, Mapping):
         fields = cast("Mapping[str, object]", schema).items()
         return {
-            key: _without_words(value, names=key in _OF_NAMES and not names)
+            key: _without_descriptions(value, names=key in _NAMED_SCHEMA_KEYS and not names)
             for key, value in fields
-            if names or key not in _WORDS
+            if names or key not in _DESCRIPTION_KEYS
         }
     if isinstance(schema, (list, tuple)):
-        return [_without_words(item) for item in cast("Sequence[object]", schema)]
+        return [_without_descriptions(item) for item in cast("Sequence[object]", schema)]
     return schema
 
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
-    """Compare the actions of a routine with the existing ones."""
+    """Compare the recorded actions of a routine with the current tools."""
     now = {tool.name: tool for tool in tools}
-    return [each for name, item in routine.actions.items() for each in _drift(name, item, now)]
+    return [
+        each for name, item in routine.actions.items() for each in _compare_action(name, item, now)
+    ]
 
 
-def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) -> Iterator[Drift]:
-    """Yield the differences between an action when saved and now."""
+def _compare_action(
+    name: str, before: UsedAction, now: Mapping[str, ToolDescription]
+) -> Iterator[Drift]:
+    """Yield the differences between a recorded action and the current tool of that name.
+
+    Args:
+        name: The full name of the action.
+        before: The recorded action.
+        now: The current tools by name.
+    """
     tool = now.get(name)
     if tool is None:
         yield Drift(action=name, what="it is not there any more", matters=True)
         return
     after = used_action(tool)
     if after.effect != before.effect:
-        grew = EFFECTS.index(after.effect) > EFFECTS.index(before.effect)
+        is_stricter = EFFECTS.index(after.effect) > EFFECTS.index(before.effect)
         what = f"its effect was {before.effect}, and is {after.effect}"
-        yield Drift(action=name, what=what, matters=grew)
+        yield Drift(action=name, what=what, matters=is_stricter)
     old = {_name(text): text for text in before.parameters}
     new = {_name(text): text for text in after.parameters}
     for parameter, text in old.items():
@@ -107,31 +117,30 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
             yield Drift(action=name, what=what, matters=_type(text) != _type(new[parameter]))
     for parameter, text in new.items():
         if parameter not in old:
-            needed = "=" not in text
-            kind = "a new required parameter" if needed else "a new parameter"
-            yield Drift(action=name, what=f"it has {kind} {text}", matters=needed)
-    # Changed parameters were reported above; the digest covers the rest of the schema.
-    is_same = old == new
-    if before.schema and is_same and after.schema != before.schema:
-        yield Drift(action=name, what="the schema of its arguments is another one", matters=True)
+            is_required = "=" not in text
+            kind = "a new required parameter" if is_required else "a new parameter"
+            yield Drift(action=name, what=f"it has {kind} {text}", matters=is_required)
+    # The digest covers more than the parameters, whose changes were reported above.
+    if before.schema and old == new and after.schema != before.schema:
+        yield Drift(action=name, what="the schema of its arguments has changed", matters=True)
     if after.returns != before.returns:
         what = f"it returned {before.returns}, and returns {after.returns} now"
         yield Drift(action=name, what=what, matters=_differs_in_kind(before.returns, after.returns))
 
 
 def _differs_in_kind(before: str, after: str) -> bool:
-    """Return True if a result type differs in kind.
+    """Return True if a script cannot use the new result type like the old one.
 
-    The keys of a dictionary are ignored, because connections learn them from answers; so are
-    undeclared results.
+    Keys of dictionaries are ignored, because connections learn them from responses. Undeclared
+    results match every type.
     """
-    kinds = [{part.strip() for part in _outer(text).split("|")} for text in (before, after)]
-    unknown = {"Any", "None", "object"}
-    return not (kinds[0] & kinds[1] or kinds[0] <= unknown or kinds[1] <= unknown)
+    old, new = ({kind.strip() for kind in _outer_type(t).split("|")} for t in (before, after))
+    undeclared = {"Any", "None", "object"}
+    return not (old & new or old <= undeclared or new <= undeclared)
 
 
-def _outer(returns: str) -> str:
-    """Return a type without dictionary keys and list items."""
+def _outer_type(returns: str) -> str:
+    """Return a type annotation without dictionary keys and item types."""
     while (shorter := _BRACES.sub("dict", returns)) != returns:
         returns = shorter
     return _ITEMS.sub("", returns)
@@ -152,13 +161,16 @@ def named_actions(
     called: Collection[str] = (),
     never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
-    """Return the actions named in a script, in the form of a routine's header.
+    """Return the tools named in a script, in the form that a routine's header records.
 
     Args:
         script: The Python source.
         tools: The known tools.
-        called: The names of further actions, which the script called.
-        never_empty: The actions that always returned something.
+        called: The names of further tools, which the script called.
+        never_empty: The names of tools that always returned data.
+
+    Returns:
+        A mapping from full name to recorded action.
     """
     names = names_in(script) | set(called)
     return {
@@ -169,7 +181,7 @@ def named_actions(
 
 
 def names_in(script: str) -> set[str]:
-    """Return the names in a script that could be actions."""
+    """Return the names and dotted names in a script, each of which could be an action."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(script)):
         if isinstance(node, ast.Name):

@@ -17,40 +17,45 @@ from typing import Any, Final
 
 from delf.events import ASK
 
-_NO_PATH: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
-"""Pattern prefix for a part of a path: no option, no comment, no ``.`` or ``..``."""
-QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
-"""The pattern of a text within quotes of another text."""
+_SAFE_PREFIX: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
+"""Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path."""
+QUOTED_VALUE: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
+"""Regex of a parameter value that a script inserts within quotes of another text."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
-_OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm", ASK})
-"""Actions of every task, which no header names."""
+_BUILT_IN_ACTIONS: Final = frozenset(
+    {"add_to_output_files", "files.read", "files.list", "llm", ASK}
+)
+"""The actions that every task has, which a routine's header does not record."""
 _DISPLAY_FUNCTIONS: Final = frozenset({"print", "len", "int", "float", "bool"})
-"""Functions whose result does not contain a text, or which only show it."""
+"""Functions whose result does not contain the text that they get, or that only print it."""
 _SEARCH_METHODS: Final = frozenset({"get", "startswith", "endswith", "count"})
 """Methods that search for their argument."""
 _UNCHANGING_METHODS: Final = frozenset(
     {"strip", "lower", "upper", "title", "casefold", "capitalize"}
 )
-"""Methods that return a text unchanged as a whole, without arguments."""
-_BEHIND: Final = frozenset(
+"""String methods that return the complete text, possibly in another case or without blanks."""
+_INDIRECT_NAMES: Final = frozenset(
     {"globals", "locals", "vars", "eval", "exec", "compile", "dir", "getattr", "__import__"}
     | {"__main__", "__builtins__", "__dict__", "f_locals", "f_globals", "sys", "inspect"}
     | {"builtins", "gc", "redirect_stdout", "StringIO"}
 )
-"""Names through which a script may access variables or output indirectly."""
+"""Names with which a script could access variables or output indirectly."""
 
 
 def bounds(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
-    """Return the pattern for each parameter; None for parameters used with their full value.
+    """Return a regex for the values of each parameter.
+
+    A parameter needs no regex, and has None, if the script uses it only as a complete value and
+    never as a part of another text.
 
     Args:
-        script: The script, valid Python.
-        defaults: The parameters, with their values in the original task.
-        actions: The callable actions, by ``connection.method``.
+        script: The Python source.
+        defaults: The values of the parameters in the original task, by name.
+        actions: The full names of the callable actions.
     """
     if not defaults:
         return {}
@@ -59,47 +64,47 @@ def bounds(
     }
     try:
         tree = ast.parse(script)
-        for pattern, quotes in ((QUOTED, True), (None, False)):
-            flow = _Flow(tree, {*actions, *_OWN_ACTIONS}, quotes=quotes)
+        for pattern, quotes in ((QUOTED_VALUE, True), (None, False)):
+            flow = _VariableUses(tree, {*actions, *_BUILT_IN_ACTIONS}, quotes=quotes)
             whole_names = [name for name in defaults if flow.is_whole(name, is_given=True)]
             patterns |= dict.fromkeys(whole_names, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
+        pass  # without an analysis, all parameters keep the strictest regex
     return patterns
 
 
 def _unquoted_pattern(default: str) -> str:
-    """Return the pattern for a text inserted without quotes."""
+    """Return the regex for values of a parameter that is inserted into a text without quotes."""
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
     more = len(default.split()) - 1
-    return f"{_NO_PATH}{_WORD}" + (f"(?: {_WORD}){{0,{more}}}" if more > 0 else "")
+    return f"{_SAFE_PREFIX}{_WORD}" + (f"(?: {_WORD}){{0,{more}}}" if more > 0 else "")
 
 
 def _in_quotes(value: Any, text: Any) -> bool:
-    """Return whether a value of an f-string is enclosed in quotes within the f-string."""
+    """Return True if an f-string has quotes around a value that it inserts."""
     if value.format_spec is not None:
         return False
-    opened, is_quoted = "", value.conversion == ord("r")
+    open_quote, is_quoted = "", value.conversion == ord("r")
     for piece in text.values:
         if piece is value:
-            is_quoted = is_quoted or bool(opened)
+            is_quoted = is_quoted or bool(open_quote)
         elif isinstance(piece, ast.Constant):
-            for letter in str(piece.value):
-                if letter == opened:
-                    opened = ""
-                elif letter in _QUOTES and not opened:
-                    opened = letter
-    return is_quoted and not opened
+            for character in str(piece.value):
+                if character == open_quote:
+                    open_quote = ""
+                elif character in _QUOTES and not open_quote:
+                    open_quote = character
+    return is_quoted and not open_quote
 
 
-class _Flow:
-    """The uses of a script's variables.
+class _VariableUses:
+    """Analyses how a script uses its variables: as complete values, or as parts of other texts.
 
     Args:
-        tree: The script.
-        actions: The callable actions.
-        quotes: Whether a text inserted between quotes of another text counts as used whole.
+        tree: The parsed script.
+        actions: The full names of the callable actions.
+        quotes: Whether a value between quotes of another text counts as a complete value.
     """
 
     def __init__(self, tree: ast.Module, actions: Collection[str], *, quotes: bool) -> None:
@@ -107,41 +112,41 @@ class _Flow:
         self._quotes = quotes
         self._parents: dict[int, Any] = {}
         self._loads: dict[str, list[ast.Name]] = {}
-        self._bound: Counter[str] = Counter()
+        self._assignment_counts: Counter[str] = Counter()
         words: set[str] = set()
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self._parents[id(child)] = node
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 self._loads.setdefault(node.id, []).append(node)
-            self._bound.update(_bound_by(node))
+            self._assignment_counts.update(_assigned_names(node))
             match node:
                 case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
                     words.update(word.split("."))
                 case _:
                     pass
-        self._is_open = not _BEHIND.isdisjoint(words)
-        self._trail: set[str] = set()
+        self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
+        self._being_checked: set[str] = set()
 
     def is_whole(self, name: str, *, is_given: bool = False) -> bool:
-        """Return whether a variable is used whole everywhere.
+        """Return True if all uses of a variable take it as a complete value.
 
         Args:
-            name: The variable.
+            name: The name of the variable.
             is_given: Whether the variable is a parameter, which the script never assigns.
         """
-        if self._is_open or self._bound[name] > (0 if is_given else 1):
+        if self._has_indirect_access or self._assignment_counts[name] > (0 if is_given else 1):
             return False
-        if name in self._trail:
+        if name in self._being_checked:  # a cycle of assignments adds no other use
             return True
-        self._trail.add(name)
+        self._being_checked.add(name)
         try:
-            return all(map(self._ends_whole, self._loads.get(name, ())))
+            return all(map(self._is_used_whole, self._loads.get(name, ())))
         finally:
-            self._trail.discard(name)
+            self._being_checked.discard(name)
 
-    def _ends_whole(self, node: Any) -> bool:
-        """Return whether the value of an expression is used whole."""
+    def _is_used_whole(self, node: Any) -> bool:
+        """Return True if an expression's value is only used as a complete value."""
         parent = self._parents.get(id(node))
         match parent:
             case ast.Compare() | ast.Expr() | ast.Assert() | ast.If() | ast.While():
@@ -151,24 +156,24 @@ class _Flow:
             case ast.Subscript():
                 return parent.slice is node  # a key
             case ast.IfExp():
-                return parent.test is node or self._ends_whole(parent)
+                return parent.test is node or self._is_used_whole(parent)
             case ast.BoolOp() | ast.Await() | ast.List() | ast.Tuple() | ast.Set():
-                return self._ends_whole(parent)
+                return self._is_used_whole(parent)
             case ast.Dict():
-                return node in parent.values and self._ends_whole(parent)
+                return node in parent.values and self._is_used_whole(parent)
             case ast.keyword():
-                return parent.arg is not None and self._is_taken_whole(
+                return parent.arg is not None and self._takes_whole_argument(
                     self._parents[id(parent)], node
                 )
             case ast.Call():
-                return parent.func is not node and self._is_taken_whole(parent, node)
+                return parent.func is not node and self._takes_whole_argument(parent, node)
             case ast.Attribute():
-                return self._is_same_text(parent)
+                return self._returns_whole_text(parent)
             case ast.FormattedValue():
                 text = self._parents[id(parent)]
                 is_quoted = self._quotes and isinstance(text, ast.JoinedStr)
                 is_quoted = is_quoted and _in_quotes(parent, text)
-                return parent.value is node and (is_quoted or self._is_shown(text))
+                return parent.value is node and (is_quoted or self._is_only_printed(text))
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
                 return is_text and self.is_whole(word)
@@ -181,54 +186,61 @@ class _Flow:
                 return False
 
     def _in_class(self, node: Any) -> bool:
-        """Return True if an assignment is inside a class, where the name may be an attribute."""
+        """Return True if an assignment is inside a class, where the name becomes an attribute."""
         while (node := self._parents.get(id(node))) is not None:
             if isinstance(node, ast.ClassDef):
                 return True
         return False
 
-    def _is_taken_whole(self, call: Any, node: Any) -> bool:
-        """Return whether a call takes a complete argument, and returns no part of the argument."""
+    def _takes_whole_argument(self, call: Any, node: Any) -> bool:
+        """Return True if a call uses an argument as a complete value.
+
+        Args:
+            call: The call.
+            node: The argument.
+        """
         function = call.func
         if isinstance(node, ast.Starred):
             return False
         label = ast.unparse(function)
         if label in self._actions:
-            return not self._bound[label.partition(".")[0]]
+            return not self._assignment_counts[label.partition(".")[0]]
         match function:
             case ast.Name(id="str"):
-                return not self._bound["str"] and self._ends_whole(call)
+                return not self._assignment_counts["str"] and self._is_used_whole(call)
             case ast.Name(id=word):
                 to_file = any(item.arg in (None, "file") for item in call.keywords)
-                return word in _DISPLAY_FUNCTIONS and not self._bound[word] and not to_file
+                return (
+                    word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word] and not to_file
+                )
             case ast.Attribute(attr=method):
                 return method in _SEARCH_METHODS
             case _:
                 return False
 
-    def _is_same_text(self, attribute: Any) -> bool:
-        """Return whether a method returns its text unchanged or changed as a whole."""
+    def _returns_whole_text(self, attribute: Any) -> bool:
+        """Return True if a method returns the complete text, and its result is used completely."""
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False
         if attribute.attr not in _UNCHANGING_METHODS or call.args or call.keywords:
             return False
-        return self._ends_whole(call)
+        return self._is_used_whole(call)
 
-    def _is_shown(self, text: Any) -> bool:
-        """Return whether an f-string is printed and goes nowhere else."""
+    def _is_only_printed(self, text: Any) -> bool:
+        """Return True if an f-string is only printed."""
         outer = self._parents.get(id(text))
         match outer:
             case ast.Expr():
                 return True
             case ast.Call(func=ast.Name(id="print")):
-                return text in outer.args and self._is_taken_whole(outer, text)
+                return text in outer.args and self._takes_whole_argument(outer, text)
             case _:
                 return False
 
 
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a part of a script binds."""
+def _assigned_names(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a syntax node assigns or declares."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name

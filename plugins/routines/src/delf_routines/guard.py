@@ -16,7 +16,7 @@ _ALLOWED: Final = Allowed()
 
 
 class Made(NamedTuple):
-    """A call made by an earlier script."""
+    """A call that a script has made, with its result."""
 
     call: ScriptCall
     answer: CallAnswer
@@ -28,12 +28,12 @@ class Made(NamedTuple):
 
 
 class RoutineGuard:
-    """Rules for a routine's calls. Implements :class:`delf.protocols.strategy.CallGuard`.
+    """Checks a routine's calls. Implements :class:`delf.protocols.strategy.CallGuard`.
 
     Args:
-        routine: The routine, whose header lists its allowed calls.
-        earlier: The calls of earlier scripts, if a model repaired the routine. Calls outside of the
-            header then need approval instead of being refused.
+        routine: The routine, whose header lists the allowed actions.
+        earlier: If a model repairs the routine, the calls of earlier scripts; otherwise None. In a
+            repair, other actions need approval and are not refused.
     """
 
     def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
@@ -43,44 +43,49 @@ class RoutineGuard:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the counts."""
-        self.unadopted = list(self._earlier)
-        """Changes of earlier scripts that this script has not adopted."""
+        """Forget the calls of the previous script."""
+        self.unrepeated = list(self._earlier)
+        """The changes by earlier scripts that this script has not repeated yet."""
         self.made: list[Made] = []
-        """The calls of this script, with the adopted calls of earlier ones."""
+        """The calls of this script, including the repeated changes of earlier scripts."""
         self.empty: dict[str, None] = {}
-        """Actions that returned nothing although they must not."""
+        """The names of actions that returned nothing although they never did before."""
         self.reused = 0
         self._calls = self._changes = 0
 
     @property
     def earlier(self) -> list[Made]:
-        """The calls that the next repaired script must count as already made.
+        """The calls that the next repaired script must treat as already made.
 
-        They are the calls of this script, and earlier changes that this script has not adopted.
+        The calls of this script count, and so do changes by earlier scripts that this script has
+        not repeated.
         """
-        return [*self.unadopted, *self.made]
+        return [*self.unrepeated, *self.made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:
-        """Return the result of an identical change by an earlier script, if any."""
+        """Count a call, and return the result of the same change by an earlier script.
+
+        Returns:
+            The result; None if no earlier script made the change.
+        """
         self._calls += not call.built_in
         self._changes += call.effect != "read" and not call.built_in
-        for number, past_call in enumerate(self.unadopted):
+        for number, past_call in enumerate(self.unrepeated):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments
             ):
-                del self.unadopted[number]
+                del self.unrepeated[number]
                 self.made.append(past_call)
                 self.reused += 1
                 return cast("Returned", past_call.answer)
         return None
 
     def check(self, call: ScriptCall) -> Verdict:
-        """Check a call against the header."""
+        """Check a call against the allowed actions and the limits of the routine's header."""
         if call.built_in:
             return _ALLOWED
         name = self._routine.name
-        if (reason := self._outside(call)) is not None:
+        if (reason := self._header_violation(call)) is not None:
             return NeedsApproval(reason=reason) if self._repairs else Refused(message=reason)
         limits = self._routine.limits
         if limits.calls is not None and self._calls > limits.calls:
@@ -90,8 +95,8 @@ class RoutineGuard:
             return self._approval_verdict(call, [])
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
-        reasons = [f"{empty} gave nothing, where it gave something before" for empty in self.empty]
-        if any(past_call.call.name == call.name for past_call in self.unadopted):
+        reasons = [f"{name} returned nothing, but always did before" for name in self.empty]
+        if any(past_call.call.name == call.name for past_call in self.unrepeated):
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
 
@@ -100,8 +105,8 @@ class RoutineGuard:
             reasons = [*reasons, f"the routine {self._routine.name} asks before it"]
         return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
 
-    def _outside(self, call: ScriptCall) -> str | None:
-        """Return why the header does not cover a call; None if the header covers the call."""
+    def _header_violation(self, call: ScriptCall) -> str | None:
+        """Return why the routine's header does not allow a call; None if it does."""
         used = self._routine.actions.get(call.name)
         if used is None:
             return f"the header of the routine {self._routine.name} does not name {call.name}"
@@ -110,7 +115,7 @@ class RoutineGuard:
         return None
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Record the result of a call."""
+        """Record a call and its result."""
         if call.built_in:
             return answer
         self.made.append(Made(call, answer))

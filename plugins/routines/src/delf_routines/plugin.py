@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ConnectionSpec, ModelSpec, StrategySpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Yield the routines as tools of scripts and of MCP clients."""
+    """Yield the connection ``routines``, whose actions are the project's routines."""
     yield ConnectionSpec(
         name="routines",
         summary="The project's routines: each is an action.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """Yield the strategy that runs a routine's script and asks no model."""
+    """Yield the strategy ``routine``, which runs a routine's script without a model."""
     yield StrategySpec(
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
@@ -36,7 +36,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Yield a placeholder model for projects without a model."""
+    """Yield a placeholder model for routines in a project without a model."""
     yield ModelSpec(
         name="no-model",
         summary="No model: for routines in a project that has none.",

@@ -34,16 +34,19 @@ class Routines:
         """Return a callable routine by name.
 
         ``Routines(agent).find("revenue")(month="2026-11")`` runs the routine and returns a
-        response, like ``agent.run``; use ``.arun(month="2026-11")`` in async code.
+        response, like ``agent.run``. Async code uses ``.arun(month="2026-11")``.
 
         Raises:
             ConfigurationError: If there is no such routine.
-            FolderNotTrustedError: If its file is not trusted.
+            FolderNotTrustedError: If the routine's file is not trusted.
         """
         return BoundRoutine(self._agent, RoutineStore(self._root, self._trust).find(name))
 
     def all(self) -> list[BoundRoutine]:
-        """Return the readable routines; `delf routines check` reports the others."""
+        """Return all routines whose files are valid and trusted.
+
+        `delf routines check` reports the other files.
+        """
         routines = RoutineStore(self._root, self._trust).readable()
         return [BoundRoutine(self._agent, routine) for routine in routines]
 
@@ -51,12 +54,12 @@ class Routines:
         """Save a successful task as a routine of the project.
 
         The routine is first run with the recorded results, and must make the same calls and give
-        the same answer. Several scripts are first merged into one by the model.
+        the same answer. If the task has several scripts, a model first merges them into one.
 
         Args:
-            task_id: The task, in the agent's journal.
-            name: The routine's name; an existing routine is replaced.
-            fixed: Proposed parameters that stay as they are in the script.
+            task_id: The id of the task in the agent's journal.
+            name: The name of the routine. An existing routine is replaced.
+            fixed: The names of proposed parameters that become constants of the script.
 
         Raises:
             DelfError: If the task cannot become a routine.
@@ -65,12 +68,12 @@ class Routines:
         return draft.keep()
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:
-        """Draft a routine from a task, for review before it is saved.
+        """Create a routine from a task, for review before it is saved.
 
         Args:
-            task_id: The task, in the agent's journal.
-            name: The routine's name.
-            fixed: Proposed parameters that stay as they are in the script.
+            task_id: The id of the task in the agent's journal.
+            name: The name of the routine.
+            fixed: The names of proposed parameters that become constants of the script.
 
         Raises:
             DelfError: If the task cannot become a routine.
@@ -87,16 +90,16 @@ class Routines:
 
     @staticmethod
     def task_of(root: Path, trust: Trust, name: str, values: Mapping[str, object]) -> str:
-        """Return the task that runs a routine, with its values read and checked.
+        """Return the text of a task that runs a routine, after validating the values.
 
         Args:
             root: The project's folder.
             trust: The trust decisions for the folder.
-            name: The routine.
-            values: The values, as text or data.
+            name: The name of the routine.
+            values: The values of parameters, as text or data.
 
         Raises:
             ConfigurationError: If there is no such routine, or a value is invalid.
-            FolderNotTrustedError: If its file is not trusted.
+            FolderNotTrustedError: If the routine's file is not trusted.
         """
         return call_text(name, RoutineStore(root, trust).find(name).values(values))

@@ -9,11 +9,11 @@ from typing import Final
 from delf.trust.folders import UntrustedFolder
 
 FOLDER: Final = "routines"
-"""The folder of a project's routines."""
+"""The subfolder of a project with its routines."""
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the routines of a project."""
+    """Yield the paths of a project's routines."""
     files = folder.files_of(folder.root / FOLDER)
     yield from (
         path

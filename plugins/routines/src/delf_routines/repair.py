@@ -16,7 +16,7 @@ from delf_routines.guard import Made, RoutineGuard
 from delf_routines.routine import Parameter, Routine, Value
 
 WRITER: Final = "codegen"
-"""The strategy that writes scripts with a model and retries."""
+"""The name of the strategy that writes scripts with a model."""
 
 _REPAIR: Final = """\
 A routine is a script that was reviewed by a person and runs again and again with other values. \
@@ -41,7 +41,15 @@ again where its arguments are the same, and gives what it gave."""
 
 
 class OneScript:
-    """A host of scripts that are whole routines, used as a :class:`StrategyHost`."""
+    """A strategy host in which each script is a complete version of a routine.
+
+    Args:
+        host: The host of the task.
+        routine: The routine.
+        given: The values of parameters.
+        words: The prompt, in place of the task.
+        tools: The tools that scripts may use.
+    """
 
     def __init__(
         self,
@@ -60,21 +68,21 @@ class OneScript:
         self.is_conversation = False
         self.rerun_count = 0
         self.script = ""
-        """The last script that ran."""
+        """The last script that was run, without the parameters' values."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """Return the start of the conversation, with the repair request instead of the task."""
+        """Return the first messages of the conversation. The prompt replaces the task."""
         return (*self._host.begin(rules)[:-1], user(self._words))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
-        """Run a script with the routine's parameters assigned first.
+        """Run a script after assigning the routine's parameters.
 
-        A script that assigns to the parameters itself is not run.
+        A script that misuses the parameters fails without being run.
         """
-        problem = parameters_in(code, self._routine.parameters)
+        problem = parameter_misuse(code, self._routine.parameters)
         if problem is not None:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
         self.script = code
@@ -88,7 +96,15 @@ class OneScript:
 
 
 class Repairing(OneScript):
-    """A host of scripts that repair a routine."""
+    """A strategy host for scripts that repair a routine.
+
+    Args:
+        host: The host of the task.
+        routine: The routine.
+        given: The values of parameters.
+        reason: The error of the routine.
+        earlier: The calls that the failed script made.
+    """
 
     def __init__(
         self,
@@ -104,15 +120,18 @@ class Repairing(OneScript):
             script=routine.script,
             reason=reason,
         )
-        own = {name.partition(".")[0] for name in routine.actions}
-        # A repair sees only the routine's connections.
-        tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in own]
+        # A repair may use only the connections that the routine uses.
+        connections = {name.partition(".")[0] for name in routine.actions}
+        tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in connections]
         super().__init__(host, routine, given, words, tools)
         self._earlier = list(earlier)
         self.guard = RoutineGuard(routine, self._earlier)
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script under the header's rules, reusing results of changes already made."""
+        """Run a script under the rules of the routine's header.
+
+        Changes that an earlier script made are not repeated; the script gets their results.
+        """
         self.guard = RoutineGuard(self._routine, self._earlier)
         result = await self._host.execute(code, self.guard)
         if not isinstance(result.outcome, Done):
@@ -121,23 +140,25 @@ class Repairing(OneScript):
 
 
 def as_host(host: OneScript) -> StrategyHost:
-    """Cast the host to the protocol that a strategy expects."""
+    """Cast a host to the protocol that strategies expect, which it implements by delegation."""
     return cast("StrategyHost", host)
 
 
 def parameters_text(routine: Routine, given: Mapping[str, Value]) -> str:
-    """Describe the parameters and their values to a model; also if there are none."""
+    """Describe a routine's parameters and their values for a prompt."""
     values = routine.values(given).items()
     lines = [f"{name} = {value!r}  # {routine.parameters[name].type}" for name, value in values]
     return "\n".join(lines) or "(it has none)"
 
 
-def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
-    """Return a script's misuse of its parameters; None if all are used unchanged.
+def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | None:
+    """Describe how a script misuses the routine's parameters; None if it uses them correctly.
+
+    A script must use each parameter, and must not assign to it.
 
     Args:
-        code: The script; a syntax error is reported when it runs.
-        parameters: The routine's parameters.
+        code: The script. Syntax errors are ignored, because they are reported when the script runs.
+        parameters: The routine's parameters by name.
     """
     try:
         tree = ast.parse(code)
@@ -155,14 +176,14 @@ def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
 
 
 def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
-    """Return the recorded run of a script."""
+    """Convert the calls of a script to a test case."""
     calls = [
         PastCall(
             action=call.name,
             arguments=dict(call.arguments),
-            result=getattr(came, "value", None),
-            error=getattr(came, "message", None),
+            result=getattr(answer_of_call, "value", None),
+            error=getattr(answer_of_call, "message", None),
         )
-        for call, came in made
+        for call, answer_of_call in made
     ]
     return Case(inputs=inputs, calls=calls, answer=answer)

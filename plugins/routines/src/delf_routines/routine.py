@@ -38,15 +38,15 @@ from delf.types import Effect
 from delf_routines.flow import bounds
 
 STRATEGY: Final = "routine"
-"""The strategy that runs a routine."""
+"""The name of the strategy that runs a routine."""
 NO_MODEL: Final = "none:no model"
-"""The model setting of a routine's agent in a project without a model."""
+"""The name of the placeholder model for routines in a project without a model."""
 ParameterType = Literal["text", "number", "integer", "date"]
 OnFailure = Literal["fail", "repair"]
 Value = str | int | float
 
 _HIDDEN: Final = ("Cf", "Co", "Cs")
-"""Unicode categories of invisible and reordering characters."""
+"""Unicode categories of characters that are invisible or reorder text."""
 _JOINERS: Final = "\u200c\u200d"
 """Invisible characters that some scripts and emoji need."""
 _BEGIN: Final = "# /// routine"
@@ -54,20 +54,20 @@ _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
-_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+_UNKNOWN_KEY_ERRORS: Final = ("extra_forbidden", "unexpected_keyword_argument")
 """Pydantic's error types for unknown keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A variable of a routine, whose value is chosen for each run.
+    """A parameter of a routine, which is a variable of its script.
 
     Args:
-        name: A variable of the script.
-        type: The type of its values. A ``date`` is a year, month or day: ``2026-10``.
+        name: The name of the variable.
+        type: The type of the values. A ``date`` is a year, month or day, such as ``2026-10``.
         default: The value in the original task.
-        pattern: The pattern that a text must match unless it is the default. None if the script
-            never makes the text a part of another text.
+        pattern: A regex that texts other than the default must match. None if the script uses the
+            text only as a complete value, and never as a part of another text.
     """
 
     name: str
@@ -76,29 +76,29 @@ class Parameter:
     pattern: str | None = None
 
     def read(self, given: object) -> Value:
-        """Convert a value for the script.
+        """Convert a value to the parameter's type, and validate the value.
 
         Args:
-            given: A typed text, or a value of a program.
+            given: A text that was typed, or a value of a program.
 
         Raises:
             ConfigurationError: If the value is invalid.
         """
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-            raise self._unfit(given, f"it takes {_words(self.type)}")
+            raise self._value_error(given, f"it takes {_words(self.type)}")
         try:
             if self.type == "integer":
                 return int(given) if isinstance(given, str) else self._whole(given)
             if self.type == "number":
                 return float(given)
         except ValueError:
-            raise self._unfit(given, f"it takes {_words(self.type)}") from None
+            raise self._value_error(given, f"it takes {_words(self.type)}") from None
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
-            raise self._unfit(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
-        is_known = text == self.default  # the original task used this value
-        if self.pattern is not None and not (is_known or re.fullmatch(self.pattern, text)):
-            raise self._unfit(given, f"it has to match {self.pattern}")
+            raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
+        is_original = text == self.default  # the value of the original task is always valid
+        if self.pattern is not None and not (is_original or re.fullmatch(self.pattern, text)):
+            raise self._value_error(given, f"it has to match {self.pattern}")
         return text
 
     def _whole(self, given: float) -> int:
@@ -106,21 +106,21 @@ class Parameter:
             raise ValueError
         return int(given)
 
-    def _unfit(self, given: object, why: str) -> ConfigurationError:
+    def _value_error(self, given: object, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self.name} = {given!r} does not fit: {why}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsedAction:
-    """An action as recorded when the routine was saved.
+    """An action in the form that a routine's header records.
 
     Args:
         effect: The effect of a call.
         parameters: The parameters in order, such as ``limit: int = 50``.
-        returns: The type of its result.
+        returns: The type of the result.
         schema: A digest of the arguments' JSON Schema; empty to skip the comparison.
-        empty: Whether an empty result is normal. If it is not, an empty result makes all later
-            changes of the run need approval.
+        empty: Whether an empty result is normal. If not, all changes after an empty result need
+            approval.
     """
 
     __pydantic_config__ = _CONFIG
@@ -134,7 +134,12 @@ class UsedAction:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of one run, in addition to the task's own; None for no limit."""
+    """The limits of one run, in addition to the task's limits; None for no limit.
+
+    Args:
+        calls: The maximum number of calls.
+        changes: The maximum number of calls that change something.
+    """
 
     __pydantic_config__ = _CONFIG
 
@@ -142,8 +147,8 @@ class Limits:
     changes: Annotated[int, Field(ge=0)] | None = None
 
 
-class _Given(BaseModel):
-    """A parameter in a header."""
+class _HeaderParameter(BaseModel):
+    """A parameter in the header of a routine's file."""
 
     model_config = _CONFIG
 
@@ -153,7 +158,7 @@ class _Given(BaseModel):
 
 
 class _Header(BaseModel):
-    """A header of a file."""
+    """The header of a routine's file."""
 
     model_config = _CONFIG
 
@@ -164,7 +169,7 @@ class _Header(BaseModel):
     confirm: tuple[str, ...] = ()
     answer: str = ""
     limits: Limits = Limits()
-    parameters: dict[str, _Given] = Field(default_factory=dict[str, _Given])
+    parameters: dict[str, _HeaderParameter] = Field(default_factory=dict[str, _HeaderParameter])
     actions: dict[str, UsedAction] = Field(default_factory=dict[str, UsedAction])
 
 
@@ -174,15 +179,15 @@ class Routine:
 
     Args:
         name: The name.
-        title: The purpose, in a line.
+        title: The purpose, in one line.
         task: The text of the original task.
         script: The Python source, in which the parameters are variables.
-        parameters: The parameters; a text that may become part of another text is given a pattern.
+        parameters: The parameters by name. A missing pattern is added if the script needs it.
         actions: The allowed actions, by ``connection.method``.
         saved_from: The id of the original task.
-        on_failure: The reaction to a failure: nothing, or a repair by a model.
-        confirm: Actions that ask a person in each run, whatever the settings say.
-        answer: The shape of the answer, as :func:`shape_of` returns it; empty for any.
+        on_failure: ``fail`` to end the task with the error, or a repair by a model.
+        confirm: Actions that need approval in each run, whatever the settings say.
+        answer: The shape of the answer, as :func:`shape_of` returns it; empty for any answer.
         limits: The limits of one run.
     """
 
@@ -203,7 +208,7 @@ class Routine:
         object.__setattr__(self, "parameters", self._with_patterns())
 
     def _with_patterns(self) -> dict[str, Parameter]:
-        """Return the parameters, with patterns for texts that may become part of other texts."""
+        """Return the parameters, with a regex for texts that may become part of other texts."""
         free = {
             name: str(item.default)
             for name, item in self.parameters.items()
@@ -219,10 +224,10 @@ class Routine:
         """Return the values of all parameters.
 
         Args:
-            given: Values that differ from the original task's.
+            given: The values that differ from the original task, by name.
 
         Raises:
-            ConfigurationError: For an unknown parameter, or an invalid value.
+            ConfigurationError: If a parameter is unknown, or a value is invalid.
         """
         for name in given:
             if name not in self.parameters:
@@ -238,38 +243,43 @@ class Routine:
         }
 
     def code(self, given: Mapping[str, object], script: str | None = None) -> str:
-        """Return the script that is run: the parameters as variables, then the script."""
-        # Computes the patterns again.
-        run = self if script is None else replace(self, script=script)
-        head = [f"{name} = {value!r}" for name, value in run.values(given).items()]
-        return "\n".join([*head, run.script])
+        """Return the Python source to run: assignments of the parameters, then the script.
+
+        Args:
+            given: The values that differ from the original task, by name.
+            script: A script in place of the routine's own.
+        """
+        # A copy, because the regexes of parameters depend on the script.
+        routine = self if script is None else replace(self, script=script)
+        head = [f"{name} = {value!r}" for name, value in routine.values(given).items()]
+        return "\n".join([*head, routine.script])
 
     def text(self) -> str:
-        """Return the routine as the text of its file."""
-        lines = [f"title = {_toml(self.title)}", f"task = {_toml(self.task)}"]
+        """Return the text of the routine's file."""
+        lines = [f"title = {_toml_text(self.title)}", f"task = {_toml_text(self.task)}"]
         if self.saved_from is not None:
-            lines.append(f"saved_from = {_toml(self.saved_from)}")
+            lines.append(f"saved_from = {_toml_text(self.saved_from)}")
         if self.on_failure != "fail":
-            lines.append(f"on_failure = {_toml(self.on_failure)}")
+            lines.append(f"on_failure = {_toml_text(self.on_failure)}")
         if self.confirm:
-            lines.append(f"confirm = [{', '.join(map(_toml, self.confirm))}]")
+            lines.append(f"confirm = [{', '.join(map(_toml_text, self.confirm))}]")
         if self.answer:
-            lines.append(f"answer = {_toml(self.answer)}")
+            lines.append(f"answer = {_toml_text(self.answer)}")
         if self.limits != Limits():
             lines += ["", "[limits]"]
-            found = asdict(self.limits).items()
-            lines += [f"{name} = {most}" for name, most in found if most is not None]
+            limits = asdict(self.limits).items()
+            lines += [f"{name} = {limit}" for name, limit in limits if limit is not None]
         for name, item in self.parameters.items():
-            lines += ["", f"[parameters.{name}]", f"type = {_toml(item.type)}"]
-            lines.append(f"default = {_toml(item.default)}")
+            lines += ["", f"[parameters.{name}]", f"type = {_toml_text(item.type)}"]
+            lines.append(f"default = {_toml_text(item.default)}")
             if item.pattern is not None:
-                lines.append(f"pattern = {_toml(item.pattern)}")
+                lines.append(f"pattern = {_toml_text(item.pattern)}")
         for name, item in self.actions.items():
-            lines += ["", f"[actions.{_toml(name)}]", f"effect = {_toml(item.effect)}"]
-            lines.append(f"parameters = [{', '.join(map(_toml, item.parameters))}]")
-            lines.append(f"returns = {_toml(item.returns)}")
+            lines += ["", f"[actions.{_toml_text(name)}]", f"effect = {_toml_text(item.effect)}"]
+            lines.append(f"parameters = [{', '.join(map(_toml_text, item.parameters))}]")
+            lines.append(f"returns = {_toml_text(item.returns)}")
             if item.schema:
-                lines.append(f"schema = {_toml(item.schema)}")
+                lines.append(f"schema = {_toml_text(item.schema)}")
             if not item.empty:
                 lines.append("empty = false")
         head = [f"# {line}".rstrip() for line in lines]
@@ -277,29 +287,34 @@ class Routine:
 
     @classmethod
     def of_text(cls, name: str, text: str, place: str) -> Routine:
-        """Return a routine from the text of its file.
+        """Parse the text of a routine's file.
+
+        Args:
+            name: The name of the routine.
+            text: The text of the file.
+            place: The path of the file, for error messages.
 
         Raises:
-            ConfigurationError: If the text is not a routine; names the file and key.
+            ConfigurationError: If the text is not a routine. The message names file and field.
         """
         # Invisible characters could hide code from a reviewer.
         hidden = next(filter(_is_hidden, text), None)
         if hidden is not None:
-            what = f"U+{ord(hidden):04X} {unicodedata.name(hidden, '')}".strip()
-            raise _wrong(place, f"it holds {what}, which nobody sees")
-        table, script = _split(text, place)
+            character = f"U+{ord(hidden):04X} {unicodedata.name(hidden, '')}".strip()
+            raise _file_error(place, f"it has the invisible character {character}")
+        table, script = _split_file(text, place)
         header = _header_of(table, place)
         try:
             ast.parse(script)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise _wrong(place, f"the script is not Python: {error}") from None
+            raise _file_error(place, f"the script is not Python: {error}") from None
         parameters = {key: _parameter(key, item, place) for key, item in header.parameters.items()}
-        own = {key: getattr(header, key) for key in _Header.model_fields if key != "parameters"}
-        return cls(name=name, script=script, parameters=parameters, **own)
+        fields = {key: getattr(header, key) for key in _Header.model_fields if key != "parameters"}
+        return cls(name=name, script=script, parameters=parameters, **fields)
 
 
 def shape_of(answer: str) -> str:
-    """Return the shape of an answer: ``text``, ``nothing``, ``number`` or the shape of its JSON."""
+    """Describe the shape of an answer: ``text``, ``nothing``, ``number`` or its JSON structure."""
     if not answer.strip():
         return "nothing"
     try:
@@ -325,7 +340,7 @@ def _shape(value: object) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name if it is valid for a routine; raise otherwise.
+    """Check that a name is valid for a routine, and return the name.
 
     Raises:
         ConfigurationError: If the name is invalid.
@@ -343,54 +358,56 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
-def _split(text: str, place: str) -> tuple[dict[str, Any], str]:
-    """Return the header's table, and the script."""
+def _split_file(text: str, place: str) -> tuple[dict[str, Any], str]:
+    """Split the text of a routine's file into the header's fields and the script."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _BEGIN:
-        raise _wrong(place, f"it does not begin with {_BEGIN!r}")
+        raise _file_error(place, f"it does not begin with {_BEGIN!r}")
     try:
         end = next(i for i, line in enumerate(lines) if i and line.rstrip() == _END)
     except StopIteration:
-        raise _wrong(place, f"its header has no end: {_END!r}") from None
+        raise _file_error(place, f"its header has no end: {_END!r}") from None
     head = lines[1:end]
     if not all(line.startswith("#") for line in head):
-        raise _wrong(place, "a line of its header does not begin with '#'")
+        raise _file_error(place, "a line of its header does not begin with '#'")
     try:
         table = tomllib.loads("\n".join(line[1:].removeprefix(" ") for line in head))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _wrong(place, f"its header is not TOML: {error}") from None
+        raise _file_error(place, f"its header is not TOML: {error}") from None
     return table, "\n".join(lines[end + 1 :]).strip("\n")
 
 
 def _header_of(table: Mapping[str, Any], place: str) -> _Header:
-    """Return the checked header; unknown fields are refused, because they could mean anything."""
+    """Validate the fields of a header. Unknown fields are refused."""
     try:
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        first = next((problem for problem in problems if problem["type"] in _UNKNOWN), problems[0])
+        first = next(
+            (problem for problem in problems if problem["type"] in _UNKNOWN_KEY_ERRORS), problems[0]
+        )
         where = ".".join(map(str, first["loc"]))
-        if first["type"] in _UNKNOWN:
-            raise _wrong(place, f"unknown key {where!r}") from None
-        raise _wrong(place, f"{where}: {first['msg']}") from None
+        if first["type"] in _UNKNOWN_KEY_ERRORS:
+            raise _file_error(place, f"unknown key {where!r}") from None
+        raise _file_error(place, f"{where}: {first['msg']}") from None
 
 
-def _parameter(name: str, fields: _Given, place: str) -> Parameter:
+def _parameter(name: str, fields: _HeaderParameter, place: str) -> Parameter:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise _wrong(place, f"parameters.{name} is not a variable of a routine")
+        raise _file_error(place, f"parameters.{name} is not a variable of a routine")
     parameter = Parameter(name=name, **fields.model_dump())
     try:
         re.compile(parameter.pattern or "")
         return replace(parameter, default=parameter.read(fields.default))
     except (ConfigurationError, re.error) as error:
-        raise _wrong(place, f"parameters.{name}: {error}") from None
+        raise _file_error(place, f"parameters.{name}: {error}") from None
 
 
 def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
 
 
-def _toml(value: Value) -> str:
+def _toml_text(value: Value) -> str:
     """Format a value as TOML."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -402,5 +419,5 @@ def _words(kind: ParameterType) -> str:
     return {"integer": "a whole number", "number": "a number", "date": "a date"}.get(kind, "a text")
 
 
-def _wrong(place: str, why: str) -> ConfigurationError:
+def _file_error(place: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"{place}: {why}", hint="delf routines check looks at all of them")

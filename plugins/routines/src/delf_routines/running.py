@@ -33,7 +33,7 @@ _PLACE: Final = "the routine of this task"
 
 
 class RoutineDriftError(DelfError):
-    """A routine is not run, because the actions it uses have changed."""
+    """A routine was not run, because the actions that it uses have changed."""
 
     code = "ERR-ROUTINE-001"
     default_hint = (
@@ -48,26 +48,26 @@ class RoutineStrategy:
     The task is a call with values: ``monthly_report(month="2026-10")``.
 
     Args:
-        store: The store of routines; the project's own when omitted.
+        store: The store of routines; None for that of the current project.
     """
 
     def __init__(self, store: RoutineStore | None = None) -> None:
         self._store = store or RoutineStore(current_folder(), current_trust())
 
     async def solve(self, host: StrategyHost) -> str:
-        """Run the routine.
+        """Run the routine that the task calls.
 
         Raises:
             ConfigurationError: If the task is not a valid call of a routine.
-            RoutineDriftError: If a used action has changed, before anything is done.
+            RoutineDriftError: If a used action has changed. No call was made then.
             DelfError: If the script fails.
         """
         name, arguments = read_call(host.task)
-        # Journalled, because the file may have changed when the task is resumed.
+        # The text is recorded, because the file may have changed when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
-        routine = Routine.of_text(name, text, _PLACE)  # the journalled version
+        routine = Routine.of_text(name, text, _PLACE)
         code = routine.code(arguments)
-        # Compared only before the first call: a resumed task continues without a check.
+        # A resumed task that has made calls continues without this check.
         problem = None if host.used_tools else await self._problem(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
@@ -88,19 +88,27 @@ class RoutineStrategy:
         return await self._repair(host, routine, arguments, error, guard.made)
 
     async def _text(self, name: str) -> str:
-        """Return the routine's text as journalled, so that a resumed task runs the same version."""
+        """Return the text of the routine's file.
+
+        The result is recorded in the journal, so that a resumed task runs the same version.
+        """
         return self._store.find(name).text()
 
     async def _problem(self, host: StrategyHost, routine: Routine) -> str | None:
-        """Return the reason that a routine cannot run now; warn about harmless differences."""
+        """Return why a routine cannot run with the current tools; None if it can.
+
+        Differences that do not matter become warnings.
+        """
         drifts = drift_of(routine, host.tools)
         for drift in drifts:
             if not drift.matters:
                 await host.warn(f"since the routine {routine.name} was saved, {drift}")
         problems = [str(drift) for drift in drifts if drift.matters]
-        own = {tool.name for tool in host.tools if not tool.built_in}
-        outside = (names_in(routine.script) & own) - {*routine.actions}
-        problems += [f"its header does not name {name}, which it calls" for name in sorted(outside)]
+        actions = {tool.name for tool in host.tools if not tool.built_in}
+        unlisted = (names_in(routine.script) & actions) - {*routine.actions}
+        problems += [
+            f"its header does not name {name}, which it calls" for name in sorted(unlisted)
+        ]
         return "; ".join(problems) or None
 
     async def _repair(
@@ -111,7 +119,10 @@ class RoutineStrategy:
         error: DelfError,
         calls_made: Sequence[Made],
     ) -> str:
-        """Rewrite the script with a model, run it here, and keep it as a proposal.
+        """Let a model rewrite and run the script, and store the new script as a proposal.
+
+        Returns:
+            The answer of the new script.
 
         Raises:
             DelfError: If the repair fails: the routine's error if no model is available, else the
@@ -119,27 +130,27 @@ class RoutineStrategy:
         """
         name = routine.name
         await host.warn(f"a model repairs the routine {name}: {error.message}")
-        writing = Repairing(host, routine, arguments, error.message, calls_made)
+        repair_host = Repairing(host, routine, arguments, error.message, calls_made)
         try:
-            text = await host.strategy(WRITER).solve(as_host(writing))
+            text = await host.strategy(WRITER).solve(as_host(repair_host))
         except LLMExecutionError as failure:
-            await host.warn(f"it could not be repaired: {failure.message}")
+            await host.warn(f"the routine could not be repaired: {failure.message}")
             raise error from failure
-        if not writing.script:
+        if not repair_host.script:
             raise error
         proposed = replace(
             routine,
-            script=writing.script.strip("\n"),
+            script=repair_host.script.strip("\n"),
             actions=named_actions(
-                writing.script,
+                repair_host.script,
                 host.tools,
-                called={call_made.call.name for call_made in writing.guard.made},
+                called={call_made.call.name for call_made in repair_host.guard.made},
                 never_empty={name for name, used in routine.actions.items() if not used.empty},
             ),
         )
-        case = case_of_calls(writing.guard.made, routine.values(arguments), text)
+        case = case_of_calls(repair_host.guard.made, routine.values(arguments), text)
         await asyncio.to_thread(self._store.propose, proposed, case.text())
-        await _warn_of_changes(host, routine, writing.guard, text)
+        await _warn_of_changes(host, routine, repair_host.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
         await host.warn(f"the repaired script did this task and is proposed: {hint}")
         return text
@@ -148,7 +159,7 @@ class RoutineStrategy:
 async def _answer_of_run(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object
 ) -> str:
-    """Return the answer of a completed run."""
+    """Return the answer of a completed run, after warnings about unexpected results."""
     text = answer_text(host.output, value)
     await _warn_of_changes(host, routine, guard, text)
     return text
@@ -157,7 +168,7 @@ async def _answer_of_run(
 async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of changes since the routine was saved."""
+    """Warn of empty results, unrepeated calls, and an answer of another shape than when saved."""
     for action in guard.empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     if guard.reused:
@@ -174,7 +185,7 @@ class NoModel:
         self._name = config.model
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Raise: there is no model.
+        """Raise an error, because there is no model.
 
         Raises:
             LLMExecutionError: Always.
@@ -185,7 +196,7 @@ class NoModel:
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Raise: there is no model.
+        """Raise an error, because there is no model.
 
         Raises:
             LLMExecutionError: Always.
@@ -197,7 +208,7 @@ class NoModel:
 
 
 def _as_error(name: str, result: ScriptResult) -> DelfError:
-    """Return the error for a script's result that is not a success."""
+    """Convert the result of a script that did not succeed to an error."""
     hint = f"do its task again with a model, and save that: delf routines show {name}"
     match result.outcome:
         case LimitReached(message=message, limit=limit):

@@ -26,15 +26,15 @@ from delf.events import (
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
-from delf_routines.flow import QUOTED
+from delf_routines.flow import QUOTED_VALUE
 from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
 _DASHED: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
-_NUMBER_ALONE: Final = re.compile(r"(?<![\w.'-])\d+(?:\.\d+)?(?![\w'%-]|\.\d)")
-"""A number in a text, which is no part of a word, a date, a text in quotes or a pattern."""
+_STANDALONE_NUMBER: Final = re.compile(r"(?<![\w.'-])\d+(?:\.\d+)?(?![\w'%-]|\.\d)")
+"""Regex of a number that is not part of a word, a date, a percentage or a quoted text."""
 _MONTHS: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun"),
     *("jul", "aug", "sep", "oct", "nov", "dec"),
@@ -49,18 +49,19 @@ _SPOKEN: Final = re.compile(
 _WORD: Final = re.compile(r"\w+")
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})")
 _F_STRING: Final = re.compile(r"(?:f|fr|rf)['\"]", re.IGNORECASE)
-_MIN: Final = 2
+_MIN_CHARACTERS: Final = 2
 _LONGEST_TITLE: Final = 80
 
 
 class Scripts(NamedTuple):
-    """The scripts of a task that worked.
+    """The scripts of a successful task.
 
     Args:
         code: The last script.
-        earlier: The earlier scripts, each with its status or error.
+        earlier: Pairs of an earlier script and its status or error.
         begin: The index of the event that starts the last script.
-        is_whole: Whether no earlier script changed anything.
+        is_whole: Whether the last script alone does the task: no earlier script changed anything,
+            and the last one contains no values from earlier results.
     """
 
     code: str
@@ -70,10 +71,10 @@ class Scripts(NamedTuple):
 
 
 def scripts_of(events: Sequence[Event]) -> Scripts:
-    """Return the scripts that did a task.
+    """Return the scripts of a successful task.
 
     Raises:
-        ConfigurationError: If the task did not succeed, or no script did it.
+        ConfigurationError: If the task did not succeed, or had no script.
     """
     end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
     if end is None or not end.status:
@@ -89,7 +90,7 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
             case ScriptFinished():
                 ends.append(event.error or event.status)
             case RerunRequested() if ends:
-                ends[-1] = f"it asked for another one, as it learned: {event.context}"
+                ends[-1] = f"it asked for another script, as it learned: {event.context}"
             case _:
                 pass
     if not ends or ends[-1] != "done":
@@ -100,11 +101,13 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
     earlier = [(text, end) for (_, text), end in zip(starts, ends[:-1], strict=False)]
     before = events[:begin]
     changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
-    return Scripts(code, earlier, begin, is_whole=not (changed or _has_learned(code, before)))
+    return Scripts(
+        code, earlier, begin, is_whole=not (changed or _has_values_of_results(code, before))
+    )
 
 
-def _has_learned(code: str, before: Sequence[Event]) -> bool:
-    """Return True if a script contains values of earlier results that the user did not give."""
+def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
+    """Return True if a script contains literals from earlier results that the user did not give."""
     task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
     texts = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
     texts += [event.context for event in before if isinstance(event, RerunRequested)]
@@ -113,7 +116,7 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
             continue
         value = str(node.value)
-        if isinstance(node.value, (str, int, float)) and len(value) > _MIN:
+        if isinstance(node.value, (str, int, float)) and len(value) > _MIN_CHARACTERS:
             is_new = not any(value in text for text in (task, *earlier))
             if is_new and any(value in text for text in texts):
                 return True
@@ -121,12 +124,12 @@ def _has_learned(code: str, before: Sequence[Event]) -> bool:
 
 
 def actions_called(events: Iterable[Event]) -> set[str]:
-    """Return the actions that a task called."""
+    """Return the full names of the actions that a task called."""
     return {event.action for event in events if isinstance(event, CallStarted)}
 
 
 def reads_with_data(events: Iterable[Event]) -> set[str]:
-    """Return the names of the read actions of which every call returned data."""
+    """Return the full names of the read actions whose calls all returned data."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
     changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
@@ -145,16 +148,16 @@ def propose(
     script: str,
     fixed: Iterable[str] = (),
 ) -> Routine:
-    """Make a routine from a task; script values that occur in the user's words become parameters.
+    """Create a routine from a task. Literals that occur in the task's text become parameters.
 
     Args:
-        name: The routine's name.
-        task: The user's words.
-        task_id: The task.
+        name: The name of the routine.
+        task: The text of the task.
+        task_id: The id of the task.
         events: The events of the task.
         tools: The known tools.
         script: The routine's script.
-        fixed: Parameters that stay as they are in the script.
+        fixed: The names of parameters that become constants of the script.
 
     Raises:
         ConfigurationError: If the task cannot become a routine.
@@ -165,12 +168,14 @@ def propose(
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # Two passes, because a value may occur before the keyword that names it.
-    first = _Finder(task, used_names, frozenset(fixed), signatures)
+    first = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
     first.visit(tree)
-    finder = _Finder(task, used_names, frozenset(fixed), signatures, first.names)  # with all names
+    finder = _LiteralFinder(
+        task, used_names, frozenset(fixed), signatures, first.names
+    )  # with all names
     finder.visit(tree)
     finder.found += _in_f_strings(script, tree, finder)
-    script = _replace_places(script, finder.found)
+    script = _apply_replacements(script, finder.found)
     parameters = {item.name: item for item in finder.parameters.values()}
     return Routine(
         name=name,
@@ -187,8 +192,11 @@ def propose(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
-    """A piece of source to be replaced: lines from 1, columns in UTF-8 bytes."""
+class _Replacement:
+    """A replacement for a piece of source code.
+
+    Lines count from 1, and columns are in UTF-8 bytes.
+    """
 
     line: int
     begin: int
@@ -197,8 +205,8 @@ class _Place:
     text: str
 
 
-class _Finder(ast.NodeVisitor):
-    """Finds literals of a script that are in the words of a task."""
+class _LiteralFinder(ast.NodeVisitor):
+    """Finds the literals of a script that occur in the text of a task."""
 
     def __init__(
         self,
@@ -211,7 +219,7 @@ class _Finder(ast.NodeVisitor):
         self._signatures = signatures
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
-        """Names for literals by value: a keyword, key or variable that holds only that literal."""
+        """Names for parameters, by literal: the keyword, key or variable that has the literal."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spoken = spoken_dates(task)
@@ -221,7 +229,7 @@ class _Finder(ast.NodeVisitor):
         self._fixed = fixed
         self._hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
-        self.found: list[_Place] = []
+        self.found: list[_Replacement] = []
 
     def visit_Call(self, node: ast.Call) -> None:
         """Name an argument's literal after its keyword or the action's parameter."""
@@ -238,13 +246,13 @@ class _Finder(ast.NodeVisitor):
         self._within(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Name the value of a dict entry after its key; keys become no parameters."""
+        """Name the value of a dict entry after its key. Keys do not become parameters."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
             self._within(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Skip keys in subscripts; bounds of a slice are values."""
+        """Visit the bounds of slices, but not keys in subscripts."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
             self._within(None, node.slice)
@@ -264,18 +272,18 @@ class _Finder(ast.NodeVisitor):
             self._within(hint, item)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Keep the text of an f-string; visit its values only."""
+        """Visit only the values of an f-string, and not its texts."""
         for item in node.values:
             if isinstance(item, ast.FormattedValue):
                 self.visit(item.value)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Skip a bare string, which is a comment."""
+        """Skip a bare string, which serves as a comment."""
         if not isinstance(node.value, ast.Constant):
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Record a literal that occurs in the user's words."""
+        """Replace a literal that occurs in the task by a parameter."""
         value: object = node.value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
@@ -299,7 +307,7 @@ class _Finder(ast.NodeVisitor):
         self._hints.pop()
 
     def _text(self, node: ast.Constant, value: str) -> None:
-        """Replace a text, or the pieces of a text, that occur in the task by parameters."""
+        """Replace a string by a parameter, or pieces of the string by several parameters."""
         if self._is_in_task(value) and not self._is_phrase(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
@@ -314,7 +322,7 @@ class _Finder(ast.NodeVisitor):
             if self._is_in_task(match[1])
         ]
         replacements: dict[str, str] = {}
-        for match in _NUMBER_ALONE.finditer(value):
+        for match in _STANDALONE_NUMBER.finditer(value):
             number = float(match[0]) if "." in match[0] else int(match[0])
             if float(number) in self._numbers and number > 1:
                 numeric: ParameterType = "number" if "." in match[0] else "integer"
@@ -324,7 +332,7 @@ class _Finder(ast.NodeVisitor):
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             # A text with quotes could end the quotes around it, so it stays fixed.
-            if kind == "text" and not re.fullmatch(QUOTED, piece):
+            if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
                 continue
             parameter = self._parameter(piece, kind)
             if parameter is not None:
@@ -333,17 +341,17 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, _f_string(value, replacements))
 
     def _is_phrase(self, value: str) -> bool:
-        """Return True for a text of words and a date that is not quoted in the task."""
+        """Return True for a phrase that contains a date and is not quoted in the task."""
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         is_path = re.search(r"\s", value) is None
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
 
     def _is_in_task(self, text: str) -> bool:
-        """Return whether a text occurs in the task as whole words, or as a date."""
+        """Return True if a text occurs in the task as whole words, or as a spelled-out date."""
         if text in self._spoken:
             return True
         words = " ".join(_WORD.findall(text)).casefold()
-        return len(words) >= _MIN and f" {words} " in self._words
+        return len(words) >= _MIN_CHARACTERS and f" {words} " in self._words
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         parameter = self.parameters.get(value)
@@ -356,7 +364,7 @@ class _Finder(ast.NodeVisitor):
         return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
-        """Return a free parameter name: a value's known name, else a usual name of its type."""
+        """Return an unused parameter name: that of the literal, or a usual name of its type."""
         words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}
@@ -371,7 +379,7 @@ class _Finder(ast.NodeVisitor):
 
     def _replace(self, node: ast.Constant, text: str) -> None:
         assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: S101, PT018
-        place = _Place(
+        place = _Replacement(
             line=node.lineno,
             begin=node.col_offset,
             end_line=node.end_lineno,
@@ -381,25 +389,29 @@ class _Finder(ast.NodeVisitor):
         self.found.append(place)
 
 
-def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
-    """Find pieces of f-strings that equal values of parameters."""
+def _in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_Replacement]:
+    """Return replacements for pieces of f-strings that equal a parameter's value."""
     names = {
         str(value): item.name
         for value, item in finder.parameters.items()
-        if item.type in ("number", "integer") or len(str(value)) > _MIN
+        if item.type in ("number", "integer") or len(str(value)) > _MIN_CHARACTERS
     }
     if not names:
         return []
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = re.compile("|".join(map(_alone, longest_first)))
+    pattern = re.compile("|".join(map(_whole_word, longest_first)))
     used_lines = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
-    places: list[_Place] = []
+    places: list[_Replacement] = []
     formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
         if id(node) in formats:  # nested in another f-string
             continue
         segment = ast.get_source_segment(script, node) if isinstance(node, ast.JoinedStr) else None
-        if segment is None or not isinstance(node, ast.JoinedStr) or not _is_one(segment):
+        if (
+            segment is None
+            or not isinstance(node, ast.JoinedStr)
+            or not _is_single_f_string(segment)
+        ):
             continue
         end_line, end = node.end_lineno, node.end_col_offset
         if end_line is None or end is None or used_lines & {*range(node.lineno, end_line + 1)}:
@@ -408,7 +420,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
         pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
         new_segment = "".join(pieces)
         if new_segment != segment:
-            place = _Place(
+            place = _Replacement(
                 line=node.lineno,
                 begin=node.col_offset,
                 end_line=end_line,
@@ -419,8 +431,8 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
     return places
 
 
-def _is_one(segment: str) -> bool:
-    """Return whether source code is one f-string, not adjacent strings."""
+def _is_single_f_string(segment: str) -> bool:
+    """Return True if source code is a single f-string, and not several adjacent strings."""
     if not _F_STRING.match(segment):
         return False
     kinds = {"STRING", "FSTRING_START"}
@@ -432,33 +444,38 @@ def _is_one(segment: str) -> bool:
 
 
 def _f_string(value: str, variables: Mapping[str, str]) -> str:
-    """Return a text as an f-string in which pieces are replaced by variables."""
+    """Return an f-string for a text, in which variables replace some pieces.
+
+    Args:
+        value: The text.
+        variables: A mapping from piece to variable name.
+    """
     longest_first = sorted(variables, key=len, reverse=True)
-    pattern = re.compile("|".join(map(_alone, longest_first)))
+    pattern = re.compile("|".join(map(_whole_word, longest_first)))
     parts: list[str] = []
     at = 0
     for match in pattern.finditer(value):
-        parts.append(_literal(value[at : match.start()]))
+        parts.append(_escape(value[at : match.start()]))
         parts.append("{" + variables[match[0]] + "}")
         at = match.end()
-    parts.append(_literal(value[at:]))
+    parts.append(_escape(value[at:]))
     body = "".join(parts)
     quotes = '"""' if "\n" in value else '"'
     return f"f{quotes}{body}{quotes}"
 
 
-def _alone(piece: str) -> str:
-    """Return a pattern that finds a piece of text on its own.
+def _whole_word(piece: str) -> str:
+    """Return a regex that finds a piece of text as a whole word.
 
-    A number inside a date or another number does not match.
+    A number within a date or another number does not match.
     """
-    if _NUMBER_ALONE.fullmatch(piece):
+    if _STANDALONE_NUMBER.fullmatch(piece):
         return rf"(?<![\w.-]){re.escape(piece)}(?![\w%-]|\.\d)"
     return rf"(?<!\w){re.escape(piece)}(?!\w)"
 
 
 def spoken_dates(task: str) -> set[str]:
-    """Return the dates and months that a task names in words, as 2026-10 for October 2026."""
+    """Return the dates and months that a task spells out: ``2026-10`` for October 2026."""
     dates: set[str] = set()
     for match in _SPOKEN.finditer(task):
         number = _MONTHS.index(match["month"][:3].casefold()) + 1
@@ -467,14 +484,14 @@ def spoken_dates(task: str) -> set[str]:
     return dates
 
 
-def _literal(text: str) -> str:
-    """Escape a piece of text for an f-string in double quotes."""
+def _escape(text: str) -> str:
+    """Escape a text for an f-string in double quotes."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("{", "{{").replace("}", "}}")
     return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
 
 
-def _replace_places(script: str, places: Iterable[_Place]) -> str:
-    """Replace pieces of a script, from its end so that positions stay valid."""
+def _apply_replacements(script: str, places: Iterable[_Replacement]) -> str:
+    """Apply replacements to a script, last one first, so that positions stay valid."""
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
         first, last = place.line - 1, place.end_line - 1

@@ -16,15 +16,15 @@ from delf_routines.project_files import FOLDER
 from delf_routines.routine import Routine, check_name, is_name
 
 CASES = "cases"
-"""The subfolder of recorded tasks that ran a routine, by which routines are tested."""
+"""The subfolder of recorded runs, with which routines are tested."""
 PROPOSED = "proposed"
-"""The subfolder of repaired routines that nobody has accepted yet."""
+"""The subfolder of repaired routines that wait for a person's acceptance."""
 _MAX_CASE_SIZE = 100_000_000
-"""The maximum number of bytes of a recorded run, which has complete results."""
+"""The maximum number of bytes of a recorded run."""
 
 
 class RoutineStore:
-    """The routine files of a project, with the contents that the user trusted."""
+    """The files of a project's routines. Only files that the user trusts are read."""
 
     def __init__(self, root: Path, trust: Trust) -> None:
         self.folder = root / FOLDER
@@ -39,25 +39,25 @@ class RoutineStore:
         return sorted(filter(is_name, stems))
 
     def versions(self) -> list[tuple[str, int, int]]:
-        """Return name, modification time and size of each file, to detect changes."""
+        """Return name, modification time and size of each routine's file, to detect changes."""
         paths = (self.path(name) for name in self.names())
         files = ((path.name, path.stat()) for path in paths)
         return [(name, status.st_mtime_ns, status.st_size) for name, status in files]
 
     def path(self, name: str) -> Path:
-        """Return the file of a routine."""
+        """Return the path of a routine's file."""
         return self.folder / f"{check_name(name)}.py"
 
     def case(self, name: str) -> Path:
-        """Return the file of a routine's recorded run."""
+        """Return the path of the recorded run of a routine's original task."""
         return self.folder / CASES / f"{check_name(name)}.json"
 
     def find(self, name: str) -> Routine:
-        """Return the routine of a name.
+        """Return a routine by name.
 
         Raises:
-            ConfigurationError: If the routine is missing or its file invalid.
-            FolderNotTrustedError: If its content is not trusted.
+            ConfigurationError: If the routine is missing or its file is invalid.
+            FolderNotTrustedError: If the file is not trusted.
         """
         path = self.path(name)
         content = read_file(path, self.root)
@@ -71,7 +71,7 @@ class RoutineStore:
         return Routine.of_text(name, _decode_file(content, path), str(path))
 
     def readable(self) -> list[Routine]:
-        """Return all routines whose files can be read and are trusted."""
+        """Return all routines whose files are valid and trusted."""
         routines: list[Routine] = []
         for name in self.names():
             with contextlib.suppress(DelfError):
@@ -81,17 +81,17 @@ class RoutineStore:
     # -- proposals ----------------------------------------------------------------------
 
     def propose(self, routine: Routine, case: str) -> None:
-        """Store a repaired routine, which is not run until a person accepts it.
+        """Store a repaired routine as a proposal, which runs only after a person accepts it.
 
         Args:
-            routine: The routine.
-            case: The record of the run in which the routine was repaired, as file text.
+            routine: The repaired routine.
+            case: The recorded run of the repaired script, as the text of a file.
         """
         self._write(self._proposed(routine.name), routine.text())
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
 
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
-        """Return a repaired routine and the run in which it was repaired.
+        """Return the proposal for a routine, and the content of its recorded run's file.
 
         None if there is no proposal.
         """
@@ -103,7 +103,7 @@ class RoutineStore:
         return Routine.of_text(name, _decode_file(content, path), str(path)), case
 
     def drop_proposal(self, name: str) -> None:
-        """Delete a repaired routine."""
+        """Delete the proposal for a routine, if any."""
         path = self._proposed(name)
         path.unlink(missing_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
@@ -114,19 +114,16 @@ class RoutineStore:
     # -- recorded runs --------------------------------------------------------------------
 
     def cases(self, name: str) -> list[Path]:
-        """Return the files of a routine's recorded runs.
-
-        The first file is the run of the original task.
-        """
+        """Return the paths of a routine's recorded runs. The first is that of the original task."""
         further_cases = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
         return [self.case(name), *further_cases]
 
     def add_case(self, name: str, run: str, text: str) -> Path:
-        """Store a later run as a further test case.
+        """Store another recorded run of a routine, and return its path.
 
         Args:
-            name: The routine.
-            run: A word for the file's name.
+            name: The name of the routine.
+            run: The id of the run, for the file's name.
             text: The recorded run.
         """
         path = self.case(name).with_name(f"{check_name(name)}.{run}.json")
@@ -134,7 +131,7 @@ class RoutineStore:
         return path
 
     def read_case(self, path: Path) -> bytes:
-        """Return the bytes of a recorded run.
+        """Return the content of a recorded run's file.
 
         Raises:
             ConfigurationError: If the file is missing.
@@ -145,11 +142,11 @@ class RoutineStore:
         return content
 
     def keep(self, routine: Routine, case: str | None = None) -> Path:
-        """Save a routine, and trust its file on behalf of the person.
+        """Save a routine, and trust its file on behalf of the user.
 
         Args:
-            routine: The routine, which replaces one of the same name.
-            case: The recorded run, as file text.
+            routine: The routine. A routine of the same name is replaced.
+            case: The recorded run, as the text of a file.
         """
         path = self.path(routine.name)
         self._write(path, routine.text())
@@ -164,7 +161,8 @@ class RoutineStore:
         """Write a file atomically.
 
         Raises:
-            ConfigurationError: If the file cannot be written, or its folder is a link to outside.
+            ConfigurationError: If the file cannot be written, or its folder links out of the
+                project.
         """
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
@@ -181,7 +179,7 @@ class RoutineStore:
             temporary.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
-        """Delete a routine and its recorded run.
+        """Delete a routine and its recorded runs.
 
         Raises:
             ConfigurationError: If there is no such routine.
@@ -194,7 +192,7 @@ class RoutineStore:
         self.drop_proposal(name)
 
     def rename(self, old: str, new: str) -> Path:
-        """Rename a routine; return its new file.
+        """Rename a routine, and return the path of its new file.
 
         Raises:
             ConfigurationError: If there is no such routine, or the new name is taken.

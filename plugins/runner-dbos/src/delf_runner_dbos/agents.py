@@ -15,91 +15,91 @@ from delf import Agent
 from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State
-from delf_runner_dbos.queue import is_here
+from delf_runner_dbos.queue import belongs_to_project
 
-_KEPT: Final = 8
-_NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(
-    ["journal", "output_dir", "record", "files"]
-)
-_OPTIONS: Final = ("folder", "config", "flags", "connections", "tool_files", "overrides")
-"""The data of a task that describes its agent; the rest describes the task."""
+_MAX_AGENTS: Final = 8
+_NO_FLAGS: Final[Mapping[str, Any]] = dict.fromkeys(["journal", "output_dir", "record", "files"])
+_AGENT_FIELDS: Final = ("folder", "config", "flags", "connections", "tool_files", "overrides")
+"""The setup fields of a task that determine its agent; the others belong to the task itself."""
 
 
 class Agents:
-    """Creates agents on demand and keeps up to eight recent ones.
+    """Creates agents for tasks and caches the eight most recently used agents.
 
     Args:
-        state: The program's flags.
-        more: Parameters of every agent.
-        defaults: Default parameters of the agents, which the project's own settings override.
-        former: Former folders of the project, whose tasks are accepted, too.
+        state: The command-line flags of the program.
+        fixed_options: Parameters that every agent gets.
+        defaults: Default parameters of the agents. The project's settings override them.
+        former: Earlier paths of the project's folder, whose tasks are accepted, too.
     """
 
     def __init__(
         self,
         state: State,
-        more: Mapping[str, Any],
+        fixed_options: Mapping[str, Any],
         former: Collection[str] = (),
         defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._state = state
-        self._more = more
+        self._fixed_options = fixed_options
         self._defaults = defaults
         self._former = frozenset(former)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
-        self._busy: dict[str, int] = {}
+        self._use_counts: dict[str, int] = {}
 
     async def lend(self, setup: Mapping[str, Any]) -> tuple[Agent, Callable[[], None]]:
-        """Return an agent for a task's options, and its release function.
+        """Return an agent for a task, and a function that gives the agent back.
 
         Args:
-            setup: The options of ``delf run``; the project's agent when empty.
+            setup: The task's setup: options of ``delf run``. The project's agent if empty.
 
         Raises:
             ConfigurationError: If the task belongs to another folder.
             DelfError: If the agent cannot be created.
         """
-        setup = {name: setup[name] for name in _OPTIONS if name in setup}
+        setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
         key = json.dumps(setup, sort_keys=True, default=str)
         async with self._lock:
             agent = self._agents.get(key)
             if agent is None:
-                agent = self._make(setup)
+                agent = self._create_agent(setup)
                 await agent.astart()
                 self._agents[key] = agent
             self._agents.move_to_end(key)
-            self._busy[key] = self._busy.get(key, 0) + 1
-            await self._let_go()
+            self._use_counts[key] = self._use_counts.get(key, 0) + 1
+            await self._stop_idle_agents()
         return agent, lambda: self._give_back(key)
 
     def _give_back(self, key: str) -> None:
-        self._busy[key] -= 1
-        if not self._busy[key]:
-            del self._busy[key]
+        self._use_counts[key] -= 1
+        if not self._use_counts[key]:
+            del self._use_counts[key]
 
-    async def _let_go(self) -> None:
-        idle = [key for key in self._agents if key not in self._busy]
-        for key in idle[: max(0, len(self._agents) - _KEPT)]:
+    async def _stop_idle_agents(self) -> None:
+        idle = [key for key in self._agents if key not in self._use_counts]
+        for key in idle[: max(0, len(self._agents) - _MAX_AGENTS)]:
             await self._agents.pop(key).astop()
 
-    def _make(self, setup: Mapping[str, Any]) -> Agent:
-        state, options = replace(self._state), Options(flags=_NOTHING_GIVEN)
+    def _create_agent(self, setup: Mapping[str, Any]) -> Agent:
+        state, options = replace(self._state), Options(flags=_NO_FLAGS)
         if setup:
             folder, working_folder = setup.get("folder", ""), Path.cwd()
-            if not is_here(setup, self._former):
+            if not belongs_to_project(setup, self._former):
                 raise ConfigurationError(
-                    f"the task is of the folder {folder}, and this runner is in {working_folder}",
+                    f"the task belongs to the folder {folder}, not to {working_folder}",
                     hint=f"start a runner in {folder}; if the project was moved here, name that "
                     "folder in former_folders under [plugins.runner-dbos]",
                 )
             options = restore_options(state, options, {**setup, "folder": str(working_folder)})
         project_setup = Setup.of(state, options)
-        chosen = project_setup.project.agent.model_fields_set
-        defaults = {name: value for name, value in self._defaults.items() if name not in chosen}
-        return project_setup.agent(**{**defaults, **self._more})
+        project_fields = project_setup.project.agent.model_fields_set
+        defaults = {
+            name: value for name, value in self._defaults.items() if name not in project_fields
+        }
+        return project_setup.agent(**{**defaults, **self._fixed_options})
 
     async def aclose(self) -> None:
-        """Stop all agents; interrupted tasks are free for other runners."""
+        """Stop all agents. Other runners can resume the interrupted tasks."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
         await asyncio.gather(*(agent.astop(leave=True) for agent in agents))

@@ -97,12 +97,12 @@ def _journal(state: State, project: Project, lease: float) -> SharedJournal:
 
 
 def _people(state: State, project: Project, journal: SharedJournal) -> PeopleTasks | None:
-    """Return the budgets and notices of the project's people; None without a server's plugin."""
+    """Return the budgets and notifications of the users; None if no server plugin is installed."""
     try:
-        opened = state.discover(project.environ).service(PEOPLE_TASKS)
+        open_people_tasks = state.discover(project.environ).service(PEOPLE_TASKS)
     except OptionalDependencyError:
         return None
-    return opened(project, journal)
+    return open_people_tasks(project, journal)
 
 
 async def _work(
@@ -111,24 +111,24 @@ async def _work(
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
     from delf_runner_dbos.runner import Runner
-    from delf_runner_dbos.watching import LOOKS
+    from delf_runner_dbos.watching import WATCHER_OPTIONS
 
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
-    more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
+    fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     people = _people(state, project, journal)
     defaults = dict[str, Any]() if people is None else people.defaults
-    agents = Agents(state, more, options.former, defaults)
-    watchers = Agents(state, LOOKS, options.former)
+    agents = Agents(state, fixed_options, options.former, defaults)
+    watchers = Agents(state, WATCHER_OPTIONS, options.former)
     url = database_url(project, settings)
     queue = DbosQueue(url)
-    work = Runner(journal, queue, agents, watchers, options, people)
+    task_runner = Runner(journal, queue, agents, watchers, options, people)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, work.end)
-    workflows = Workflows(url, work.work, work.fire)
+        asyncio.get_running_loop().add_signal_handler(number, task_runner.end)
+    workflows = Workflows(url, task_runner.work, task_runner.fire)
     click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
     try:
-        await work.run(workflows)
+        await task_runner.run(workflows)
     finally:
         await agents.aclose()
         if people is not None:

@@ -27,10 +27,13 @@ T = TypeVar("T")
 _VERSION: Final = "1"
 
 Work = Callable[[str, Ticket], Awaitable[str]]
-"""Runs the task of a workflow, by its id; returns its outcome in a word."""
+"""Function that runs a task by workflow id and ticket, and returns a status word for DBOS."""
 
 Fire = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Starts a schedule's tasks by workflow id and input; returns what happened, as plain data."""
+"""Function that starts the tasks of a schedule and returns JSON-ready data about them.
+
+The arguments are the workflow id and the schedule's context from DBOS.
+"""
 
 
 def configuration(url: str) -> DBOSConfig:
@@ -50,13 +53,13 @@ def configuration(url: str) -> DBOSConfig:
 def lock_claims() -> None:
     """Make DBOS claim workflows under SQLite's write lock, so that limits hold across processes.
 
-    DBOS counts the workflows of a queue, then claims others. SQLite's driver begins a transaction
-    only at the first write, so that two processes could both count before either claims.
+    DBOS counts a queue's running workflows before it claims new ones. SQLite's driver begins a
+    transaction only at the first write, so two processes could count before either one claims.
     """
 
     @contextmanager
     def begin(self: SQLiteSystemDatabase, isolation: str | None) -> Generator[Connection]:
-        _ = isolation  # of PostgreSQL
+        _ = isolation  # SQLite has no isolation levels
         with self.engine.begin() as connection:
             connection.execute(text("BEGIN IMMEDIATE"))
             yield connection
@@ -65,10 +68,10 @@ def lock_claims() -> None:
 
 
 class Workflows:
-    """DBOS in this process, as a singleton.
+    """The DBOS instance of this process, of which there is only one.
 
     Args:
-        url: The database of workflows.
+        url: The URL of DBOS's database.
         work: Runs a task.
         fire: Starts the tasks of a schedule.
     """
@@ -79,9 +82,9 @@ class Workflows:
         self._fire = fire
 
     async def start(self, queues: Collection[str]) -> None:
-        """Start workflows and schedules.
+        """Start DBOS with the workflows and schedules of some queues.
 
-        A failure, such as a lost database, leaves nothing behind.
+        If the start fails, DBOS is shut down again before the error is raised.
         """
         lock_claims()
         self._register(asyncio.get_running_loop())
@@ -101,16 +104,16 @@ class Workflows:
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime | str, context: Any) -> dict[str, Any]:
-            fired = {**context, "at": str(at)}
-            return await _run_on(loop, self._fire(str(DBOS.workflow_id), fired))
+            context = {**context, "at": str(at)}
+            return await _run_on(loop, self._fire(str(DBOS.workflow_id), context))
 
         _ = task, scheduled  # registered with DBOS by name
 
     async def stop(self, seconds: float) -> None:
-        """Stop receiving workflows, and disconnect from the database.
+        """Stop DBOS, and disconnect from its database.
 
         Args:
-            seconds: The timeout for workflows that were begun.
+            seconds: The maximum number of seconds to wait for running workflows.
         """
         await asyncio.to_thread(
             lambda: DBOS.destroy(
@@ -120,9 +123,13 @@ class Workflows:
 
 
 async def _run_on(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
-    """Run work on the agents' loop from DBOS's loop, whose end does not cancel the work."""
+    """Run work on the agents' event loop, and wait for its result.
 
-    async def main() -> T:
+    The work continues if DBOS cancels this coroutine or closes the loop that runs it.
+    """
+
+    async def main() -> T:  # run_coroutine_threadsafe() takes coroutines only
         return await work
 
-    return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(main(), loop)))
+    future = asyncio.run_coroutine_threadsafe(main(), loop)
+    return await asyncio.shield(asyncio.wrap_future(future))

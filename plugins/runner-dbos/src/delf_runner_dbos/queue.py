@@ -27,35 +27,35 @@ APPLICATION: Final = "delf"
 TASK: Final = "delf.task"
 SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
-_USUAL: Final = 2**30
-"""Priority 0 of delf in DBOS, whose priorities begin with 1; each has two, see `_priority`."""
+_DEFAULT_DBOS_PRIORITY: Final = 2**30
+"""The DBOS priority of a task with priority 0. DBOS accepts no priority below 1."""
 _MAX_URGENT: Final = 2**29 - 1
-_AT_ONCE: Final = 500
-_ACTIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
-_OVER: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+_BATCH_SIZE: Final = 500
+_ACTIVE_STATUSES: Final = ["ENQUEUED", "DELAYED", "PENDING"]
+_ENDED_STATUSES: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """The input of a workflow: its task and its queue.
+    """The input of a workflow: which task to run, and from which queue.
 
     Args:
-        task_id: The task.
-        queue: The queue.
-        key: The owner of the task.
-        priority: The lowest comes first.
-        rests: The number of times that the task was started and enqueued again.
+        task_id: The id of the task.
+        queue: The name of the queue.
+        key: The owner of the task; None for the local user.
+        priority: The task's priority. Lower numbers run first.
+        requeues: How often the task was put back into the queue since it last made progress.
     """
 
     task_id: str
     queue: str
     key: str | None = None
     priority: int = 0
-    rests: int = 0
+    requeues: int = 0
 
     @classmethod
     def of(cls, task: TaskQueued) -> Self:
-        """Return the ticket of a task that waits in a queue."""
+        """Return the ticket of a queued task."""
         return cls(
             task_id=task.task_id,
             queue=task.queue or "",
@@ -65,40 +65,40 @@ class Ticket:
 
     @property
     def workflows(self) -> str:
-        """The DBOS queue: tasks with a key use a partitioned queue."""
+        """The name of the DBOS queue. Tasks with an owner are in a partitioned queue."""
         return self.queue if self.key is None else keyed_queue_name(self.queue)
 
-    def rested(self) -> Self:
-        """Return the ticket for enqueuing the task again."""
-        return replace(self, rests=self.rests + 1)
+    def requeued(self) -> Self:
+        """Return this ticket with the count of requeues increased by one."""
+        return replace(self, requeues=self.requeues + 1)
 
 
 def keyed_queue_name(queue: str) -> str:
-    """Return the name of the DBOS queue for those tasks of a queue that have a key."""
+    """Return the name of the DBOS queue for those tasks of a queue that have an owner."""
     return f"{queue}/keys"
 
 
 def task_id_of(workflow_id: str) -> str:
-    """Return the task id in a workflow id."""
+    """Extract the task id from a workflow id."""
     return workflow_id.partition(":")[0]
 
 
-def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
-    """Return True if a task belongs to this folder, to no folder, or to a former one.
+def belongs_to_project(setup: Mapping[str, Any], former: Collection[str]) -> bool:
+    """Return True if a task belongs to this folder, to no folder, or to an earlier folder.
 
     Args:
         setup: The setup of the task.
-        former: The former folders of the project.
+        former: Earlier paths of the project's folder.
     """
     folder = str(setup.get("folder", ""))
     return folder in former or Path(folder).resolve() == Path.cwd().resolve()
 
 
 class DbosQueue:
-    """Implements :class:`delf.protocols.queues.TaskQueue`; runners use it, too.
+    """The DBOS queue of tasks. Implements :class:`delf.protocols.queues.TaskQueue`.
 
-    Calls run in threads. A lost connection raises at once, because the caller knows better whether
-    to wait.
+    Calls run in threads. If the database does not answer, the call raises an error without a
+    retry; callers decide whether to wait.
 
     Args:
         url: The database of DBOS, opened on first use.
@@ -119,23 +119,31 @@ class DbosQueue:
         await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
 
     async def restore(self, task: TaskQueued) -> None:
-        """Enqueue a task that has no live workflow, even if its first workflow failed."""
+        """Enqueue a task unless a workflow of the task is already queued or running."""
         await self.enqueue(task)
         # DBOS ignores a second workflow with a known id, also if the first one has failed.
-        if await self.left_out([task.task_id]):
-            await self.again(Ticket.of(task), _delay(task))
+        if await self.without_workflow([task.task_id]):
+            await self.requeue(Ticket.of(task), _delay(task))
 
-    async def again(self, ticket: Ticket, delay: float) -> None:
-        """Enqueue a task again after some seconds, as a new workflow.
+    async def requeue(self, ticket: Ticket, delay: float) -> None:
+        """Put a task back into its queue, as a new workflow that starts after a delay in seconds.
 
-        The task is placed before tasks of the same priority that were not begun yet.
+        The task starts before new tasks of the same priority.
         """
         await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay, again=True)
 
     async def _enqueue(
         self, ticket: Ticket, workflow_id: str, delay: float, *, again: bool = False
     ) -> None:
-        """Enqueue a ticket's workflow; ``again`` prefers the workflow to those not begun."""
+        """Enqueue a workflow for a ticket.
+
+        Args:
+            ticket: The ticket.
+            workflow_id: The id of the new workflow.
+            delay: The delay in seconds before the workflow may start.
+            again: Whether the task was started before. Such a task precedes new tasks of its
+                priority.
+        """
         options: EnqueueOptions = {
             "workflow_name": TASK,
             "workflow_id": workflow_id,
@@ -156,15 +164,14 @@ class DbosQueue:
         """Register a queue's settings with DBOS.
 
         Args:
-            queue: The name.
-            settings: The limits.
-            concurrency: How many of its tasks each runner does at once.
+            queue: The name of the queue.
+            settings: The limits of the queue.
+            concurrency: The maximum number of the queue's tasks that one runner runs at once.
         """
-        at_once, by_key = settings.global_concurrency, settings.key_concurrency
-        each = concurrency if at_once is None else min(concurrency, at_once)
+        in_total, by_key = settings.global_concurrency, settings.key_concurrency
         common: dict[str, Any] = {
-            "global_concurrency": at_once,
-            "worker_concurrency": each,
+            "global_concurrency": in_total,
+            "worker_concurrency": concurrency if in_total is None else min(concurrency, in_total),
             "limiter": _limiter(settings.per_second),
             "polling_interval_sec": _POLLING_SECONDS,
         }
@@ -176,14 +183,14 @@ class DbosQueue:
                 # their own.
                 keyed_queue_name(queue),
                 **common,
-                partition_concurrency=by_key if at_once is None else min(by_key, at_once),
+                partition_concurrency=by_key if in_total is None else min(by_key, in_total),
                 partition_limiter=_limiter(settings.key_per_second),
             )
 
         await self.call(register)
 
-    async def at_work(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
-        """Return the workflows of queues that some runner has begun."""
+    async def running_workflows(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
+        """Return the running workflows of some queues, including those of other runners."""
         names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
         return await self.call(
             lambda client: client.list_workflows(
@@ -195,54 +202,58 @@ class DbosQueue:
             )
         )
 
-    async def hand_on(self, workflows: Mapping[str, str]) -> None:
-        """Hand workflows to other runners, by DBOS's resume.
+    async def release(self, workflows: Mapping[str, str]) -> None:
+        """Release running workflows, so that another runner can start them.
 
         Args:
-            workflows: The queue of each workflow, by id.
+            workflows: A mapping from workflow id to the name of its queue.
         """
-        for workflow_id, queue in workflows.items():
-            await self.call(lambda c, w=workflow_id, q=queue: c.resume_workflow(w, queue_name=q))
 
-    async def left_out(self, task_ids: Sequence[str]) -> Sequence[str]:
-        """Return the tasks without a live workflow."""
-        without_workflow: list[str] = []
-        for start in range(0, len(task_ids), _AT_ONCE):
-            batch = list(task_ids[start : start + _AT_ONCE])
-            active = await self._active(workflow_ids=batch)
+        def resume(client: DBOSClient) -> None:
+            for workflow_id, queue in workflows.items():
+                client.resume_workflow(workflow_id, queue_name=queue)
+
+        await self.call(resume)
+
+    async def without_workflow(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Return the ids of those tasks that have no queued or running workflow."""
+        missing: list[str] = []
+        for start in range(0, len(task_ids), _BATCH_SIZE):
+            batch = list(task_ids[start : start + _BATCH_SIZE])
+            active = await self._tasks_with_workflow(workflow_ids=batch)
             candidates = [task_id for task_id in batch if task_id not in active]
             if candidates:
-                # A task that was put back has a workflow of another id, see again().
+                # A task that was put back has a workflow of another id, see requeue().
                 copies = [f"{task_id}:" for task_id in candidates]
-                requeued = await self._active(workflow_id_prefix=copies)
-                without_workflow += [task_id for task_id in candidates if task_id not in requeued]
-        return without_workflow
+                requeued = await self._tasks_with_workflow(workflow_id_prefix=copies)
+                missing += [task_id for task_id in candidates if task_id not in requeued]
+        return missing
 
-    async def _active(self, **which: Any) -> set[str]:
-        """Return the tasks of workflows that are not over."""
+    async def _tasks_with_workflow(self, **filters: Any) -> set[str]:
+        """Return the task ids of queued and running workflows that match DBOS's filter."""
         rows = await self.call(
             lambda client: client.list_workflows(
-                status=_ACTIVE, load_input=False, load_output=False, **which
+                status=_ACTIVE_STATUSES, load_input=False, load_output=False, **filters
             )
         )
         return {task_id_of(row.workflow_id) for row in rows}
 
     async def forget(self, before: float, kept: Collection[str] = ()) -> None:
-        """Remove workflows that ended before a Unix time; the journal has their record.
+        """Delete workflows that ended before a Unix time. The journal still has their tasks.
 
         Args:
-            before: The time.
-            kept: The workflows that stay.
+            before: The Unix time.
+            kept: The ids of workflows that are not deleted.
         """
         at = _iso(before)
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
-                    status=_OVER,
+                    status=_ENDED_STATUSES,
                     name=[TASK, SCHEDULED],
                     application_name=APPLICATION,
                     completed_before=at,
-                    limit=_AT_ONCE,
+                    limit=_BATCH_SIZE,
                     load_input=False,
                     load_output=False,
                 )
@@ -251,7 +262,7 @@ class DbosQueue:
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
             # Stop at a page of kept workflows only, which would be read again forever.
-            if len(rows) < _AT_ONCE or not ids:
+            if len(rows) < _BATCH_SIZE or not ids:
                 return
 
     async def abandon(
@@ -260,17 +271,17 @@ class DbosQueue:
         before: float,
         is_unknown: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """Remove workflows whose tasks no longer exist.
+        """Cancel and delete unfinished workflows whose tasks are not in the journal.
 
         Args:
-            queues: The queues to clean.
-            before: The Unix time before which workflows were submitted.
-            is_unknown: Returns True if the journal does not have a task.
+            queues: The queues to check.
+            before: Only workflows that were submitted before this Unix time are checked.
+            is_unknown: Returns True if the journal does not have the task with an id.
         """
         names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
         rows = await self.call(
             lambda client: client.list_workflows(
-                status=_ACTIVE,
+                status=_ACTIVE_STATUSES,
                 name=TASK,
                 queue_name=names,
                 application_name=APPLICATION,
@@ -282,8 +293,8 @@ class DbosQueue:
         orphaned = [
             row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))
         ]
-        for start in range(0, len(orphaned), _AT_ONCE):
-            batch = orphaned[start : start + _AT_ONCE]
+        for start in range(0, len(orphaned), _BATCH_SIZE):
+            batch = orphaned[start : start + _BATCH_SIZE]
             await self.call(lambda client, batch=batch: client.cancel_workflows(batch))
             await self.call(lambda client, batch=batch: client.delete_workflows(batch))
 
@@ -291,15 +302,15 @@ class DbosQueue:
         """Call a function with DBOS's client in a thread.
 
         Raises:
-            ConnectionUnavailableError: If that fails.
+            ConnectionUnavailableError: If the database does not answer.
         """
         return await asyncio.to_thread(self.call_here, work)
 
     def call_here(self, work: Callable[[DBOSClient], T]) -> T:
-        """Call a function with DBOS's client in this thread.
+        """Call a function with DBOS's client in the current thread.
 
         Raises:
-            ConnectionUnavailableError: If that fails.
+            ConnectionUnavailableError: If the database does not answer.
         """
         try:
             return work(self._connected())
@@ -348,11 +359,11 @@ def _priority(priority: int, *, again: bool) -> int:
             f"the priority {priority} is out of range",
             hint=f"from {-_MAX_URGENT} to {_MAX_URGENT}",
         )
-    return _USUAL + 2 * priority - int(again)
+    return _DEFAULT_DBOS_PRIORITY + 2 * priority - int(again)
 
 
 def _iso(at: float) -> str:
-    """Format a Unix time for DBOS."""
+    """Format a Unix time in UTC as ISO 8601, as DBOS expects."""
     return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(at))
 
 
@@ -361,7 +372,7 @@ def _delay(task: TaskQueued) -> float:
 
 
 def _limiter(per_second: float | None) -> Any:
-    """Return a rate limit in DBOS's form."""
+    """Convert a number of tasks per second to DBOS's rate limit; None for no limit."""
     if per_second is None:
         return None
     count = max(1, int(per_second))

@@ -25,10 +25,10 @@ from delf_cli.output import format_count
 from delf_cli.schedules import ITEM, ROUTINE, RoutineCall
 from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
-from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
-from delf_runner_dbos.schedules import forget_looks, last_seen
+from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, task_id_of
+from delf_runner_dbos.schedules import delete_idle_firings, seen_digests
 from delf_runner_dbos.times import is_repeated
-from delf_runner_dbos.watching import items_of, look_at, truncate_item
+from delf_runner_dbos.watching import compare_items, items_of, truncate_item
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -39,17 +39,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 AWAY_SECONDS: Final = 2.0
-_LONGEST_REST: Final = 300.0
+_MAX_REQUEUE_SECONDS: Final = 300.0
 PERMIT_SECONDS: Final = 1.0
-_SELDOM_SECONDS: Final = 3600.0
+_UPKEEP_SECONDS: Final = 3600.0
 _REMEMBER_SECONDS: Final = 86400.0
-_AT_ONCE: Final = 1000
-SOON: Final = (0.05,) * 10
-"""Pauses until the journal has a task that was enqueued a moment ago."""
-_FIRING: Final = "firing"
-"""The key of a task's setup that names the firing of a schedule which submitted the task."""
-_CLOCKS: Final = "nothing was started: clocks were set back, and this time came before, too"
-_UNKNOWN_RESTS: Final = 6
+_BATCH_SIZE: Final = 1000
+JOURNAL_PAUSES: Final = (0.05,) * 10
+"""The pauses in seconds until the journal has a task that was enqueued a moment ago."""
+_FIRING_ID: Final = "firing"
+"""The setup field of a task that names the firing of a schedule that submitted the task."""
+_REPEATED_HOUR_NOTE: Final = (
+    "nothing was started: clocks were set back, and this time came before, too"
+)
+_MAX_UNKNOWN_REQUEUES: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +59,11 @@ class RunnerOptions:
     """The options of a runner.
 
     Args:
-        queues: The queues to serve, with their settings.
+        queues: The settings of each queue to serve, by queue name.
         concurrency: The maximum number of concurrent tasks.
-        lease: Seconds of silence after which another runner claims its tasks.
-        grace: Seconds for running tasks to finish at shutdown.
-        former: Folders that the project had before.
+        lease: The seconds after which other runners may claim the tasks of an unresponsive runner.
+        grace: The seconds that running tasks have to finish at shutdown.
+        former: Earlier paths of the project's folder.
     """
 
     queues: Mapping[str, QueueSettings]
@@ -72,12 +74,12 @@ class RunnerOptions:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A running workflow that a sweep has found.
+class _RunningWorkflow:
+    """A workflow that was running at a check for dead runners.
 
     Args:
-        begun: The start time of the workflow, as DBOS recorded it.
-        since: The time of the first sweep that found the workflow with this start time.
+        begun: The start time that DBOS recorded, in milliseconds.
+        since: The monotonic time of the first check that saw this start time.
     """
 
     begun: int | None
@@ -85,15 +87,15 @@ class _Seen:
 
 
 class Runner:
-    """Runs tasks until it is stopped.
+    """Runs queued tasks and schedules until it is stopped.
 
     Args:
         journal: The journal with the tasks.
-        queue: The queue.
+        queue: The DBOS queue.
         agents: The agents that run the tasks.
-        watchers: Read-only agents that make the calls whose results schedules watch.
-        options: The options.
-        people: The budgets and notices of people, if a server's plugin is installed.
+        watchers: The read-only agents that make the watched calls of schedules.
+        options: The options of the runner.
+        people: The budgets and notifications of users; None if no server plugin is installed.
     """
 
     def __init__(
@@ -112,21 +114,21 @@ class Runner:
         self._agents = agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        self._working: dict[object, tuple[str, str]] = {}
-        self._seen: dict[str, _Seen] = {}
-        self._end = asyncio.Event()
-        self._leaving = False
-        self._away = Outage(_log, "tasks wait for their queue")
+        self._runs: dict[object, tuple[str, str]] = {}
+        self._seen: dict[str, _RunningWorkflow] = {}
+        self._shutdown_requested = asyncio.Event()
+        self._is_shutting_down = False
+        self._queue_outage = Outage(_log, "tasks wait for their queue")
 
     def end(self) -> None:
         """Stop taking tasks, and shut down gracefully."""
-        self._end.set()
+        self._shutdown_requested.set()
 
     async def run(self, workflows: Workflows) -> None:
-        """Work until the end is requested.
+        """Run tasks until :meth:`end` is called.
 
         Args:
-            workflows: Receives the workflows of DBOS's queues.
+            workflows: The DBOS instance, which calls this runner.
         """
         if not await self._start(workflows):
             return
@@ -134,28 +136,33 @@ class Runner:
             asyncio.ensure_future(work)
             for work in (
                 self._repeat(self._options.lease / 3, self.sweep),
-                self._repeat(_SELDOM_SECONDS, self.restore),
-                self._repeat(_SELDOM_SECONDS, self._forget),
+                self._repeat(_UPKEEP_SECONDS, self.restore),
+                self._repeat(_UPKEEP_SECONDS, self._forget),
             )
         ]
-        await self._end.wait()
+        await self._shutdown_requested.wait()
         for work in background_work:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
-        unfinished = dict(self._working.values())  # handed on, to avoid a wait for the lease
-        self._leaving = True
+        unfinished = dict(self._runs.values())
+        self._is_shutting_down = True
         await self._watchers.aclose()
         await self._agents.aclose()
         try:
-            await self._queue.hand_on(unfinished)
+            # Otherwise other runners could start these tasks only after the lease.
+            await self._queue.release(unfinished)
         except DelfError as error:
-            _log.warning("others go on with %d tasks after the lease: %s", len(unfinished), error)
+            _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
 
     async def _start(self, workflows: Workflows) -> bool:
-        """Start workflows once DBOS's database responds; return False at the end."""
+        """Start DBOS's workflows, retrying until its database responds.
+
+        Returns:
+            False if the shutdown was requested before the start succeeded.
+        """
         outage = Outage(_log, "a runner does not start yet")
-        while not self._end.is_set():
+        while not self._shutdown_requested.is_set():
             try:
                 for name, settings in self._options.queues.items():
                     await self._queue.register(name, settings, self._options.concurrency)
@@ -169,17 +176,22 @@ class Runner:
         return False
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep, or wake at the end."""
+        """Sleep until the time is over or the shutdown is requested."""
         try:
             async with asyncio.timeout(seconds):
-                await self._end.wait()
+                await self._shutdown_requested.wait()
         except TimeoutError:
             return
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat work until the end, sooner after a failure."""
+        """Repeat an operation until the shutdown is requested.
+
+        Args:
+            seconds: The interval. After a failure, the pause is at most ``AWAY_SECONDS``.
+            work: The operation.
+        """
         outage = Outage(_log, "a runner looks again later", self._journal.place)
-        while not self._end.is_set():
+        while not self._shutdown_requested.is_set():
             wait = seconds
             with outage.track(Exception):  # a database may be away; the drivers differ
                 await work()
@@ -193,26 +205,24 @@ class Runner:
         """Run or resume a task.
 
         Returns:
-            The state of the task, or ``rests`` if this or another runner starts it again later.
+            The state of the task; or ``requeued`` if the task is back in its queue.
         """
         # Keyed by run: a workflow put back may begin again here before its first run has returned.
         run = object()
-        self._working[run] = workflow_id, ticket.workflows
+        self._runs[run] = workflow_id, ticket.workflows
         try:
-            async with self._permit() as free:
-                if free:
-                    return await self._do(ticket)
+            async with self._permit() as has_permit:
+                if has_permit:
+                    return await self._run_if_due(ticket)
             # DBOS limits each queue, and the permits limit all queues together. A workflow without
             # a permit goes back to its queue.
-            return await self._until_done(
-                lambda: self._queue.hand_on({workflow_id: ticket.workflows})
-            )
+            return await self._retry(lambda: self._queue.release({workflow_id: ticket.workflows}))
         finally:
-            del self._working[run]
+            del self._runs[run]
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
-        """Acquire a permit for one of this runner's concurrent tasks, with a timeout."""
+        """Acquire a permit for one of this runner's concurrent tasks; yield False on timeout."""
         try:
             async with asyncio.timeout(PERMIT_SECONDS):
                 await self._permits.acquire()
@@ -224,41 +234,49 @@ class Runner:
         finally:
             self._permits.release()
 
-    async def _do(self, ticket: Ticket) -> str:
-        """Run a ticket's task if due, or put the ticket back; return the state for DBOS."""
+    async def _run_if_due(self, ticket: Ticket) -> str:
+        """Run the task of a ticket if the task is due; otherwise put it back into the queue.
+
+        Returns:
+            The state of the task for DBOS; or ``requeued`` if the task is back in its queue.
+        """
         try:
-            record = await self._record(ticket)
+            record = await self._find_record(ticket)
             if record is None:
                 return "unknown"
-            if record.state is TaskState.INTERRUPTED or (
-                record.state is TaskState.QUEUED and _is_due(record)
-            ):
-                record = await self._try(record)
+            is_due = record.state is TaskState.QUEUED and _is_due(record)
+            if is_due or record.state is TaskState.INTERRUPTED:
+                record = await self._run_task(record)
         except Exception as error:  # a database may be away; the drivers differ
             return await self._requeue_failed(ticket, error)
         if record.state.is_terminal:
             return record.state.value
         if record.state is TaskState.INTERRUPTED:
-            return await self._requeue_later(ticket.rested(), 0.0)
-        wait = self._options.lease  # another process runs it, and may die
+            return await self._requeue_later(ticket.requeued(), 0.0)
         if record.state is TaskState.QUEUED:
-            wait = (record.not_before or 0.0) - time.time()
-        return await self._requeue_later(replace(ticket, rests=0), wait)
+            wait_seconds = (record.not_before or 0.0) - time.time()
+        else:
+            wait_seconds = self._options.lease  # another process runs the task, and may die
+        return await self._requeue_later(replace(ticket, requeues=0), wait_seconds)
 
-    async def _record(self, ticket: Ticket) -> TaskRecord | None:
-        """Return the journal's record of a task; None if it never arrived."""
-        for pause in SOON:
+    async def _find_record(self, ticket: Ticket) -> TaskRecord | None:
+        """Return the journal's record of a task; None if it stays missing after many attempts."""
+        for pause in JOURNAL_PAUSES:
             try:
                 return await self._journal.task(ticket.task_id)
             except UnknownTaskError:
                 await asyncio.sleep(pause)
-        if ticket.rests > _UNKNOWN_RESTS:
+        if ticket.requeues > _MAX_UNKNOWN_REQUEUES:
             _log.warning("task %s did not reach the journal", ticket.task_id)
             return None
         return await self._journal.task(ticket.task_id)
 
-    async def _try(self, record: TaskRecord) -> TaskRecord:
-        """Run a task, or fail a task that kills runners or lacks a budget; return the record."""
+    async def _run_task(self, record: TaskRecord) -> TaskRecord:
+        """Run or resume a task, and return its record after the run.
+
+        Fail the task without running it if it lost too many runners, or if its owner's budget is
+        exhausted.
+        """
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
@@ -268,12 +286,12 @@ class Runner:
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
-                person_options = await self._of_person(agent, queued)
-                ledger = person_options.get("ledger")
+                owner_options = await self._person_options(agent, queued)
+                ledger = owner_options.get("ledger")
                 if ledger is not None and ledger.is_exhausted:
                     # Not put back: the budget begins anew only next month.
-                    end = await self._fail(task_id, _no_money(queued))
-                    person_options["listeners"][0](end)
+                    end = await self._fail(task_id, _budget_error(queued))
+                    owner_options["listeners"][0](end)
                     return await self._journal.task(task_id)
                 await agent.aresume(
                     task_id,
@@ -281,14 +299,17 @@ class Runner:
                     go_on=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
                     retry_after=queued.retry_after or queue.retry_after,
-                    **person_options,
+                    **owner_options,
                 )
             finally:
                 give_back()
         return await self._journal.task(task_id)
 
-    async def _of_person(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
-        """Return the ledger and the listener of a person's task, as options of its submission."""
+    async def _person_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
+        """Return the parameters ``ledger`` and ``listeners`` for the task of a user.
+
+        The mapping is empty if the task has no owner, or if no server plugin is installed.
+        """
         if self._people is None or queued.key is None:
             return {}
         ledger = await self._people.ledger(queued.key, agent.ledger)
@@ -298,33 +319,38 @@ class Runner:
         }
 
     async def _requeue_failed(self, ticket: Ticket, error: Exception) -> str:
-        """Put a task that cannot run now back into the queue, for this or another runner."""
-        if not self._leaving:
+        """Put a task back into the queue after an error, for this or another runner."""
+        if not self._is_shutting_down:
             _log.log(
-                logging.DEBUG if ticket.rests else logging.WARNING,
+                logging.DEBUG if ticket.requeues else logging.WARNING,
                 "task %s is put back: %s",
                 ticket.task_id,
                 error,
             )
-        return await self._requeue_later(ticket.rested(), 0.0)
+        return await self._requeue_later(ticket.requeued(), 0.0)
 
     async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:
-        """Enqueue a task again with a delay, because its workflow ends now."""
+        """Put a task back into the queue, with a delay of at least some seconds."""
         # Back off, so that a task that fails at once does not keep all runners busy.
-        seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
-        return await self._until_done(lambda: self._queue.again(ticket, seconds))
+        seconds = max(
+            seconds, min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
+        )
+        return await self._retry(lambda: self._queue.requeue(ticket, seconds))
 
-    async def _until_done(self, work: Callable[[], Awaitable[None]]) -> str:
-        """Repeat an operation of the queue until its database responds."""
-        while not self._leaving:
-            with self._away.track(DelfError):
+    async def _retry(self, work: Callable[[], Awaitable[None]]) -> str:
+        """Retry a queue operation until the database responds, and return ``requeued``."""
+        while not self._is_shutting_down:
+            with self._queue_outage.track(DelfError):
                 await work()
-                return "rests"
+                return "requeued"
             await asyncio.sleep(AWAY_SECONDS)
         return await asyncio.get_running_loop().create_future()  # other runners continue; see run()
 
     async def _fail(self, task_id: str, error: DelfError) -> TaskFinished:
-        """End an unowned task as failed; return its end."""
+        """Record a task as failed, and return the event of its end.
+
+        If the task is already over, return the existing event.
+        """
         await self._journal.claim(task_id)
         events = await self._journal.read(task_id)
         if isinstance(last := events[-1], TaskFinished):
@@ -340,24 +366,25 @@ class Runner:
 
         Args:
             workflow_id: The id of the firing.
-            context: The schedule as DBOS keeps it, and ``at``, the time of the firing; ``test`` if
-                its task may only read.
+            context: The schedule's fields from DBOS, and ``at``, the time of the firing. The field
+                ``test`` is true if the task may only read.
 
         Returns:
-            ``tasks``: the ids of the tasks that this firing started; for a watched call also
-            ``seen``, with which the next firing compares; ``note`` and ``failure``, for people.
+            ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
+            For a watched call also ``seen``: the digests of known items, for the next firing.
         """
-        watches = context.get("each") is not None
+        watches_call = context.get("each") is not None
         before = None
-        if watches and not context.get("test"):
-            before = await last_seen(self._queue, context)
+        if watches_call and not context.get("test"):
+            before = await seen_digests(self._queue, context)
+        # The next firing reads these fields, also after a failure of this one.
         base = {"made": context.get("made"), "seen": before or []}
         try:
             await self._check_person(context.get("key"))
-            if not watches:
+            if not watches_call:
                 if is_repeated(context):
-                    return {"tasks": [], "note": _CLOCKS}
-                return {"tasks": await self._hand_in(workflow_id, workflow_id, context)}
+                    return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
+                return {"tasks": await self._submit_scheduled(workflow_id, workflow_id, context)}
             agent, give_back = await self._watchers.lend(context["setup"])
             try:
                 items = await items_of(agent, context["each"])
@@ -365,27 +392,32 @@ class Runner:
                 give_back()
             if context.get("test"):
                 return await self._test(workflow_id, context, items)
-            look = look_at(items, context.get("id_field"), before)
+            comparison = compare_items(items, context.get("id_field"), before)
         except DelfError as error:
-            _log.warning("the schedule %s: %s", context["name"], error.message)
+            _log.warning("the schedule %s failed: %s", context["name"], error.message)
             return {**base, "tasks": [], "failure": error.message}
         # The ids of the tasks follow from schedule and item, so that a workflow repeated after a
         # crash submits the same tasks and not new ones.
-        source = f"{context['name']}:{context['made']}"
+        schedule_id = f"{context['name']}:{context['made']}"
         tasks = [
             task
-            for digest, item in reversed(look.new)  # oldest first
-            for task in await self._hand_in(
-                workflow_id, f"{source}:{digest}", context, {ITEM: item}
+            for digest, item in reversed(comparison.new)  # oldest first
+            for task in await self._submit_scheduled(
+                workflow_id, f"{schedule_id}:{digest}", context, {ITEM: item}
             )
         ]
-        return {**base, "seen": [*look.seen], "tasks": tasks, "note": look.note}
+        return {
+            **base,
+            "seen": [*comparison.seen],
+            "tasks": tasks,
+            "note": comparison.note,
+        }
 
     async def _check_person(self, holder: str | None) -> None:
-        """Raise if a schedule's owner may no longer run tasks.
+        """Check that a schedule's owner may still run tasks.
 
         Args:
-            holder: The person for whom the tasks are done; None for the local user.
+            holder: The owner of the tasks; None for the local user.
 
         Raises:
             ConfigurationError: If the person was removed, or lost the right to run tasks.
@@ -401,48 +433,52 @@ class Runner:
     async def _test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task of a schedule as a test, with the first of some items."""
+        """Start the task of a schedule as a test, with the first item of the watched call."""
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         item = truncate_item(items[0])
-        tasks = await self._hand_in(workflow_id, workflow_id, context, {ITEM: item})
+        tasks = await self._submit_scheduled(workflow_id, workflow_id, context, {ITEM: item})
         return {"tasks": tasks, "note": f"with the first of {format_count(len(items), 'item')}"}
 
-    async def _hand_in(
+    async def _submit_scheduled(
         self,
-        firing: str,
-        source: str,
-        context: Mapping[str, Any],
+        firing_id: str,
+        idempotency_key: str,
+        schedule: Mapping[str, Any],
         variables: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Submit a task of a schedule; return its id, or nothing if another firing submitted it.
+        """Submit a task of a schedule, retrying until the journal responds.
 
         Args:
-            firing: The id of the firing.
-            source: An idempotency key for the task.
-            context: The schedule.
+            firing_id: The id of the firing.
+            idempotency_key: The text from which the task's id is derived.
+            schedule: The schedule's fields from DBOS.
             variables: The variables for scripts.
+
+        Returns:
+            The id of the task; an empty list if another firing has submitted the task.
         """
-        setup: dict[str, Any] = {**context["setup"], _FIRING: firing}
-        if context.get("test"):
+        setup: dict[str, Any] = {**schedule["setup"], _FIRING_ID: firing_id}
+        if schedule.get("test"):
             setup["flags"] = {**setup.get("flags", {}), "approval_mode": "read_only"}
-        task = str(context["task"])
+        task = str(schedule["task"])
         if variables:
             setup[VARIABLES] = variables
             if setup.get("flags", {}).get("strategy") == ROUTINE:
-                task, setup[TRUST] = _with_values(task, variables[ITEM]), "outside"
-        name = f"task_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+                task = _fill_routine_call(task, variables[ITEM])
+                setup[TRUST] = "outside"  # the task's text now contains the item's data
+        task_id = f"task_{hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]}"
         queued = TaskQueued(
-            task_id=name,
+            task_id=task_id,
             seq=1,
             at=time.time(),
             task=task,
             origin="schedule",
-            queue=str(context["queue"]),
-            key=context.get("key"),
+            queue=str(schedule["queue"]),
+            key=schedule.get("key"),
             setup=setup,
         )
-        outage = Outage(_log, f"the schedule of {name} waits", self._journal.place)
+        outage = Outage(_log, f"the schedule of {task_id} waits", self._journal.place)
         while True:
             try:
                 is_ours = await self._submit(queued)
@@ -451,10 +487,14 @@ class Runner:
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 outage.record_success()
-                return [name] if is_ours else []
+                return [task_id] if is_ours else []
 
     async def _submit(self, queued: TaskQueued) -> bool:
-        """Submit a task once; return False if another firing did, or the task was deleted."""
+        """Submit a task at most once.
+
+        Returns:
+            False if another firing submitted the task, or if the task was deleted.
+        """
         # The journal first: restore() finds a task that no workflow has, and abandon() would remove
         # a workflow without a task.
         try:
@@ -467,64 +507,65 @@ class Runner:
         await self._queue.enqueue(queued)
         return (
             isinstance(first_event, TaskQueued)
-            and first_event.setup.get(_FIRING) == queued.setup[_FIRING]
+            and first_event.setup.get(_FIRING_ID) == queued.setup[_FIRING_ID]
         )
 
     # -- what dead processes left -------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Release workflows without a live owner to other runners.
+        """Release the workflows of dead runners, so that other runners can start them.
 
-        The claim of a task names the process that works on the task. If no process has claimed the
-        task of a running workflow within a lease, the workflow's runner counts as dead, too.
+        A runner counts as dead if no process has claimed the task of its workflow for the duration
+        of a
+        lease, or if the claim has expired.
         """
-        at_work = await self._queue.at_work(self._options.queues)
-        own = dict(self._working.values())
+        running = await self._queue.running_workflows(self._options.queues)
+        own_workflows = dict(self._runs.values())
         now_seen = {
-            row.workflow_id: _Seen(row.dequeued_at, monotonic())
-            for row in at_work
-            if row.workflow_id not in own
+            row.workflow_id: _RunningWorkflow(row.dequeued_at, monotonic())
+            for row in running
+            if row.workflow_id not in own_workflows
         }
-        # Restarted workflows have another start time, and begin a new silence.
+        # A restarted workflow has another start time, and is observed anew.
         still_running = {
             workflow_id: self._seen[workflow_id]
             for workflow_id, now in now_seen.items()
             if workflow_id in self._seen and self._seen[workflow_id].begun == now.begun
         }
         self._seen = now_seen | still_running
-        queues = {row.workflow_id: row.queue_name or "" for row in at_work}
+        queues = {row.workflow_id: row.queue_name or "" for row in running}
         for workflow_id, seen in still_running.items():
-            if await self._is_left(workflow_id, monotonic() - seen.since):
-                await self._queue.hand_on({workflow_id: queues[workflow_id]})
+            if await self._is_abandoned(workflow_id, monotonic() - seen.since):
+                await self._queue.release({workflow_id: queues[workflow_id]})
 
-    async def _is_left(self, workflow_id: str, silent: float) -> bool:
+    async def _is_abandoned(self, workflow_id: str, unclaimed_seconds: float) -> bool:
         try:
             state = (await self._journal.task(task_id_of(workflow_id))).state
         except UnknownTaskError:
             state = TaskState.QUEUED
         if state is TaskState.RUNNING:
             return False
-        return state is TaskState.INTERRUPTED or silent > self._options.lease
+        return state is TaskState.INTERRUPTED or unclaimed_seconds > self._options.lease
 
     async def restore(self) -> None:
-        """Enqueue tasks without a live workflow, as after a loss of DBOS's database."""
+        """Enqueue tasks that have no workflow, for example after a loss of DBOS's database."""
         missing_by_folder: Counter[str] = Counter()
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             waiting: list[str] = []
             last: ListPlace | None = None
-            while records := await self._journal.find(_AT_ONCE, state=state, after=last):
+            while records := await self._journal.find(_BATCH_SIZE, state=state, after=last):
                 waiting += [r.task_id for r in records if r.queue in self._options.queues]
                 last = records[-1].place
-            for task_id in await self._queue.left_out(waiting[::-1]):
+            for task_id in await self._queue.without_workflow(waiting[::-1]):
                 queued = _queued(await self._journal.read(task_id))
                 folder = str(queued.setup.get("folder", ""))
-                if is_here(queued.setup, self._options.former):
+                if belongs_to_project(queued.setup, self._options.former):
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
                     missing_by_folder[folder] += 1
         for folder, count in missing_by_folder.items():  # existing folders have their own runners
             _log.warning(
-                "%d tasks wait that are of the folder %s, which is not here; if the project was "
+                "%d tasks belong to the folder %s, which does not exist; if the project was "
                 "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",
                 count,
                 folder,
@@ -532,9 +573,9 @@ class Runner:
             )
 
     async def _forget(self) -> None:
-        """Remove workflows older than the journal's retention."""
+        """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
         before = time.time() - _REMEMBER_SECONDS
-        await self._queue.forget(before, await forget_looks(self._queue))
+        await self._queue.forget(before, await delete_idle_firings(self._queue))
         if ages := self._journal.keep:
             removed = await prune(self._journal, ages)
             if removed.tasks:
@@ -542,7 +583,6 @@ class Runner:
         await self._queue.abandon(self._options.queues, before, self._is_unknown)
 
     async def _is_unknown(self, task_id: str) -> bool:
-        """Return True if the journal does not have a task."""
         try:
             await self._journal.task(task_id)
         except UnknownTaskError:
@@ -550,11 +590,11 @@ class Runner:
         return False
 
 
-def _with_values(task: str, item: Any) -> str:
-    """Return the call of a routine with values of an item.
+def _fill_routine_call(task: str, item: Any) -> str:
+    """Fill the parameters of a routine call with the fields of an item.
 
-    If the item lacks these values, the task stays unchanged and fails with the strategy's error, so
-    that one odd item does not hold up the others.
+    If a field is missing, return the task unchanged. The task then fails when it runs, and the
+    tasks of other items still start.
     """
     try:
         return RoutineCall.read(task).of(item)
@@ -574,7 +614,7 @@ def _lost_runner_error(task_id: str, count: int) -> DelfError:
     )
 
 
-def _no_money(queued: TaskQueued) -> BudgetExceededError:
+def _budget_error(queued: TaskQueued) -> BudgetExceededError:
     return BudgetExceededError(
         f"a budget of {name_of_holder(queued.key)} for this month is used up",
         hint="budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
-"""Options of `delf run` that a schedule stores, none of which holds a secret."""
+_STORED_OPTIONS: Final = frozenset({"connections", "tool_files", "strategy"})
+"""Options of ``delf run`` that a schedule stores. None of them holds a secret."""
 _POLL_SECONDS: Final = 0.5
 _TEST_SECONDS: Final = 5.0
-"""Seconds that a test waits for a runner."""
+"""The maximum number of seconds to wait until a runner starts a test."""
 
 
 @click.group(cls=BareGroup, bare_command="list")
@@ -101,10 +101,10 @@ def add(
     if each is not None:
         asyncio.run(_check_watched(ctx.find_root().obj, options, each))
     _with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
-    write_result(f"{name}: {cron}", _shown(new_schedule), as_json=as_json)
+    write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
 
-add.params += [o for o in run_options() if o.name in _SETUP]
+add.params += [o for o in run_options() if o.name in _STORED_OPTIONS]
 
 
 @schedule.command("list")
@@ -114,7 +114,7 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
     schedules_found = _with_schedules(ctx, lambda schedules: schedules.all())
     if as_json:
-        click.echo(json.dumps([_shown(item) for item in schedules_found]))
+        click.echo(json.dumps([_schedule_data(item) for item in schedules_found]))
         return
     rows = [
         (
@@ -169,10 +169,10 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
     """Show the outcomes of the most recent firings of the schedule NAME."""
     firings = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
     if as_json:
-        click.echo(json.dumps([_fields(firing) for firing in firings]))
+        click.echo(json.dumps([_firing_data(firing) for firing in firings]))
         return
     for firing in firings:
-        click.echo(wrap_text(_line(firing), indent=4))
+        click.echo(wrap_text(_firing_line(firing), indent=4))
     if not firings:
         click.echo(f"{name} has started no task yet", err=True)
 
@@ -188,20 +188,20 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
     it is. With --each the task gets the first item.
     """
 
-    async def tested(schedules: DbosSchedules) -> Firing:
-        made = await schedules.test(name)
-        firing = await schedules.firing(made)
+    async def run_test(schedules: DbosSchedules) -> Firing:
+        test_id = await schedules.test(name)
+        firing = await schedules.firing(test_id)
         deadline = time.monotonic() + _TEST_SECONDS
         while not firing.state.is_terminal and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
-            firing = await schedules.firing(made)
+            firing = await schedules.firing(test_id)
         if firing.state is TaskState.QUEUED:
             queue = (await schedules.find(name)).queue
             say("hint", f"no runner has begun it yet: delf runner --queue {queue}")
         return firing
 
-    firing = _with_schedules(ctx, tested)
-    write_result(_line(firing), _fields(firing), as_json=as_json)
+    firing = _with_schedules(ctx, run_test)
+    write_result(_firing_line(firing), _firing_data(firing), as_json=as_json)
     if firing.state is TaskState.FAILED:
         ctx.exit(1)
 
@@ -227,9 +227,9 @@ async def _check_watched(state: State, options: Options, call: str) -> None:
     """
     # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched
-    from delf_runner_dbos.watching import LOOKS
+    from delf_runner_dbos.watching import WATCHER_OPTIONS
 
-    async with Setup.of(state, options).agent(**LOOKS) as agent:
+    async with Setup.of(state, options).agent(**WATCHER_OPTIONS) as agent:
         await check_watched(agent.tools, call)
 
 
@@ -238,25 +238,25 @@ def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -
         await schedules.pause(name, paused=paused)
         return await schedules.find(name)
 
-    data = _shown(_with_schedules(ctx, change))
+    data = _schedule_data(_with_schedules(ctx, change))
     write_result(f"{name} is paused" if paused else f"{name} continues", data, as_json=as_json)
 
 
-def _shown(item: Schedule) -> dict[str, Any]:
+def _schedule_data(item: Schedule) -> dict[str, Any]:
     names = ("name", "cron", "zone", "task", "each", "id_field", "queue", "paused", "last")
     return {name: getattr(item, name) for name in names}
 
 
-def _fields(firing: Firing) -> dict[str, Any]:
+def _firing_data(firing: Firing) -> dict[str, Any]:
     names = ("at", "state", "task_ids", "test", "note")
     return {name: getattr(firing, name) for name in names}
 
 
-def _line(firing: Firing) -> str:
+def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
     state = firing.state.value
-    if firing.state is TaskState.DONE:  # of the firing: a task's own state is another matter
+    if firing.state is TaskState.DONE:  # the firing is done, not necessarily its tasks
         state = "started" if tasks else "looked"
     words = [
         at,

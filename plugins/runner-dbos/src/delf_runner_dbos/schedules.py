@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from delf_engine.project.any_project import AnyProject
 
-_CONTEXT: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
-"""The fields of a schedule that DBOS keeps in its context alone."""
-_SHOWN: Final = 20
-"""The number of idle times of each schedule kept in its history."""
+_CONTEXT_FIELDS: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
+"""The fields of a schedule that DBOS stores only in its context."""
+_MAX_IDLE_FIRINGS: Final = 20
+"""The maximum number of firings without tasks that each schedule keeps in its history."""
 _NO_OPTIONS: Final[Mapping[str, Any]] = {
     "config": None,
     "flags": {},
@@ -45,10 +45,10 @@ _STATES: Final[Mapping[str, TaskState]] = {
 
 
 class DbosSchedules:
-    """Implements :class:`delf_cli.schedules.Schedules`.
+    """The schedules in DBOS's database. Implements :class:`delf_cli.schedules.Schedules`.
 
     Args:
-        queue: DBOS's client.
+        queue: The DBOS queue.
         folder: The project's folder.
     """
 
@@ -76,7 +76,9 @@ class DbosSchedules:
         """Store a new schedule.
 
         Raises:
-            ConfigurationError: If the name is taken, or times, zone or call are invalid.
+            ConfigurationError: If the name is taken, or the times, the time zone or the watched
+                call
+                are invalid.
         """
         schedule = replace(schedule, cron=" ".join(schedule.cron.split()))
         name = schedule.name
@@ -117,7 +119,7 @@ class DbosSchedules:
         await self._queue.call(create)
 
     async def remove(self, name: str) -> None:
-        """Remove a schedule; the tasks that it started stay."""
+        """Remove a schedule. The tasks that it started are not removed."""
         await self.find(name)
 
         def delete(client: DBOSClient) -> None:
@@ -128,19 +130,19 @@ class DbosSchedules:
         await self._queue.call(delete)
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule; after a pause, items since the last firing are new."""
+        """Pause or resume a schedule. After a pause, items since the last firing count as new."""
         await self.find(name)
         await self._queue.call(
             lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
         )
 
     async def test(self, name: str) -> str:
-        """Start the task once now on a runner, without any change."""
+        """Start the schedule's task once as a test without changes, and return the test's id."""
         schedule = await self.find(name)
-        test = f"{_test_prefix(name)}{secrets.token_hex(8)}"
+        test_id = f"{_test_prefix(name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {
             "workflow_name": SCHEDULED,
-            "workflow_id": test,
+            "workflow_id": test_id,
             "queue_name": schedule.queue,
         }
         context = {**self._context(schedule), "test": True}
@@ -149,13 +151,13 @@ class DbosSchedules:
             client.enqueue(options, datetime.now(UTC).isoformat(), context)
 
         await self._queue.call(enqueue)
-        return test
+        return test_id
 
     async def firing(self, test: str) -> Firing:
         """Return the outcome of a test.
 
         Raises:
-            ConfigurationError: If there is no such test.
+            ConfigurationError: If the test is unknown.
         """
         rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test]))
         if not rows:
@@ -166,57 +168,57 @@ class DbosSchedules:
         """Return the outcomes of the schedule's most recent firings, newest first."""
         await self.find(name)
 
-        def look(client: DBOSClient) -> list[WorkflowStatus]:
+        def newest_firings(client: DBOSClient) -> list[WorkflowStatus]:
             tests = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
             return [*_workflows(client, limit, schedule_name=name), *tests]
 
-        firings = [_firing(row) for row in await self._queue.call(look)]
+        firings = [_firing(row) for row in await self._queue.call(newest_firings)]
         return sorted(firings, key=lambda firing: firing.at, reverse=True)[:limit]
 
     async def aclose(self) -> None:
-        """Release the database. Idempotent."""
+        """Disconnect from the database. Idempotent."""
         await self._queue.aclose()
 
     def _context(self, schedule: Schedule) -> dict[str, Any]:
-        context = {name: getattr(schedule, name) for name in _CONTEXT}
+        context = {name: getattr(schedule, name) for name in _CONTEXT_FIELDS}
         context |= {"cron": schedule.cron, "zone": schedule.zone}
         context["setup"] = {**_NO_OPTIONS, "folder": str(self._folder), **schedule.setup}
         return context
 
 
-async def forget_looks(queue: DbosQueue) -> Collection[str]:
-    """Remove the oldest firings of schedules that started no task.
+async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
+    """Delete old firings that started no task. Each schedule keeps its 20 most recent firings.
 
     Returns:
-        The workflow ids of the newest firings, from which the schedules continue.
+        The workflow id of each schedule's newest firing, which the next firing needs.
     """
     kept: set[str] = set()
     for row in await queue.call(lambda client: client.list_schedules()):
         name = row["schedule_name"]
 
-        def done(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
+        def completed(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
             return _workflows(client, schedule_name=name, status="SUCCESS")
 
-        rows = await queue.call(done)
+        rows = await queue.call(completed)
         kept |= {row.workflow_id for row in rows[:1]}
-        gone = [row.workflow_id for row in rows[_SHOWN:] if not _firing(row).task_ids]
-        if gone:
-            await queue.call(lambda client, gone=gone: client.delete_workflows(gone))
+        old_ids = [row.workflow_id for row in rows[_MAX_IDLE_FIRINGS:] if not _firing(row).task_ids]
+        if old_ids:
+            await queue.call(lambda client, old_ids=old_ids: client.delete_workflows(old_ids))
     return kept
 
 
-async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the digests of the items that a schedule has seen; None before its first firing.
+async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the digests of the items that a schedule has processed; None before its first firing.
 
     Args:
-        queue: DBOS's client.
-        context: The schedule's context.
+        queue: The DBOS queue.
+        context: The schedule's fields from DBOS.
     """
 
-    def last(client: DBOSClient) -> Sequence[WorkflowStatus]:
+    def newest_firing(client: DBOSClient) -> Sequence[WorkflowStatus]:
         return _workflows(client, 1, schedule_name=context["name"], status="SUCCESS")
 
-    for row in await queue.call(last):
+    for row in await queue.call(newest_firing):
         output = _output(row)
         if output.get("made") == context["made"]:
             return output["seen"]
@@ -224,7 +226,7 @@ async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[st
 
 
 def open_schedules(project: AnyProject) -> DbosSchedules:
-    """Return the schedules of a project. The export ``open_schedules``.
+    """Return the schedules of a project. Exported to other plugins as ``open_schedules``.
 
     Raises:
         ConfigurationError: If DBOS's database cannot be written.
@@ -234,7 +236,7 @@ def open_schedules(project: AnyProject) -> DbosSchedules:
 
 
 def settings_of(project: AnyProject) -> RunnerSettings:
-    """Return the settings of the plugin in a project."""
+    """Return the plugin's settings in a project."""
     options: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
     with using_environ(project.environ):
         return RunnerSettings.for_instance("runner_dbos", dict(options))
@@ -246,16 +248,16 @@ def database_url(project: AnyProject, settings: RunnerSettings) -> str:
 
 
 def _workflows(
-    client: DBOSClient, limit: int | None = None, **which: Any
+    client: DBOSClient, limit: int | None = None, **filters: Any
 ) -> Sequence[WorkflowStatus]:
-    """Return the workflows of schedules that fit conditions, the newest first."""
+    """Return the firings of schedules that match DBOS's filter arguments, newest first."""
     return client.list_workflows(
         name=SCHEDULED,
         application_name=APPLICATION,
         load_input=False,
         sort_desc=True,
         limit=limit,
-        **which,
+        **filters,
     )
 
 
@@ -265,7 +267,7 @@ def _output(row: WorkflowStatus) -> Mapping[str, Any]:
 
 
 def _schedule(row: Any) -> Schedule:
-    context = {name: row["context"][name] for name in _CONTEXT}
+    context = {name: row["context"][name] for name in _CONTEXT_FIELDS}
     return Schedule(
         cron=row["schedule"],
         zone=row["cron_timezone"],

@@ -18,7 +18,7 @@ PLUGIN: Final = "runner-dbos"
 
 
 class QueueSettings(BaseModel, extra="forbid"):
-    """The settings of a queue."""
+    """The limits of a queue."""
 
     global_concurrency: int | None = Field(
         default=None, ge=1, description="Tasks of a queue that run at once, on all machines."
@@ -54,7 +54,7 @@ class QueueSettings(BaseModel, extra="forbid"):
 
 
 class RunnerSettings(PluginSettings, QueueSettings):
-    """The database of DBOS's workflows, and the settings that all queues have by default."""
+    """The settings of the plugin: DBOS's database, and the defaults for all queues."""
 
     database: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
@@ -81,18 +81,20 @@ class RunnerSettings(PluginSettings, QueueSettings):
     )
 
     def of(self, queue: str) -> QueueSettings:
-        """Return the settings of a queue, falling back to the general ones."""
+        """Return the settings of a queue. Fields that the queue does not set have the defaults."""
         queue_settings = self.queues.get(queue)
         names = QueueSettings.model_fields
         own = {} if queue_settings is None else queue_settings.model_dump(exclude_unset=True)
         return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
     def url(self, data_dir: Path, folder: Path) -> str:
-        """Return the URL of the database for DBOS's workflows, in DBOS's form.
+        """Return the URL of the database for DBOS's workflows.
 
         Args:
             data_dir: The user's data folder, created if missing.
-            folder: The project's folder, for which the default URL has a file of its own.
+            folder: The project's folder. Without a configured database, each project has its own
+                SQLite
+                file.
 
         Raises:
             ConfigurationError: If the data folder cannot be written.

@@ -40,11 +40,12 @@ def is_repeated(firing: Mapping[str, Any]) -> bool:
     The firings of an hourly schedule are never repeated.
 
     Args:
-        firing: The schedule as DBOS keeps it, and ``at``, the time with its offset.
+        firing: The schedule's fields from DBOS, and ``at``, the time of the firing with its offset.
     """
     cron, zone, at = (firing.get(name) for name in ("cron", "zone", "at"))
     if not cron or not zone or not at or firing.get("test"):
         return False
+    # ``fold`` is 1 for the second of two equal times of day.
     if datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).fold == 0:
         return False
     fields = cron.split()

@@ -15,33 +15,34 @@ from delf_engine.one_call import ONE_CALL, call_task, read_call
 from delf_engine.watched_calls import check_watched
 
 _MAX_SEEN: Final = 1_000
-"""The maximum number of digests of seen items; an item that returns after more than these counts as
-new.
+"""The maximum number of item digests that a schedule stores.
+
+If an item returns after its digest was dropped, the item counts as new.
 """
-_MAX_NEW: Final = 100
-"""The maximum number of tasks started by one look; further items wait for the next look."""
-_LONGEST: Final = 40_000
-"""Characters of an item that a task gets; longer texts in the item are cut."""
-_SHORT: Final = 1_000
+_MAX_NEW_ITEMS: Final = 100
+"""The maximum number of tasks that one firing starts. The next firing handles further items."""
+_MAX_ITEM_CHARACTERS: Final = 40_000
+"""The maximum number of characters of an item. Longer texts in the item are truncated."""
+_MAX_TEXT_CHARACTERS: Final = 1_000
 
 
-LOOKS: Final[Mapping[str, Any]] = {
+WATCHER_OPTIONS: Final[Mapping[str, Any]] = {
     "journal": "none",
     "strategy": ONE_CALL,
     "approval_mode": "strict",
     "approvals": [],
 }
-"""Options of the agent for watched calls, without approvals and journal."""
+"""Parameters of the agents that make watched calls: no journal, and no approvals."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """The outcome of a look.
+class Comparison:
+    """The result of comparing the items of a watched call with earlier items.
 
     Args:
-        new: The new items with their digests, the newest last.
-        seen: The digests of known items.
-        note: A note for people.
+        new: Pairs of digest and item for the new items, newest first.
+        seen: The digests of all known items.
+        note: A message for people; None for no message.
     """
 
     new: Sequence[tuple[str, Any]]
@@ -67,7 +68,7 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
 
 
 def _items_of(result: Any, call: str) -> Sequence[Any]:
-    """Return a result's items: the result itself, or the only list in a record."""
+    """Return the list in a result: the result itself, or the only list among a record's fields."""
     if isinstance(result, list):
         return cast("list[Any]", result)
     if isinstance(result, dict):
@@ -78,13 +79,15 @@ def _items_of(result: Any, call: str) -> Sequence[Any]:
     raise ToolExecutionError(f"{call} returns no list of items")
 
 
-def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | None) -> Look:
-    """Find the items that are new since an earlier look.
+def compare_items(
+    items: Sequence[Any], id_field: str | None, before: Sequence[str] | None
+) -> Comparison:
+    """Find the items that are new since an earlier call.
 
     Args:
         items: The current items, in the order of the service.
-        id_field: The field that identifies an item.
-        before: The digests from the previous look; None at the first look, for which no item
+        id_field: The field that identifies an item; None to use ``id`` or the whole item.
+        before: The digests from the previous call; None at the first call, for which no item
             is new.
 
     Raises:
@@ -92,7 +95,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     """
     digests = [_digest(item, id_field) for item in items]
     if before is None:
-        return Look(
+        return Comparison(
             [], _kept_items(digests, ()), f"{format_count(len(items), 'item')} known from now on"
         )
     known_digests = frozenset(before)
@@ -101,11 +104,12 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
         (digest, item) for digest, item in items_by_digest.items() if digest not in known_digests
     ]
     note = None
-    if new and known_digests and len(new) == len(items_by_digest):
+    are_all_new = len(new) == len(items_by_digest)
+    if new and known_digests and are_all_new:
         note = "all items are new: more may have come than one call returns; ask more often"
-    immediate, deferred = new[:_MAX_NEW], {digest for digest, _ in new[_MAX_NEW:]}
-    return Look(
-        [(digest, truncate_item(item)) for digest, item in immediate],
+    started, deferred = new[:_MAX_NEW_ITEMS], {digest for digest, _ in new[_MAX_NEW_ITEMS:]}
+    return Comparison(
+        [(digest, truncate_item(item)) for digest, item in started],
         _kept_items([digest for digest in digests if digest not in deferred], before),
         note,
     )
@@ -129,15 +133,15 @@ def _digest(item: object, id_field: str | None) -> str:
 
 def truncate_item(item: Any) -> Any:
     """Truncate the longest texts of an item that is too long for a task."""
-    if len(repr(item)) <= _LONGEST:
+    if len(repr(item)) <= _MAX_ITEM_CHARACTERS:
         return item
     cut = _with_short_texts(item)
-    return cut if len(repr(cut)) <= _LONGEST else repr(cut)[:_LONGEST]
+    return cut if len(repr(cut)) <= _MAX_ITEM_CHARACTERS else repr(cut)[:_MAX_ITEM_CHARACTERS]
 
 
 def _with_short_texts(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _SHORT:
-        return f"{value[:_SHORT]} … ({len(value):,} characters)"
+    if isinstance(value, str) and len(value) > _MAX_TEXT_CHARACTERS:
+        return f"{value[:_MAX_TEXT_CHARACTERS]} … ({len(value):,} characters)"
     if isinstance(value, list):
         return [_with_short_texts(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):

@@ -13,21 +13,21 @@ from typing import Any, Final
 
 _log = logging.getLogger(__name__)
 
-_LONGEST: Final = 500
+_MAX_PATH_CHARACTERS: Final = 500
 
 
-def note(
+def log_request(
     scope: Any, *, client: str, key: str | None, status: int | None, began: float, name: str
 ) -> None:
-    """Log an answered request.
+    """Write an access log entry for a request.
 
     Args:
-        scope: The ASGI scope; only the path of the URL is logged, never the query.
+        scope: The ASGI scope. The path of the URL is logged without the query.
         client: The client's address.
         key: The name of the API key used, if known.
-        status: The status of the response; None if the client disconnected before.
-        began: The start by :func:`time.perf_counter`.
-        name: The request's id.
+        status: The status of the response; None if the client disconnected before the response.
+        began: The start of the request as :func:`time.perf_counter`.
+        name: The id of the request.
     """
     if not _log.isEnabledFor(logging.INFO):
         return
@@ -36,7 +36,7 @@ def note(
         "client": client,
         "key": key,
         "method": scope["method"],
-        "path": scope["path"][:_LONGEST],
+        "path": scope["path"][:_MAX_PATH_CHARACTERS],
         "status": status,
         "ms": round((time.perf_counter() - began) * 1000, 1),
         "request_id": name,

@@ -23,7 +23,7 @@ from delf.machine.contexts import shared_task
 from delf_engine.agent import leave_tasks
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
-from delf_serve.call import Call, Service, shown
+from delf_serve.call import Call, Service, json_response
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
@@ -32,7 +32,7 @@ from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
 from delf_serve.operations import OPERATIONS
-from delf_serve.page_operations import OF_THE_PAGE
+from delf_serve.page_operations import PAGE_OPERATIONS
 from delf_serve.problems import ProblemError, shutting_down
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
@@ -55,21 +55,21 @@ class Application:
     """delf as an ASGI application.
 
     The ASGI lifespan starts and stops the agent. If the application is mounted in another one that
-    does not pass on lifespan events, the first request starts the agent.
+    does not forward lifespan events, the first request starts the agent.
 
     Args:
-        agent: Runs the tasks. An agent that is not started keeps its journal in a database, unless
-            configured otherwise.
+        agent: The agent that runs the tasks. Unless the agent is started or configured otherwise,
+            its journal is kept in a database.
         settings: The server's settings.
         environ: The environment variables, of which ``DELF_API_KEY`` is read.
 
     Raises:
-        ConfigurationError: For invalid keys, and for ``*`` as host or origin without keys.
+        ConfigurationError: If a key is invalid, or ``*`` is a host or origin without keys.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
         self.keys = Keys.of(settings, environ)
-        _check_open(settings, keyed=bool(self.keys))
+        _check_wildcards(settings, keyed=bool(self.keys))
         self.agent = agent
         self.settings = settings
         if not agent.started:
@@ -96,17 +96,17 @@ class Application:
             start=secrets.token_hex(8),
         )
         self.first_tasks: tuple[str, ...] = ()
-        """Tasks to submit at the start."""
+        """Task texts to submit when the server starts."""
         self._lock = asyncio.Lock()
         self._started = False
-        self._grace_from: float | None = None
-        self._is_ending = False
-        """True once the server is shutting down; no request then restarts the agent."""
-        self._work: set[asyncio.Task[None]] = set()
-        self._end: _End | None = None
-        self._was_started = agent.started
+        self._grace_start: float | None = None
+        self._is_shutting_down = False
+        """True once the server is shutting down. Requests then no longer start the agent."""
+        self._background_tasks: set[asyncio.Task[None]] = set()
+        self._loop_end: _LoopEnd | None = None
+        self._was_agent_started = agent.started
         routes: list[BaseRoute] = [
-            _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE, *STANDARDS)
+            _route(item, self.service) for item in (*OPERATIONS, *PAGE_OPERATIONS, *STANDARDS)
         ]
         routes += [
             Route("/", _page, methods=["GET"]),
@@ -133,43 +133,43 @@ class Application:
         await self._outermost(scope, receive, send)
 
     async def start(self) -> None:
-        """Start the agent and the watchers of its journal. Idempotent."""
+        """Start the agent and the server's background tasks. Idempotent."""
         async with self._lock:
             if not self._started:
                 await self.agent.astart()
                 await self.keys.reload(shared(self.agent), at_once=True)
-                _check_open(self.settings, keyed=bool(self.keys))
+                _check_wildcards(self.settings, keyed=bool(self.keys))
                 self.tasks.start()
                 for work in (
-                    self.sessions.keep_looking(),
+                    self.sessions.end_invalid_streams(),
                     self.service.uploads.keep_forgetting(),
                     keep_indexing(self.tasks.journal),
                 ):
-                    self._work.add(shared_task(work))
-                self._end = _End(self.agent)
-                self._work.add(shared_task(self._end.wait()))
+                    self._background_tasks.add(shared_task(work))
+                self._loop_end = _LoopEnd(self.agent)
+                self._background_tasks.add(shared_task(self._loop_end.wait()))
                 self._started = True
                 for task in self.first_tasks:
                     await self.tasks.submit(RunRequest(task=task), ANYBODY)
 
     def begin_stop(self) -> None:
-        """Close streams and waiting requests, so that the server can shut down gracefully."""
-        self._is_ending = True
-        if self._grace_from is None:
-            self._grace_from = time.monotonic()
+        """End event streams and waiting requests, so that the server can shut down gracefully."""
+        self._is_shutting_down = True
+        if self._grace_start is None:
+            self._grace_start = time.monotonic()
         self.sessions.end_all()
         self.streams.stop()
         self.tasks.end_waits()
 
     async def stop(self) -> None:
-        """Close streams, wait for running tasks, and stop the agent. Idempotent.
+        """End event streams, wait for running tasks, and stop the agent. Idempotent.
 
         Tasks that do not end within the grace period stay resumable.
         """
         self.begin_stop()
-        if self._end is not None:
-            self._end.is_known = True
-        for work in self._work:
+        if self._loop_end is not None:
+            self._loop_end.are_tasks_left = True
+        for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
             await self.service.oidc.aclose()
@@ -178,14 +178,14 @@ class Application:
             return
         self._started = False
         now = time.monotonic()
-        grace_start, self._grace_from = self._grace_from or now, None
+        grace_start, self._grace_start = self._grace_start or now, None
         await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
-        if not self._was_started:
+        if not self._was_agent_started:
             await self.agent.astop(leave=True)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
-        self._is_ending = False
+        self._is_shutting_down = False
         await self.start()
         try:
             yield
@@ -193,7 +193,7 @@ class Application:
             await self.stop()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, starting the server before the first one if it is mounted."""
+        """Serve a request. If no lifespan event has started the agent, the first request does."""
         scope["app"] = self  # makes the router raise its refusals
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
@@ -202,56 +202,56 @@ class Application:
         try:
             await self._app(scope, receive, send)
         except HTTPException as error:
-            raise _refused(error, self._app.routes, scope) from None
+            raise _router_problem(error, self._app.routes, scope) from None
         except Exception as error:
-            self._raise_if_ending(error)
+            self._raise_if_shutting_down(error)
             raise
 
     async def _start_for_request(self) -> None:
-        if self._is_ending:
+        if self._is_shutting_down:
             raise shutting_down()
         await self.start()
 
-    def _raise_if_ending(self, error: Exception) -> None:
+    def _raise_if_shutting_down(self, error: Exception) -> None:
         """Raise a 503 if a request failed because the server is shutting down.
 
         Resources that the request needs, such as the journal's threads, may already be closed.
         """
-        if self._is_ending and not isinstance(error, (ProblemError, DelfError)):
+        if self._is_shutting_down and not isinstance(error, (ProblemError, DelfError)):
             _log.info("a request failed while the server ended: %r", error)
             raise shutting_down() from error
 
     async def _prepare(self) -> None:
-        """Reload changed people, and start the agent if the application is mounted."""
+        """Reload users that changed, and start the agent if no lifespan event has started it."""
         if not self._started:
             await self._start_for_request()
         try:
             await self.keys.reload(self.tasks.journal)
         except Exception as error:
-            self._raise_if_ending(error)
+            self._raise_if_shutting_down(error)
             raise
 
 
-class _End(asyncio.Future[None]):
-    """A future that leaves the agent's tasks resumable when the event loop cancels all its tasks.
+class _LoopEnd(asyncio.Future[None]):
+    """A future that leaves the agent's tasks resumable when the event loop cancels this future.
 
-    A mounted application gets no lifespan event before its loop is closed. The loop then cancels
-    this future, too, whose ``cancel`` reacts at once.
+    A mounted application gets no lifespan event before its event loop is closed. The loop then
+    cancels all its futures, and calls ``cancel`` of this one.
 
     Args:
-        agent: The agent of the tasks.
+        agent: The agent that runs the tasks.
     """
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.is_known = False
-        """True if the application was shut down in order, so that nothing remains to do."""
+        self.are_tasks_left = False
+        """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Leave the tasks resumable, unless the application was already shut down."""
-        if not self.is_known:
-            self.is_known = True
+        if not self.are_tasks_left:
+            self.are_tasks_left = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 
@@ -261,7 +261,7 @@ class _End(asyncio.Future[None]):
 
 
 class _Endpoint:
-    """An API operation as an ASGI application; the guard handles its exceptions.
+    """The ASGI application of one API operation. The guard handles exceptions.
 
     Args:
         operation: The operation.
@@ -282,12 +282,15 @@ class _Endpoint:
         if result is None:
             result = Response(status_code=operation.status)
         elif not isinstance(result, Response):
-            result = shown(result, operation.status)
+            result = json_response(result, operation.status)
         await result(scope, receive, send)
 
 
 async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
-    """Validate a request's query and body, if the operation declares them."""
+    """Validate a request's query and body, and return them as the handler's keyword arguments.
+
+    Refuse a query or a body that the operation does not declare.
+    """
     arguments: dict[str, BaseModel] = {}
     if operation.query is not NoQuery:
         arguments["query"] = call.query(operation.query)
@@ -306,16 +309,23 @@ def _route(operation: Operation, service: Service) -> Route:
     return Route(path, endpoint, methods=[operation.method], name=operation.name)
 
 
-def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) -> ProblemError:
-    """Convert the router's refusal of a request; for a 405, name the methods of all its routes."""
+def _router_problem(
+    error: HTTPException, routes: Sequence[BaseRoute], scope: Scope
+) -> ProblemError:
+    """Convert the router's error to an error response.
+
+    For a 405, the ``Allow`` header names the methods of all routes that share the path.
+    """
     messages = {
-        404: "there is nothing at this address",
-        405: "the method does not fit this address",
+        404: "no operation has this path",
+        405: "the path does not support this method",
     }
     headers = error.headers
     if error.status_code == 405:  # several routes may share the path
-        here = [r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE]
-        allowed = {method for route in here for method in route.methods or ()}
+        matching_routes = [
+            r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE
+        ]
+        allowed = {method for route in matching_routes for method in route.methods or ()}
         headers = {"allow": ", ".join(sorted(allowed))}
     return ProblemError(
         error.status_code,
@@ -331,8 +341,8 @@ async def _page(request: Request) -> Response:
     return page_file(request.path_params.get("name", "index.html"), known_tag, version)
 
 
-def _check_open(settings: ServeSettings, *, keyed: bool) -> None:
-    """Refuse ``*`` as host or origin without keys, which would let any website use the server."""
+def _check_wildcards(settings: ServeSettings, *, keyed: bool) -> None:
+    """Raise an error for ``*`` as host or origin without keys: any website could use the server."""
     for name in ("hosts", "allow_origins"):
         if not keyed and "*" in getattr(settings, name):
             raise ConfigurationError(
@@ -351,5 +361,5 @@ def _files_folder(settings: ServeSettings) -> Path:
 
 
 def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
-    """Make an application from the options of ``agent.asgi_app()``."""
+    """Create an application from the options of ``agent.asgi_app()``."""
     return Application(agent, settings_of(options), environ)

@@ -68,8 +68,8 @@ class Approvals:
 
     Args:
         agent: The agent, whose actions validate edited arguments.
-        tasks: The journal.
-        keys: The people, of whom some may approve a request.
+        tasks: The tasks of the journal.
+        keys: The users and their rights.
     """
 
     def __init__(self, agent: Agent, tasks: Tasks, keys: Keys) -> None:
@@ -85,36 +85,34 @@ class Approvals:
         Args:
             key: The person.
             waiting: Whether to return pending requests only.
-            mine: Whether to return the requests that the person may decide.
-            rejectable: Whether to return the requests that the person may only reject; with
-                ``mine``, these come last.
+            mine: Whether to return only requests that the person may decide.
+            rejectable: Whether to return only requests that the person may reject but not approve.
+                With ``mine``, these follow the requests that the person may decide.
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX)
-        visible_records = [record for record in all_records if key.sees(record.task.key)]
+        records = [record for record in all_records if key.sees(record.task.key)]
         if mine or rejectable:
-            decidable = [record for record in visible_records if may_decide(record, key)]
-            decidable_ids = (
-                {record.requested.request_id for record in decidable} if rejectable else set[str]()
-            )
-            only_rejectable = [
-                record
-                for record in visible_records
-                if rejectable
-                and record.requested.request_id not in decidable_ids
-                and _may_reject(record, key)
-            ]
-            visible_records = [*(decidable if mine else ()), *only_rejectable]
-        page = visible_records[offset : offset + limit]
-        more = len(visible_records) > offset + limit
+            decidable, others = list[RequestRecord](), list[RequestRecord]()
+            for record in records:
+                (decidable if may_decide(record, key) else others).append(record)
+            records = decidable if mine else []
+            if rejectable:
+                records += [record for record in others if _may_reject(record, key)]
+        page = records[offset : offset + limit]
+        more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, key) for record in page], more=more)
 
     async def waiting(self, key: Key) -> WaitingCount:
-        """Count the requests that a person may decide, without building their details."""
-        every = (await self._tasks.waiting()).values()
-        mine = [record for records in every for record in records if key.sees(record.task.key)]
-        mine = [record for record in mine if may_decide(record, key)]
+        """Count the requests that a person may decide, and describe the newest one."""
+        requests_by_task = await self._tasks.waiting()
+        mine = [
+            record
+            for records in requests_by_task.values()
+            for record in records
+            if key.sees(record.task.key) and may_decide(record, key)
+        ]
         last = max(mine, key=lambda record: record.requested.at, default=None)
         return WaitingCount(
             count=len(mine),
@@ -123,38 +121,44 @@ class Approvals:
         )
 
     async def detail(self, text: str, key: Key) -> Request:
-        """Return a request with everything needed to answer it."""
+        """Return a request with all its details.
+
+        Args:
+            text: The id of the request, or a prefix.
+            key: The person, who must be allowed to see the request.
+        """
         return self._view(await self._find(text, key), key)
 
     async def record(self, request_id: str, key: Key) -> RequestRecord:
-        """Return a visible request by its full id."""
+        """Return a request by its full id, if the person may see it."""
         return await self._find(request_id, key, whole=True)
 
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
     ) -> DecidedView:
-        """Answer a request by its full id; the first answer counts.
+        """Decide a request.
 
         Args:
             request_id: The request's full id.
-            given: The answer.
-            key: The key of the person.
+            given: The decision.
+            key: The person who decides.
             via: The channel and address.
 
         Raises:
-            UnknownRequestError: If the request is not pending.
-            DelfError: If the answer does not fit the request.
+            UnknownRequestError: If the request is not pending, for example because another decision
+                came first.
+            DelfError: If the decision does not fit the request.
         """
         record = await self._find(request_id, key, whole=True)
         if not has_right(record, key):
             raise ProblemError(403, "this key has no right to decide")
-        decision = _decision(given)
+        decision = _to_decision(given)
         if (why := refusal_reason(record, key.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Answered):
             _check_answer(record, decision)
         if isinstance(decision, Edited):
-            await self._check(record, decision.arguments)
+            await self._check_arguments(record, decision.arguments)
         journal = self._tasks.journal
         _, decided = await send(journal, record, lambda _: decision, key.decider(via))
         return DecidedView(**decided_data(record, decided))
@@ -165,7 +169,7 @@ class Approvals:
         return self._view(await comment(self._tasks.journal, record, text, key.decider(via)), key)
 
     async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
-        """Assign a pending request to a person or to nobody, by its full id."""
+        """Assign a pending request to a person, or to nobody if ``person`` is None."""
         record = await self._for_talk(request_id, key)
         return self._view(await assign(self._tasks.journal, record, person, key.decider(via)), key)
 
@@ -181,44 +185,55 @@ class Approvals:
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, key: Key) -> Request:
-        """Return a request with a person's rights and, without the right to approve, the reason."""
-        why = why_not_approve(record, key.decider(""))
+        """Convert a request to the API's model, with what a person may do with the request.
+
+        If the person may not approve the request, the model has the reason.
+        """
+        reason = why_not_approve(record, key.decider(""))
         if not has_right(record, key):
-            why = "you have no right to decide"
-        if why is not None and record.waits and self._is_stuck(record):
-            why = f"{why}. Nobody can approve it now: it can be rejected, or somebody be added"
+            reason = "you have no right to decide"
+        if reason is not None and record.waits and self._is_stuck(record):
+            reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
         return Request(
             **request_data(record),
             project=other_project(record.task),
             can_decide=may_decide(record, key),
             can_reject=_may_reject(record, key),
             can_talk=record.waits and _may_comment(key),
-            why_not=why if record.waits else None,
+            why_not=reason if record.waits else None,
         )
 
     def _is_stuck(self, record: RequestRecord) -> bool:
-        """Return True if a rule leaves nobody who may approve a request."""
+        """Return True if the approval rule permits nobody on this server to approve the request."""
         rule = ApprovalRule.from_data(record.requested.rule)
         if rule is None or LOCAL in rule.deciders:
             return False
-        here = self._keys.everybody()
-        return not any(key.sees(record.task.key) and may_decide(record, key) for key in here)
+        callers = self._keys.everybody()
+        return not any(key.sees(record.task.key) and may_decide(record, key) for key in callers)
 
-    async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
-        """Validate edited arguments as the approval gate would, if this process has the action."""
+    async def _check_arguments(
+        self, record: RequestRecord, edited_arguments: Mapping[str, Any]
+    ) -> None:
+        """Validate edited arguments with the action of a request, if this process has the action.
+
+        Raises:
+            ProblemError: If the arguments are invalid.
+        """
         action = await self._action(record)
         # The gate of the task's own process validates the arguments in any case.
         if action is None:
             return
         try:
-            await asyncio.to_thread(action.validate, {**record.requested.arguments, **changed})
+            await asyncio.to_thread(
+                action.validate, {**record.requested.arguments, **edited_arguments}
+            )
         except ToolRefusedError as error:
             raise ProblemError(422, error.message, param="arguments") from None
 
     async def remembered(self, key: Key) -> list[Remembered]:
-        """Return the remembered approvals, oldest first."""
+        """Return the remembered approvals that a person may see, oldest first."""
         decisions = await remembered_decisions(self._tasks.journal)
-        return [_remembered(decision) for decision in decisions if key.sees(decision.key)]
+        return [_remembered_view(decision) for decision in decisions if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
         """Revoke a remembered approval by its full id."""
@@ -226,7 +241,7 @@ class Approvals:
         request_ids = [d.request_id for d in await remembered_decisions(journal) if key.sees(d.key)]
         if request_id not in request_ids:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
-        return _remembered(await revoke(journal, request_id, key.name))
+        return _remembered_view(await revoke(journal, request_id, key.name))
 
     async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
         """Find a request by its full id or, for reading, by a prefix."""
@@ -242,7 +257,7 @@ class Approvals:
         return record
 
     async def _action(self, record: RequestRecord) -> Action | None:
-        """Return the action of a request, if this process has it."""
+        """Return the action of a request; None if this process does not have the action."""
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
             if connection.name == owner:
@@ -253,7 +268,7 @@ class Approvals:
 
 
 def _check_answer(record: RequestRecord, answer: Answered) -> None:
-    """Raise a problem with the field if an answer does not fit its question."""
+    """Raise a 422 for the field ``answer`` if an answer does not fit its question."""
     question = Question.from_request(record.requested)
     try:
         if question is not None:
@@ -275,15 +290,15 @@ def _may_reject(record: RequestRecord, key: Key) -> bool:
     return refusal_reason(record, key.decider(""), Rejected()) is None
 
 
-def _remembered(decision: RememberedDecision) -> Remembered:
-    """Convert a remembered approval to its API model, which shows only the name of its owner."""
+def _remembered_view(decision: RememberedDecision) -> Remembered:
+    """Convert a remembered approval to the API's model, which shows only the owner's name."""
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)
 
 
-def _decision(given: DecisionRequest) -> Decision:
-    """Convert the body of a request to a decision."""
+def _to_decision(given: DecisionRequest) -> Decision:
+    """Convert a request's JSON body to a decision."""
     match given.root:
         case Approval(remember=remember, covers=covers, reason=reason):
             return Approved(remember=remember, covers=covers, reason=reason)

@@ -41,8 +41,8 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
     if file is None:
         raise ProblemError(404, "there is nothing at this address")
     kind, data, tag = file
-    is_fixed = version == _version()
-    headers = {"cache-control": _FIXED if is_fixed else "no-cache", "etag": tag}
+    is_current = version == _version()
+    headers = {"cache-control": _FIXED if is_current else "no-cache", "etag": tag}
     if tag in [tag_text.strip().removeprefix("W/") for tag_text in known.split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=kind, headers=headers)
@@ -50,29 +50,32 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
 
 @cache
 def _files() -> dict[str, tuple[str, bytes, str]]:
-    """Load the files by name, with their content types and entity tags."""
+    """Load the page's files, as a mapping from name to content type, content and entity tag.
+
+    The HTML pages link to URLs that contain the version of all files.
+    """
     sources = _sources()
     for name in _PAGES:
         kind, data = sources[name]
-        place = f'="{_FOLDER}/{_version()}/'
-        sources[name] = kind, data.replace(f'="{_FOLDER}/'.encode(), place.encode())
+        versioned_link = f'="{_FOLDER}/{_version()}/'
+        sources[name] = kind, data.replace(f'="{_FOLDER}/'.encode(), versioned_link.encode())
     return {name: (kind, data, _tag(data)) for name, (kind, data) in sources.items()}
 
 
 @cache
 def _version() -> str:
-    """Return the version of all files, a digest."""
+    """Return a digest of all files, as their version."""
     data = json.dumps([(name, _tag(data)) for name, (_, data) in sorted(_sources().items())])
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 
 
 def _sources() -> dict[str, tuple[str, bytes]]:
-    """Read the files by name, with their content types."""
-    found: dict[str, tuple[str, bytes]] = {}
+    """Read and generate the page's files, as a mapping from name to content type and content."""
+    sources: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         kind = "text/javascript" if file.name.endswith(".js") else kind
-        found[file.name] = (kind, file.read_bytes())
+        sources[file.name] = (kind, file.read_bytes())
     fields = f"export const FIELDS = {json.dumps(filterable_fields())};\n"
     generated = {
         "decisions.js": _decisions(),
@@ -81,8 +84,8 @@ def _sources() -> dict[str, tuple[str, bytes]]:
         "states.js": _states(),
     }
     for name, module in generated.items():
-        found[name] = ("text/javascript", module.encode())
-    return found
+        sources[name] = ("text/javascript", module.encode())
+    return sources
 
 
 def _tag(data: bytes) -> str:

@@ -15,20 +15,20 @@ from delf_serve.problems import ProblemError
 from delf_serve.schemas import OwnBudget
 
 EVERYBODY: Final = "*"
-"""The name of the default budget of people and keys."""
+"""The name of the default budget, for people and keys without a budget of their own."""
 _INDEX_SECONDS: Final = 0.25
 
 
 class Budgets:
-    """The budgets of a server, each with a ledger for the current month.
+    """The monthly budgets of a server's users, keys and teams.
 
-    The journal has the costs of all servers; the ledgers add this process's running costs, so that
-    concurrent tasks cannot use the same money twice.
+    The journal has the costs of all servers, but not of running tasks. Each budget's ledger adds
+    the costs of this process's running tasks, so that concurrent tasks do not spend the same money.
 
     Args:
-        limits: The limits in US dollars, by name.
+        limits: The limits in US dollars, by name of a user, key or team.
         keys: The people.
-        journal: Returns the journal, which has the costs of all servers.
+        journal: Returns the journal.
     """
 
     def __init__(
@@ -46,21 +46,24 @@ class Budgets:
     async def ledger(
         self, key: Key, within: Ledger, *, checked: bool = True
     ) -> SharedLedger | None:
-        """Return the ledger for a person's task; None without a budget.
+        """Return a ledger that charges a person's task to all budgets that cover the task.
 
         Args:
             key: The owner of the task.
             within: The ledger of the agent, whose own budget covers all tasks.
-            checked: Whether to raise if a budget is exhausted. False for an automatically resumed
-                task, which ends at its next model call instead.
+            checked: Whether to raise if a budget is exhausted. If false, a task with an exhausted
+                budget starts, but ends at its next model call.
+
+        Returns:
+            The ledger; None if no budget covers the task.
 
         Raises:
             ProblemError: If a budget is exhausted.
         """
-        parts = await self._ledgers_of(key)
-        if not parts:
+        ledgers = await self._ledgers_of(key)
+        if not ledgers:
             return None
-        for name, ledger in parts.items():
+        for name, ledger in ledgers.items():
             ledger.allow_unpriced = within.allow_unpriced
             if checked and ledger.is_exhausted:
                 raise ProblemError(
@@ -69,10 +72,10 @@ class Budgets:
                     f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
                     "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
                 )
-        return SharedLedger(list(parts.values()), within)
+        return SharedLedger(list(ledgers.values()), within)
 
     async def shown(self, key: Key) -> list[OwnBudget]:
-        """Return the budgets that cover a person's tasks, for the page."""
+        """Return the budgets that cover a person's tasks, in the API's model."""
         return [
             OwnBudget(
                 name=name,
@@ -84,7 +87,7 @@ class Budgets:
         ]
 
     async def _ledgers_of(self, key: Key) -> dict[str, Ledger]:
-        """Return the up-to-date ledgers of a person's budgets by name."""
+        """Return the current ledgers of the budgets that cover a person's tasks, by budget name."""
         if not self._limits:
             return {}
         owners: dict[str, Collection[str]] = {}
@@ -109,7 +112,12 @@ class Budgets:
         return ledger
 
     async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
-        """Return the costs since a time, of some owners' tasks or (None) of all tasks."""
+        """Return the costs since a Unix time, in US dollars, of the tasks of some owners.
+
+        Args:
+            since: The Unix time.
+            owners: The owner names; None for all tasks.
+        """
         journal = self._journal()
         try:
             await journal.index(_INDEX_SECONDS)

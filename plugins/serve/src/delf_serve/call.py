@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
-_SLOWEST: Final = 20_000
-"""The minimum upload speed: bytes of a body that extend its deadline by one second."""
+_MIN_BYTES_PER_SECOND: Final = 20_000
+"""The minimum upload speed in bytes per second, which extends the deadline of large bodies."""
 
 
 @dataclass
 class Service:
-    """The objects that operations use.
+    """The objects that API operations use.
 
     Args:
         agent: The agent that runs the tasks.
         settings: The server's settings.
         keys: The keys and their rights.
-        tasks: The tasks.
+        tasks: The tasks of the journal.
         routines: The project's routines.
         hooks: The incoming webhooks.
         schedules: The project's schedules.
@@ -56,7 +56,7 @@ class Service:
         approvals: The approval requests.
         uploads: The uploaded files.
         sessions: The login sessions.
-        oidc: The login provider, if any.
+        oidc: The OpenID Connect login provider; None if not configured.
         readiness: The readiness check.
         start: A unique id of this server process.
     """
@@ -79,7 +79,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """A request together with its authenticated person."""
+    """An API request together with the authenticated caller."""
 
     http: HttpRequest
     service: Service
@@ -92,24 +92,24 @@ class Call:
 
     @property
     def via(self) -> str:
-        """The channel of a decision: page or API, with the address."""
+        """The channel and client address of a decision: ``page, ADDRESS`` or ``API, ADDRESS``."""
         is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
         return f"{'page' if is_page else 'API'}, {self.client}"
 
     @property
     def cookie(self) -> str | None:
-        """The cookie of the session, if any."""
+        """The session cookie; None if the request has no session."""
         return self.http.scope.get("delf.cookie")
 
-    def part(self, name: str) -> str:
-        """Return a path parameter."""
+    def path_parameter(self, name: str) -> str:
+        """Return the value of a path parameter."""
         return str(self.http.path_params[name])
 
     def query(self, kind: type[ModelT]) -> ModelT:
-        """Validate and return the query parameters; each may occur once.
+        """Validate and return the query parameters.
 
         Raises:
-            ProblemError: For an invalid parameter.
+            ProblemError: If a parameter is invalid or repeated.
         """
         query_string = self.http.scope["query_string"]
         pairs = self.http.query_params.multi_items() if query_string else []
@@ -121,10 +121,10 @@ class Call:
         return _validate(lambda: kind.model_validate_strings(parameters))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
-        """Validate and return the JSON body.
+        """Parse and validate the JSON body.
 
         Raises:
-            ProblemError: For an invalid field.
+            ProblemError: If the body or one of its fields is invalid.
         """
         media_type = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
         data = b""
@@ -138,7 +138,7 @@ class Call:
         return _validate(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:
-        """Raise if a body was sent to an operation without one.
+        """Check that the request has no body, or an empty JSON object.
 
         Raises:
             ProblemError: If there is a body.
@@ -147,13 +147,19 @@ class Call:
             raise ProblemError(422, "the body must be empty", "GET /openapi.json")
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body in chunks; raise if it is too slow or too large."""
-        most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
+        """Yield the body in chunks.
+
+        Raises:
+            ProblemError: If the body is too large or arrives too slowly.
+        """
+        max_bytes: int = self.http.scope["delf.max_body_bytes"]
+        began = time.monotonic()
+        size, more = 0, True
         while more:
-            # A slow but steady sender gets more time, one that sends a byte now and then does not.
-            end = began + self.service.settings.body_seconds + size / _SLOWEST
+            # Each received byte extends the deadline, but too little for a client that stalls.
+            deadline = began + self.service.settings.body_seconds + size / _MIN_BYTES_PER_SECOND
             try:
-                async with asyncio.timeout(end - time.monotonic()):
+                async with asyncio.timeout(deadline - time.monotonic()):
                     message = await self.http.receive()
             except TimeoutError:
                 raise ProblemError(408, "the body did not arrive in time") from None
@@ -161,8 +167,8 @@ class Call:
                 raise ProblemError(400, "the body broke off")
             chunk, more = message.get("body", b""), message.get("more_body", False)
             size += len(chunk)
-            if size > most:
-                raise ProblemError(413, f"the body is larger than {most:,} bytes")
+            if size > max_bytes:
+                raise ProblemError(413, f"the body is larger than {max_bytes:,} bytes")
             if chunk:
                 yield chunk
 
@@ -180,20 +186,29 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
 
 
 def _field_name(problem: ErrorDetails) -> str | None:
-    """Return the name of an invalid field or parameter, without the variant of a union."""
+    """Return the name of the invalid field or parameter in a validation error.
+
+    The name of a union's variant is left out of the path.
+    """
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
-    place = [str(part) for part in problem["loc"]]
-    return ".".join(place[1:] if s.VARIANTS.intersection(place[:1]) else place) or None
+    names = [str(name) for name in problem["loc"]]
+    if s.VARIANTS.intersection(names[:1]):
+        del names[0]
+    return ".".join(names) or None
 
 
-def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
-    """Make a response from a model."""
+def json_response(model: BaseModel, status: int = 200, **headers: str) -> Response:
+    """Convert a model to a JSON response."""
     data = json_bytes(model.model_dump(mode="json"))
     return Response(data, status, headers=headers or None, media_type=JSON)
 
 
-def page_of(found: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
-    """Return the requested page of a list, and True if more items follow."""
+def page_of(items: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
+    """Select the requested page of a list.
+
+    Returns:
+        The items of the page, and True if more items follow.
+    """
     end = query.offset + query.limit
-    return list(found[query.offset : end]), len(found) > end
+    return list(items[query.offset : end]), len(items) > end

@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 10.0
 PAUSES: Final = (1.0, 5.0, 25.0)
 """The pauses in seconds between attempts to send a notice."""
-_NOTE: Final = "notice"
+_SENT_NOTE_KIND: Final = "notice"
 """The kind of journal note that records a sent notice."""
-_LONGEST: Final = 500
-_LONGEST_URL: Final = 2_000
+_MAX_TEXT_SIZE: Final = 500
+_MAX_URL_SIZE: Final = 2_000
 _MAX_MESSAGE_SIZE: Final = 2_900
-"""Characters of a direct message in Slack, which takes 3,000."""
+"""The maximum number of characters of a direct message; Slack accepts 3,000."""
 _MAX_ANSWER_SIZE: Final = 1_000_000
 _MAX_FACT_SIZE: Final = 20_000
-"""The maximum number of characters of a fact in a notice."""
+"""The maximum number of characters of one fact in a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class Notice:
     """A notification for people.
 
     Args:
-        name: The message id, the same for each attempt.
-        content: The body for the webhook.
-        subject: The mail's subject.
+        name: The message id, which is the same for each attempt.
+        content: The JSON body for webhooks.
+        subject: The subject of the mail.
         text: The text of the mail.
     """
 
@@ -70,14 +70,14 @@ class Notice:
 
 
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
-    """Make the notice of a pending request."""
-    message, url = visible(request.message[:_LONGEST]), link(settings, request)
+    """Create the notice of a new approval request or question."""
+    message, url = visible(request.message[:_MAX_TEXT_SIZE]), link(settings, request)
     shown_facts = [_truncate(fact) for fact in facts(request)]
     content = {
         "event": "approval_requested",
         "request_id": request.request_id,
         "task_id": request.task_id,
-        "task": visible(request.task[:_LONGEST]),
+        "task": visible(request.task[:_MAX_TEXT_SIZE]),
         "action": visible(request.action),
         "effect": request.effect,
         "asked_by": request.asked_by,
@@ -93,7 +93,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 
 def _truncate(fact: Fact) -> Fact:
-    """Truncate a fact; the page has the whole text."""
+    """Truncate the text of a long fact. The page shows the whole text."""
     hidden_count = len(fact.text) - _MAX_FACT_SIZE
     if hidden_count <= 0:
         return fact
@@ -103,7 +103,7 @@ def _truncate(fact: Fact) -> Fact:
 def notice_of_talk(
     settings: ServeSettings, request: ApprovalRequest, event: ApprovalCommented | ApprovalAssigned
 ) -> Notice:
-    """Make the notice of a comment or an assignment."""
+    """Create the notice of a comment on a request, or of its assignment."""
     request_notice, by = notice_of(settings, request), visible(event.by)
     match event:
         case ApprovalCommented():
@@ -112,19 +112,25 @@ def notice_of_talk(
         case ApprovalAssigned():
             kind, headline = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
             text = ""
-    message = f"{headline}{': ' if text else ''}{text}"
+    message = f"{headline}: {text}" if text else headline
+    shown_message = message[:_MAX_TEXT_SIZE]
     return Notice(
         name=f"{request.request_id}-{event.seq}",
-        content={**request_notice.content, "event": kind, "by": by, "message": message[:_LONGEST]},
+        content={
+            **request_notice.content,
+            "event": kind,
+            "by": by,
+            "message": shown_message,
+        },
         subject=f"delf: {_one_line(headline)}",
         text=f"{message}\n\n{request_notice.text}",
     )
 
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
-    """Make the notice of a finished task."""
-    task_text, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
-    message = visible((end.text if end.status else end.error or "")[:_LONGEST])
+    """Create the notice of a finished task."""
+    task_text, url = visible(task[:_MAX_TEXT_SIZE]), f"{settings.public_url}/#/{end.task_id}"
+    message = visible((end.text if end.status else end.error or "")[:_MAX_TEXT_SIZE])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
@@ -140,14 +146,14 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
 
 
 def ways_of(settings: ServeSettings, person: Person) -> list[NoticeWay]:
-    """Return the ways in which the server can send notices to a person."""
-    works: dict[NoticeWay, bool] = {
+    """Return the channels through which this server can send notices to a person."""
+    availability: dict[NoticeWay, bool] = {
         "mail": settings.smtp_url is not None and bool(person.mail),
         "slack": settings.slack_token is not None and bool(person.mail),
         "webhook": bool(settings.notice_hosts and person.webhook),
         "browser": True,
     }
-    return [way for way, is_there in works.items() if is_there]
+    return [way for way, is_available in availability.items() if is_available]
 
 
 _FAILURES: Final = (
@@ -157,14 +163,17 @@ _FAILURES: Final = (
     smtplib.SMTPException,
     ConfigurationError,
 )
-"""The failures of sending; a server that is no HTTP server raises ``HTTPException``."""
+"""The exceptions that mean that sending failed.
+
+``HTTPException`` is raised for a server that does not speak HTTP.
+"""
 Way = Callable[[ServeSettings, Notice], None]
 Sent = Callable[[], Awaitable[None]]
-"""A callback awaited once a notice was delivered in at least one way."""
+"""Callback that is awaited once a notice was delivered through at least one channel."""
 
 
 class Notices:
-    """Sends notices by the configured ways.
+    """Sends notices in the background, by mail, Slack and webhooks.
 
     Args:
         settings: The server's settings.
@@ -175,7 +184,7 @@ class Notices:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
-        """Drop unsent notices."""
+        """Cancel sending, and drop unsent notices."""
         for work in self._sending:
             work.cancel()
         if self._sending:
@@ -193,7 +202,8 @@ class Notices:
 
         Args:
             notice: The notice.
-            to: The people who opted in; each gets the notice in their own ways.
+            to: The people who opted in. Each person gets the notice through the channels of their
+                choice.
             sent: Awaited once the notice was delivered.
             to_all: Whether to send the notice also to the server's own webhook and mail addresses.
         """
@@ -211,14 +221,18 @@ class Notices:
             task.add_done_callback(self._sending.discard)
 
     def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
-        """Yield the ways to a person that the person chose and the server has."""
+        """Yield functions that send a notice to a person, one function for each available channel.
+
+        Only channels that the person chose are used. Mail is skipped for a person who gets the
+        server's own mail.
+        """
         settings = self._settings
         # Each person gets a separate mail, so that nobody sees other addresses.
-        has_mail = to_all and person.mail in settings.mail_to
+        gets_server_mail = to_all and person.mail in settings.mail_to
         for way in ways_of(settings, person):
             if way in person.notice_ways:
                 match way:
-                    case "mail" if not has_mail:
+                    case "mail" if not gets_server_mail:
                         yield partial(mail, to=[person.mail])
                     case "slack":
                         yield partial(message_in_slack, address=person.mail)
@@ -233,7 +247,11 @@ class Notices:
             await sent()
 
     async def _send(self, way: Way, notice: Notice) -> bool:
-        """Send a notice in a thread; return False with a warning if all attempts fail."""
+        """Send a notice through one channel, with retries.
+
+        Returns:
+            False if all attempts failed, which is also logged.
+        """
         for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
@@ -250,7 +268,7 @@ class Notices:
 
 
 class EndNotices:
-    """Notifies people of the ends of their tasks.
+    """Notifies people when their tasks end.
 
     Args:
         settings: The server's settings.
@@ -263,18 +281,19 @@ class EndNotices:
         self._notices = Notices(settings)
 
     def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
-        """Send a notice of a task's end, unless somebody stopped the task.
+        """Send a notice of a task's end, unless a person stopped the task.
 
         Args:
             task: The text of the task.
-            end: The end.
-            owner: The owner, who gets the notice in their own ways if they opted in.
+            end: The event of the end.
+            owner: The owner name. The owner gets the notice only after opting in.
         """
-        if end.state is TaskState.STOPPED:  # the person who stopped it knows
+        if end.state is TaskState.STOPPED:  # the person who stopped the task knows
             return
         person = self._keys.known(owner)
-        wants = person is not None and person.revoked_at is None and "ended" in person.notices
-        to = [person] if person is not None and wants else []
+        to: list[Person] = []
+        if person is not None and person.revoked_at is None and "ended" in person.notices:
+            to.append(person)
         self._notices.tell(notice_of_end(self._settings, task, end), to)
 
     async def aclose(self) -> None:
@@ -283,10 +302,10 @@ class EndNotices:
 
 
 class WebChannel:
-    """Announces requests and questions; decisions come through the page and the journal.
+    """The approval channel ``web``, which notifies people of requests and questions.
 
-    A request is announced once, even if its task is resumed, because the journal records sent
-    notices.
+    People decide on the page, and the decisions come through the journal. The journal also records
+    sent notices, so that a resumed task sends no notice twice.
 
     Args:
         options: Fields of :class:`delf_serve.settings.ServeSettings`.
@@ -296,25 +315,25 @@ class WebChannel:
         self._settings = settings_of(options)
         self._notices = Notices(self._settings)
         self._journal: SharedJournal | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._notifying: set[asyncio.Task[None]] = set()
 
     def use_journal(self, journal: Journal) -> None:
         """Implements :class:`delf.protocols.journal.SupportsJournal`."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Announce a request; the decision comes through the journal."""
-        task = asyncio.create_task(self._tell(request))
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        """Send a notice of a request. Return None: the decision comes through the journal."""
+        task = asyncio.create_task(self._notify(request))
+        self._notifying.add(task)
+        task.add_done_callback(self._notifying.discard)
         return None
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
-        """Announce a question; the answer comes through the journal."""
+        """Send a notice of a question. Return None: the answer comes through the journal."""
         return await self.decide(request)
 
-    async def _tell(self, request: ApprovalRequest) -> None:
-        """Send a notice of a request, then a reminder while it is pending."""
+    async def _notify(self, request: ApprovalRequest) -> None:
+        """Send a notice of a request, and reminders while the request is pending."""
         notice = notice_of(self._settings, request)
         began = time.time()
         try:
@@ -333,19 +352,23 @@ class WebChannel:
     async def _send_once(
         self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice
     ) -> None:
-        """Send a notice unless any process has sent it before."""
+        """Send a notice, unless the journal records that the notice was sent before."""
         journal = self._journal
         if journal is None:
             self._notices.tell(notice)
             return
-        noted = await journal.notes(request.task_id)
-        if any(note.kind == _NOTE and note.data.get("name") == notice.name for note in noted):
+        sent_names = [
+            note.data.get("name")
+            for note in await journal.notes(request.task_id)
+            if note.kind == _SENT_NOTE_KIND
+        ]
+        if notice.name in sent_names:
             return
 
-        async def sent() -> None:
-            await journal.post(request.task_id, _NOTE, {"name": notice.name})
+        async def record_sent() -> None:
+            await journal.post(request.task_id, _SENT_NOTE_KIND, {"name": notice.name})
 
-        self._notices.tell(notice, await self._recipients(journal, request, choice), sent)
+        self._notices.tell(notice, await self._recipients(journal, request, choice), record_sent)
 
     async def _record(self, request: ApprovalRequest) -> RequestRecord | None:
         if self._journal is None:
@@ -356,7 +379,7 @@ class WebChannel:
     async def _recipients(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
     ) -> list[Person]:
-        """Return the people who may decide a request and opted in to a kind of notices."""
+        """Return the people who may decide a request and opted in to this kind of notice."""
         try:
             people = [person for person in await journal.people() if person.revoked_at is None]
         except ConfigurationError:
@@ -370,18 +393,21 @@ class WebChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Notify the assignee about an assignment, or the participants about a comment."""
+        """Notify the assignee of an assignment, or the participants of a comment."""
         journal = self._journal
         if journal is None:
             return
         try:
-            everybody = [each for each in await journal.people() if each.revoked_at is None]
+            people = [person for person in await journal.people() if person.revoked_at is None]
             owner = (await journal.task(request.task_id)).key
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        readers = [person for person in everybody if person.holder != event.key]
-        readers = [person for person in readers if sees(person, everybody, owner)]
+        readers = [
+            person
+            for person in people
+            if person.holder != event.key and sees(person, people, owner)
+        ]
         if isinstance(event, ApprovalAssigned):
             to = [p for p in readers if p.name == event.to and "assigned" in p.notices]
         else:
@@ -398,15 +424,20 @@ class WebChannel:
 
     async def aclose(self) -> None:
         """Drop unsent notices."""
-        for work in self._working:
+        for work in self._notifying:
             work.cancel()
-        if self._working:
-            await asyncio.wait(self._working)
+        if self._notifying:
+            await asyncio.wait(self._notifying)
         await self._notices.aclose()
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:
-    """Make the reminder of a request that has been pending for some minutes."""
+    """Create the reminder for a request that has been pending for some minutes.
+
+    Args:
+        notice: The notice of the request.
+        minutes: The minutes since the request.
+    """
     return Notice(
         name=f"{notice.name}-{minutes:g}",
         content={**notice.content, "event": "approval_reminder", "minutes": minutes},
@@ -416,15 +447,15 @@ def reminder_of(notice: Notice, minutes: float) -> Notice:
 
 
 def _describe_failure(error: Exception) -> str:
-    """Describe a delivery failure without text from a server or a URL."""
+    """Describe a delivery failure without texts from the server, and without the URL."""
     if isinstance(error, ConfigurationError):
         return error.message
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code}"
     if isinstance(error, smtplib.SMTPResponseException):
         return f"SMTP {error.smtp_code}"
-    inner = error.reason if isinstance(error, urllib.error.URLError) else error
-    return type(inner).__name__
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return type(cause).__name__
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
@@ -433,7 +464,7 @@ def link(settings: ServeSettings, request: ApprovalRequest) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect handler that follows no redirects, because a notice is meant for one address."""
+    """A redirect handler that refuses redirects, because a notice is meant for one address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return None, so that no redirect is followed."""
@@ -455,29 +486,33 @@ def _post(url: str, secret: str, notice: Notice) -> None:
     headers = {"content-type": "application/json", "user-agent": "delf"}
     if secret:
         headers |= signature(secret, notice.name, int(time.time()), body)
-    post = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
-    with _opener(url).open(post, timeout=_SECONDS):
+    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - checked
+    with _opener(url).open(request, timeout=_SECONDS):
         return
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    """Return an opener that follows no redirects, which could lead into this network."""
+    """Return a URL opener that follows no redirects, which could lead into the private network."""
     proxy = proxy_for(url)
     through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked_address(socks=None)}
     return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
 
 
 def post_to(settings: ServeSettings, notice: Notice, person: Person) -> None:
-    """Post a notice to a person's own webhook, if the server still permits the host."""
+    """Post a notice to a person's own webhook.
+
+    Raises:
+        ConfigurationError: If the server no longer permits the webhook's host.
+    """
     check_webhook(settings, person.webhook)
     _post(person.webhook, person.webhook_secret, notice)
 
 
 def check_webhook(settings: ServeSettings, url: str) -> None:
-    """Check that a person may have notices sent to an address.
+    """Check that a person may have notices sent to a URL.
 
     Raises:
-        ConfigurationError: If the address is no https address, or its host is not permitted.
+        ConfigurationError: If the URL is invalid or not https, or its host is not permitted.
     """
     try:
         parts = urlsplit(url)
@@ -485,14 +520,13 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
     # urlsplit() removes line ends, and urllib sends no blanks.
-    is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST_URL
-    if parts.scheme != "https" or parts.username is not None or not is_plain:
+    is_valid = url.isascii() and url.isprintable() and " " not in url and len(url) <= _MAX_URL_SIZE
+    if parts.scheme != "https" or parts.username is not None or not is_valid:
         raise ConfigurationError(
             "the address of a webhook begins with https:// and has no password and no blanks"
         )
-    if port not in (None, 443) or not any(
-        fnmatchcase(host, one.lower()) for one in settings.notice_hosts
-    ):
+    is_permitted = any(fnmatchcase(host, pattern.lower()) for pattern in settings.notice_hosts)
+    if port not in (None, 443) or not is_permitted:
         raise ConfigurationError(
             f"this server sends no notices to {host[:80] or 'that host'!r}",
             hint="notice_hosts of [plugins.serve] names the hosts",
@@ -500,13 +534,13 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
 
 
 def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
-    """Send a notice as a direct message to the Slack user with a mail address."""
+    """Send a notice as a direct message to the Slack user with an e-mail address."""
     user = call_slack(settings, "users.lookupByEmail", {"email": address})
     text = f"{notice.subject}\n{notice.text}"[:_MAX_MESSAGE_SIZE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
-    # Slack reads this text as markup: mentions and links in what others wrote.
-    short = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    message = {"channel": user["user"]["id"], "text": short}
+    # Slack interprets ``text`` as markup, in which others could write mentions and links.
+    escaped = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    message = {"channel": user["user"]["id"], "text": escaped}
     call_slack(settings, "chat.postMessage", {**message, "blocks": json.dumps([plain])})
 
 
@@ -519,9 +553,10 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
     assert settings.slack_token is not None  # noqa: S101 - notices go to Slack only with a token
     url = f"{settings.slack_api_url.rstrip('/')}/{method}"
     headers = {"authorization": f"Bearer {settings.slack_token.get_secret_value()}"}
-    post = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting
-    with _opener(url).open(post, timeout=_SECONDS) as answer:
-        data: dict[str, Any] = json.loads(answer.read(_MAX_ANSWER_SIZE))
+    body = urlencode(fields).encode()
+    request = urllib.request.Request(url, body, headers)  # noqa: S310 - the URL is a setting
+    with _opener(url).open(request, timeout=_SECONDS) as response:
+        data: dict[str, Any] = json.loads(response.read(_MAX_ANSWER_SIZE))
     if not data.get("ok"):
         raise ConfigurationError(f"Slack says {str(data.get('error'))[:60]}")
     return data
@@ -536,14 +571,14 @@ def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     message["From"] = settings.mail_from
     message["To"] = ", ".join(to)
     message["Subject"] = notice.subject
-    message.set_content(notice.text.encode("utf-8", "replace").decode())  # halves of characters
+    message.set_content(notice.text.encode("utf-8", "replace").decode())  # no lone surrogates
     context = ssl.create_default_context()
-    opened = (
+    connection = (
         smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)
         if tls
         else smtplib.SMTP(host, url.port or 25, timeout=_SECONDS)
     )
-    with opened as server:
+    with connection as server:
         if not tls:
             server.ehlo()
             tls = server.has_extn("starttls")

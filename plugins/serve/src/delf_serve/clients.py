@@ -7,20 +7,20 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
 
-_LONGEST: Final = 100
-_NETWORK: Final = 64
-"""The prefix length of an IPv6 network that a provider assigns to one customer."""
+_MAX_ADDRESS_CHARACTERS: Final = 100
+_IPV6_PREFIX_LENGTH: Final = 64
+"""The prefix length of the IPv6 network that a provider assigns to one customer."""
 TEST_CLIENT: Final = "testclient"
-"""The client host in Starlette's TestClient, which is not an IP address."""
+"""The host name that Starlette's TestClient sends as the client's address."""
 
 
 def client_of(address: Sequence[Any] | None) -> str:
-    """Return the client's address or, for IPv6, its network.
+    """Return the client's IPv4 address, or the IPv6 network that contains its address.
 
     Args:
         address: Host and port; None for a Unix socket.
     """
-    return _client_of(str(address[0])[:_LONGEST] if address else "")
+    return _client_of(str(address[0])[:_MAX_ADDRESS_CHARACTERS] if address else "")
 
 
 @functools.lru_cache(1000)
@@ -28,11 +28,11 @@ def _client_of(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return ascii(host)[1:-1][:_LONGEST]  # a proxy may forward any text
+        return ascii(host)[1:-1][:_MAX_ADDRESS_CHARACTERS]  # a proxy may forward any text
     if address.version == 6:
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, _NETWORK), strict=False))
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX_LENGTH), strict=False))
     return host
 
 
@@ -50,7 +50,7 @@ def is_loopback(host: str) -> bool:
 
 @functools.lru_cache(1000)
 def is_address(name: str) -> bool:
-    """Return True if a host is an IP address, which DNS rebinding cannot change."""
+    """Return True if a host is an IP address and not a name. DNS rebinding needs a name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

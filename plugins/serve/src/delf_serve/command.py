@@ -25,7 +25,7 @@ class HttpServer:
     def serve(
         self, agent: Agent[Any], *, host: str = HOST, port: int = PORT, **options: Any
     ) -> None:
-        """Serve an agent until the process is asked to end."""
+        """Serve an agent until a signal ends the process."""
         from delf_serve.server import address_of, bind, serve
 
         app = self.asgi_app(agent, **options)
@@ -56,8 +56,8 @@ http_server: Final = HttpServer()
 def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
-    Without people it listens on loopback only. `delf users add` adds a person with a key; a key in
-    DELF_API_KEY may do everything.
+    Without people, the server listens on loopback only. `delf users add` adds a person with a key.
+    A key in DELF_API_KEY has every right.
 
     \b
     delf serve

@@ -16,7 +16,8 @@ from delf_serve.problems import ProblemError
 def _evaluations_of(agent: Agent, key: Key) -> ProjectEvaluations | None:
     """Return the evaluations of the agent's project.
 
-    None if the agent has no project, no plugin has evaluations, or the key lacks the right.
+    None if the agent has no project, if no evaluation plugin is installed, or if the caller may not
+    see all tasks.
     """
     # The cases hold tasks and answers of all people.
     if agent.project is None or key.owners is not None:
@@ -28,11 +29,11 @@ def _evaluations_of(agent: Agent, key: Key) -> ProjectEvaluations | None:
 
 
 async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
-    """Return the data sets of the agent's project.
+    """Return the evaluation data sets of the agent's project.
 
     Args:
         agent: The agent.
-        key: The caller; without the scope of all tasks no data set is returned.
+        key: The caller. A caller who may not see all tasks gets an empty list.
     """
     evaluations = _evaluations_of(agent, key)
     if evaluations is None:
@@ -45,16 +46,16 @@ async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
 
 
 async def report(agent: Agent, key: Key, name: str, run: int) -> s.EvaluationReport:
-    """Return the report of a run.
+    """Return the report of an evaluation run.
 
     Args:
         agent: The agent.
         key: The caller.
-        name: The data set.
+        name: The name of the data set.
         run: The number of the run, counted backwards: 1 is the last run.
 
     Raises:
-        ProblemError: If there is no such run, or its file is damaged.
+        ProblemError: If the data set or the run is unknown, or the run's file is damaged.
     """
     evaluations = _evaluations_of(agent, key)
     if evaluations is None:

@@ -12,14 +12,14 @@ from delf_serve.call import Call
 
 
 class EventStreamResponse(Response):
-    """A stream of server-sent events.
+    """A response that streams server-sent events.
 
-    The stream ends with its frames, when the client disconnects, or when the key or the session of
-    the request becomes invalid.
+    The stream ends after the last frame, when the client disconnects, or when the API key or the
+    session of the request becomes invalid.
 
     Args:
         call: The request.
-        frames: The frames.
+        frames: The encoded events.
     """
 
     media_type = "text/event-stream"
@@ -41,16 +41,16 @@ class EventStreamResponse(Response):
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
-        own = asyncio.current_task()
-        assert own is not None  # noqa: S101 - a coroutine runs in a task
+        request_task = asyncio.current_task()
+        assert request_task is not None  # noqa: S101 - a coroutine runs in a task
         with self._call.service.sessions.seat(self._call.key, self._call.cookie) as seat:
             await send(start)
-            is_over = False
+            was_ended = False
 
             def end() -> None:
-                nonlocal is_over
-                is_over = True
-                own.cancel()
+                nonlocal was_ended
+                was_ended = True
+                request_task.cancel()
 
             disconnection = asyncio.ensure_future(_until_gone(receive))
             disconnection.add_done_callback(lambda ended: ended.cancelled() or end())
@@ -60,10 +60,10 @@ class EventStreamResponse(Response):
                     body = {"type": "http.response.body", "body": chunk, "more_body": True}
                     await send(body)
             except asyncio.CancelledError:
-                if not is_over:
+                if not was_ended:
                     raise
             finally:
-                seat.end = int
+                seat.end = int  # a function that does nothing
                 disconnection.cancel()
                 await self._frames.aclose()
             await send({"type": "http.response.body", "body": b""})

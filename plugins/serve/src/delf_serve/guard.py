@@ -42,13 +42,13 @@ _PROBES: Final = ("/health", "/ready")
 """Paths of health checks, which need no key."""
 _OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
-_HOOKS: Final = "/hooks/"
-"""Hooks are open to whoever knows their secret."""
+_HOOKS_PREFIX: Final = "/hooks/"
+"""The path prefix of incoming webhooks, which need no key because their messages are signed."""
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
-_WITH_FILES: Final = ("/files", "/v1/", "/ag-ui", "/a2a")
-"""Paths whose bodies are files, or messages with files in them."""
-_ONCE: Final = frozenset(
+_FILE_PREFIXES: Final = ("/files", "/v1/", "/ag-ui", "/a2a")
+"""The path prefixes of operations that accept files, and therefore larger bodies."""
+_UNREPEATABLE_HEADERS: Final = frozenset(
     {
         b"host",
         b"authorization",
@@ -67,13 +67,13 @@ _ONCE: Final = frozenset(
         b"x-hub-signature-256",
     }
 )
-"""Headers that must not be repeated, because it would be ambiguous which value counts."""
-_SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
-"""Headers in which programs send an API key."""
+"""Headers that must not be repeated, because implementations differ on which value counts."""
+_KEY_HEADERS: Final = frozenset({b"authorization", b"x-api-key"})
+"""The request headers that can contain an API key."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-_MAX_WRONG: Final = 30
-"""The maximum number of wrong keys of one client, and attempts with one wrong key, per minute."""
+_MAX_WRONG_KEYS: Final = 30
+"""The maximum number of wrong keys per minute from one client, and of attempts with one key."""
 _MAX_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -90,13 +90,13 @@ _HEADERS: Final = (
 
 
 class Guard:
-    """An ASGI middleware that checks each request before the application sees it.
+    """ASGI middleware that authenticates and checks each request.
 
     Args:
         app: The application.
         settings: The limits and allowed origins.
-        keys: The keys.
-        key_of_session: Returns the key of a session cookie.
+        keys: The API keys.
+        key_of_session: Returns the caller of a session cookie.
         prepare: Reloads changed people.
     """
 
@@ -114,15 +114,15 @@ class Guard:
         self._settings = settings
         self._keys = keys
         self._key_of_session = key_of_session
-        self._once = _ONCE | {settings.user_header.lower().encode()}
+        self._unrepeatable_headers = _UNREPEATABLE_HEADERS | {settings.user_header.lower().encode()}
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
         self._buckets: dict[str, tuple[float, float]] = {}
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._wrong_key_counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, and pass it on or refuse it."""
+        """Check a request, and pass it to the application or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -130,69 +130,72 @@ class Guard:
             await send({"type": "websocket.close", "code": 1000})
             return
         began, scope["delf.key"] = time.perf_counter(), None
-        answer = _Answer(send, path_of(scope))
+        sender = _Sender(send, path_of(scope))
         try:
-            await self._check(scope, answer)
-            if not answer.status:
-                await self._app(scope, receive, answer)
+            await self._check(scope, sender)
+            if not sender.status:
+                await self._app(scope, receive, sender)
         except ProblemError as problem:
-            await answer.problem(problem)
+            await sender.problem(problem)
         except DelfError as error:
-            await answer.problem(problem_of(error))
+            await sender.problem(problem_of(error))
         except Exception:
             path = ascii(scope["path"])[:200]
-            _log.exception("%s %s failed (%s)", scope["method"], path, answer.request_id)
-            await answer.problem(internal_error())
+            _log.exception("%s %s failed (%s)", scope["method"], path, sender.request_id)
+            await sender.problem(internal_error())
         except asyncio.CancelledError:
             # At shutdown the server cancels slow requests. Without this answer, uvicorn would send
             # a 500, after which clients do not retry.
-            if not answer.status:
-                await answer.problem(shutting_down())
+            if not sender.status:
+                await sender.problem(shutting_down())
             raise
         finally:
-            if answer.status != 200 or path_of(scope) not in _PROBES:
-                access.note(
+            if sender.status != 200 or path_of(scope) not in _PROBES:
+                access.log_request(
                     scope,
                     client=_host(scope),
                     key=None if scope["delf.key"] is None else scope["delf.key"].name,
-                    status=answer.status,
+                    status=sender.status,
                     began=began,
-                    name=answer.request_id,
+                    name=sender.request_id,
                 )
 
-    async def _check(self, scope: Scope, answer: _Answer) -> None:
-        """Authenticate the caller, or refuse."""
-        headers = _headers(scope, self._once)
+    async def _check(self, scope: Scope, sender: _Sender) -> None:
+        """Check host, origin, body and rate of a request, and authenticate the caller.
+
+        A CORS preflight request is answered directly.
+        """
+        headers = _headers(scope, self._unrepeatable_headers)
         path, method = path_of(scope), scope["method"]
         if path not in _PROBES:  # a probe has to be answered while the journal is away
             await self._prepare()
         self._check_local(scope, headers)
-        if path not in _PROBES and not self._is_own(headers.get(b"host", b""), scope):
+        if path not in _PROBES and not self._is_own_host(headers.get(b"host", b""), scope):
             raise ProblemError(
                 421, "the server is not reached by this name", "name it in the setting `hosts`"
             )
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/").lower()
-        answer.shared = bool(self._origins)
+        sender.varies_by_origin = bool(self._origins)
         if origin and ("*" in self._origins or origin in self._origins):
-            answer.origin = origin
+            sender.origin = origin
         # Browsers send preflight requests without a key: answer before authentication.
         if method == "OPTIONS" and b"access-control-request-method" in headers:
-            if answer.origin is None:
+            if sender.origin is None:
                 raise ProblemError(403, "pages of this origin may not use the API")
-            await answer.preflight()
+            await sender.preflight()
             return
-        if method not in _SAFE and answer.origin is None and not _is_same_site(scope, origin):
+        if method not in _SAFE and sender.origin is None and not _is_same_site(scope, origin):
             raise ProblemError(403, "pages of this origin may not use the API")
         self._check_body(scope, headers, path, method)
         if path in _PROBES:
             return
         key = scope["delf.key"] = await self._authenticate(scope, headers, path, method)
-        is_of_page = _is_open(path) and not (headers.keys() & _SHOWN)
-        if self._settings.rate and not is_of_page:
-            self._count(key)
+        is_page_asset = _is_open(path) and not (headers.keys() & _KEY_HEADERS)
+        if self._settings.rate and not is_page_asset:
+            self._limit_rate(key)
 
     def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Without keys, refuse clients from other machines and foreign Host headers."""
+        """Refuse clients from other machines and proxied requests if the server has no keys."""
         if self._keys:
             return
         is_local = is_loopback(_host(scope)) or _host(scope) == TEST_CLIENT
@@ -206,17 +209,23 @@ class Guard:
     def _check_body(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> None:
-        """Refuse a body that its headers declare too large, and any body of a safe method."""
+        """Check the declared size of a request's body.
+
+        Raises:
+            ProblemError: If the declared size is invalid or too large, or a safe method has a body.
+        """
         settings = self._settings
-        most = {"/login": _LOGIN_BYTES}.get(path, settings.body_bytes)
-        if path.startswith(_WITH_FILES):
-            most = settings.file_bytes
-        scope["delf.most"] = most
+        if path.startswith(_FILE_PREFIXES):
+            max_bytes = settings.file_bytes
+        else:
+            max_bytes = _LOGIN_BYTES if path == "/login" else settings.body_bytes
+        scope["delf.max_body_bytes"] = max_bytes
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise ProblemError(400, "content-length is not a number")
-        if len(length) > 18 or int(length) > most:  # 18 digits: int() is slow for many
-            raise ProblemError(413, f"the body is larger than {most:,} bytes")
+        # The number of digits is checked first, because int() is slow for long texts.
+        if len(length) > 18 or int(length) > max_bytes:
+            raise ProblemError(413, f"the body is larger than {max_bytes:,} bytes")
         if method in _SAFE and (int(length) or b"transfer-encoding" in headers):
             raise ProblemError(400, f"a {method} has no body")
 
@@ -225,7 +234,14 @@ class Guard:
     async def _authenticate(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> Key | None:
-        """Authenticate a request; return None if there is no key and none is needed."""
+        """Authenticate a request by API key, trusted proxy or session cookie.
+
+        Returns:
+            The caller; None for a public path without credentials.
+
+        Raises:
+            ProblemError: If the credentials are missing or wrong.
+        """
         if not self._keys:
             return ANYBODY
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -267,7 +283,7 @@ class Guard:
         return key
 
     def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
-        """Return the user name from a trusted proxy's header, ignoring other clients."""
+        """Return the user name in a trusted proxy's header; None for requests of other clients."""
         name = self._settings.user_header.lower().encode()
         peer = str((scope.get("delf.peer") or ("",))[0])
         if not name or name not in headers or not is_address(peer):
@@ -279,39 +295,43 @@ class Guard:
         return headers[name].decode("utf-8", "replace").strip()
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
-        """Count and log a wrong key; return the refusal.
+        """Count and log a wrong key, and return the error response.
 
         Args:
-            scope: The request.
+            scope: The ASGI scope of the request.
             shown: The wrong key, which is not stored.
         """
         # Count by key, too, because a key may be guessed from many addresses.
         client = client_of(scope.get("client"))
         count = self._count_wrong(f"client {client}")
         tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
-        if count <= _MAX_WRONG:
+        if count <= _MAX_WRONG_KEYS:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
-        elif count == _MAX_WRONG + 1:
+        elif count == _MAX_WRONG_KEYS + 1:
             _log.warning("too many wrong API keys were shown by %s", client)
-        if max(count, tries) > _MAX_WRONG:
+        if max(count, tries) > _MAX_WRONG_KEYS:
             return ProblemError(429, "too many wrong keys", headers={"retry-after": "60"})
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
     def _count_wrong(self, name: str) -> int:
-        """Count the failures within this minute, including this one."""
+        """Count a wrong key, and return the count of the current minute.
+
+        Args:
+            name: The client, or the digest of the key.
+        """
         now = time.monotonic()
-        count, since = self._wrong.pop(name, (0, now))
-        if now - since >= 60:
-            count, since = 0, now
-        self._wrong[name] = count + 1, since
-        if len(self._wrong) > _MAX_COUNTED:
-            self._wrong.popitem(last=False)
+        count, minute_start = self._wrong_key_counts.pop(name, (0, now))
+        if now - minute_start >= 60:
+            count, minute_start = 0, now
+        self._wrong_key_counts[name] = count + 1, minute_start
+        if len(self._wrong_key_counts) > _MAX_COUNTED:
+            self._wrong_key_counts.popitem(last=False)
         return count + 1
 
     # -- the rest -------------------------------------------------------------------------
 
-    def _is_own(self, host: bytes, scope: Scope) -> bool:
-        """Return True if the Host header names this server, as protection from DNS rebinding."""
+    def _is_own_host(self, host: bytes, scope: Scope) -> bool:
+        """Return True if the Host header names this server. This prevents DNS rebinding."""
         if "*" in self._hosts:
             return True
         match = _HOST.fullmatch(host.decode("latin-1"))
@@ -321,12 +341,17 @@ class Guard:
         is_test = name == "testserver" and _host(scope) == TEST_CLIENT
         return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
-    def _count(self, key: Key | None) -> None:
-        """Count a request against the key's limit per second."""
-        name, rate, now = key.limits_name if key else "", self._settings.rate, time.monotonic()
-        tokens, at = self._buckets.get(name, (rate, now))
+    def _limit_rate(self, key: Key | None) -> None:
+        """Apply the caller's limit of requests per second.
+
+        Raises:
+            ProblemError: If the limit is exceeded.
+        """
+        name = key.limits_name if key else ""
+        rate, now = self._settings.rate, time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
-        tokens = min(max(rate, 1.0), tokens + (now - at) * rate)
+        tokens, refilled_at = self._buckets.get(name, (rate, now))
+        tokens = min(max(rate, 1.0), tokens + (now - refilled_at) * rate)
         if tokens < 1:
             wait = max(1, round((1 - tokens) / rate))
             raise ProblemError(
@@ -335,13 +360,13 @@ class Guard:
         self._buckets[name] = tokens - 1, now
 
 
-class _Answer:
-    """A ``send`` wrapper that adds the common response headers."""
+class _Sender:
+    """Wraps ``send`` to add the common response headers."""
 
     def __init__(self, send: Send, path: str) -> None:
         self._send, self._path = send, path
         self.request_id = secrets.token_hex(8)
-        self.shared = False
+        self.varies_by_origin = False
         self.origin: str | None = None
         self.status: int | None = None
 
@@ -349,12 +374,12 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message["headers"])
-            there = {name for name, _ in headers}
-            headers += [item for item in _HEADERS if item[0] not in there]
+            names = {name for name, _ in headers}
+            headers += [item for item in _HEADERS if item[0] not in names]
             headers.append((b"x-request-id", self.request_id.encode()))
-            if b"cache-control" not in there:
+            if b"cache-control" not in names:
                 headers.append((b"cache-control", b"no-store"))
-            if self.shared:
+            if self.varies_by_origin:
                 headers.append((b"vary", b"origin"))
             if self.origin is not None:
                 headers.append((b"access-control-allow-origin", self.origin.encode("latin-1")))
@@ -364,7 +389,7 @@ class _Answer:
         await self._send(message)
 
     async def problem(self, problem: ProblemError) -> None:
-        """Send a problem response; if a response has started, abort the connection instead."""
+        """Send an error response. If a response has already started, raise the error instead."""
         if self.status:
             raise problem
         body = problem.body(self.request_id, self._path)
@@ -394,7 +419,7 @@ class _Answer:
 
 
 def session_of(headers: dict[bytes, bytes]) -> str | None:
-    """Return the session cookie's value, if any."""
+    """Return the value of the session cookie; None if the request has none."""
     text = headers.get(b"cookie")
     if text is None:
         return None
@@ -405,23 +430,31 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
     return None if morsel is None else morsel.value
 
 
-def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]:
-    """Return the headers by name.
+def _headers(
+    scope: Scope, unrepeatable: frozenset[bytes] = _UNREPEATABLE_HEADERS
+) -> dict[bytes, bytes]:
+    """Return the headers as a mapping from name to value.
+
+    Args:
+        scope: The ASGI scope.
+        unrepeatable: The names of headers that must not be repeated.
 
     Raises:
-        ProblemError: If a header that matters for security is repeated.
+        ProblemError: If one of these headers is repeated.
     """
     headers_by_name: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in headers_by_name and name in once:
+        if name in headers_by_name and name in unrepeatable:
             raise ProblemError(400, f"the header {name.decode()} comes twice")
-        is_more = name == b"cookie" and name in headers_by_name
-        headers_by_name[name] = headers_by_name[name] + b"; " + value if is_more else value
+        if name == b"cookie" and name in headers_by_name:  # HTTP/2 may split cookies
+            headers_by_name[name] += b"; " + value
+        else:
+            headers_by_name[name] = value
     return headers_by_name
 
 
 def path_of(scope: Scope) -> str:
-    """Return the request path without the mount point."""
+    """Return the request path without the prefix under which the application is mounted."""
     return scope["path"][len(scope.get("root_path", "")) :] or "/"
 
 
@@ -430,11 +463,11 @@ def _host(scope: Scope) -> str:
 
 
 def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith((_FOLDER, _HOOKS))
+    return path in _OPEN or path.startswith((_FOLDER, _HOOKS_PREFIX))
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:
-    """Return True if a request comes from this server's own pages, or not from a browser."""
+    """Return True if the request's origin is this server, or if the request has no origin."""
     if not origin:
         return True
     parts = urlsplit(origin)

@@ -29,20 +29,20 @@ _INDEX_SECONDS: Final = 1.0
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
-    """Update the journal's index periodically, if it has one."""
+    """Update the journal's search index periodically; return if the journal has none."""
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
-        unindexed = 0
+        unindexed_count = 0
         with outage.track(DelfError):
             try:
-                unindexed = await journal.index(_INDEX_SECONDS)
+                unindexed_count = await journal.index(_INDEX_SECONDS)
             except ConfigurationError:
-                return  # it has none
-        await asyncio.sleep(0 if unindexed else _INDEX_SECONDS)
+                return  # the journal has no index
+        await asyncio.sleep(0 if unindexed_count else _INDEX_SECONDS)
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
-    """Return the newest visible tasks that match a filter.
+    """Return the newest tasks that match a filter and that the caller may see.
 
     Raises:
         ProblemError: If the journal has no search.
@@ -50,8 +50,8 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     """
     await _updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
-    wanted, waiting = _filter(query, key), await tasks.waiting()
-    matches = await search_tasks(tasks.journal, wanted, query.limit, before, tasks.waiting_in)
+    task_filter, waiting = _filter(query, key), await tasks.waiting()
+    matches = await search_tasks(tasks.journal, task_filter, query.limit, before, tasks.waiting_in)
     views = [
         s.FoundTask(
             task=task_view(match.task, waiting, key),
@@ -66,7 +66,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
-    """Return statistics of visible tasks that match a filter, by group.
+    """Return statistics by group for the tasks that match a filter and that the caller may see.
 
     Raises:
         ProblemError: If the journal has no search.
@@ -82,10 +82,10 @@ def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
 
 
 async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
-    """Return two tasks side by side.
+    """Compare the figures, scripts, calls and answers of two tasks.
 
     Raises:
-        UnknownTaskError: If one of them is not visible to the caller.
+        UnknownTaskError: If the caller may not see one of the tasks.
     """
     records = [await tasks.record(text, key) for text in (one, other)]
     events = [await tasks.journal.read(record.task_id) for record in records]
@@ -104,17 +104,21 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
 
 
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
-    """Align the lines of two texts, as in a side-by-side diff."""
+    """Align the lines of two texts for a side-by-side diff."""
     rows: list[s.ComparedLine] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    for tag, start, end, from_, to in matcher.get_opcodes():
-        pairs = zip_longest(left[start:end], right[from_:to])
+    for tag, left_start, left_end, right_start, right_end in matcher.get_opcodes():
+        pairs = zip_longest(left[left_start:left_end], right[right_start:right_end])
         rows += [s.ComparedLine(left=a, right=b, same=tag == "equal") for a, b in pairs]
     return rows
 
 
 async def _updated_index(tasks: Tasks) -> SharedJournal:
-    """Return the journal after updating its search index."""
+    """Update the search index of the journal, and return the journal.
+
+    Raises:
+        ProblemError: If the journal has no search.
+    """
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)
     except ConfigurationError:

@@ -24,16 +24,16 @@ _RIGHTS: Final = frozenset({"run"})
 
 
 class Hooks:
-    """The hooks of a server.
+    """The incoming webhooks of a server, which start tasks.
 
     Args:
         hooks: The settings, by name.
-        keys: Finds the owner of a hook's tasks.
+        keys: Finds the owner of a webhook's tasks.
         tasks: Submits the tasks.
         routines: The project's routines.
 
     Raises:
-        DelfError: If the schema of a hook cannot be used.
+        DelfError: If the body schema of a webhook is invalid.
     """
 
     def __init__(
@@ -56,34 +56,34 @@ class Hooks:
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, client: str
     ) -> tuple[Submitted, Key]:
-        """Start the task of a message, once per message id.
+        """Start the task of a webhook message. A repeated message id starts no second task.
 
         Args:
-            name: The hook's name.
-            headers: The headers of the request, by their names in lower case.
-            body: The message as it was sent.
+            name: The webhook's name.
+            headers: The headers of the request, by name in lower case.
+            body: The unparsed message.
             client: The address of the sender.
 
         Returns:
-            The task, and its owner.
+            The submitted task, and its owner.
 
         Raises:
-            ProblemError: If the hook is unknown, the signature is wrong, or the message violates
-                the hook's schema.
+            ProblemError: If the webhook is unknown, the signature is wrong, or the message violates
+                the webhook's schema.
         """
         hook = self._hooks.get(name)
         if hook is None:
             raise ProblemError(404, "no such hook is known", "[plugins.serve.hooks.NAME]")
         # Verify the signature before parsing the message.
         delivery = verify(hook.secret.get_secret_value(), headers, body)
-        message = self._read(name, body)
-        key = self._person(name, hook)
+        message = self._parse_message(name, body)
+        key = self._find_owner(name, hook)
         try:
             variables = given_variables({ITEM: message})
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
         submitted = await self._tasks.submit(
-            RunRequest.model_construct(task=await self._task(hook, message)),
+            RunRequest.model_construct(task=await self._task_text(hook, message)),
             key,
             idempotency_key=f"hook\n{name}\n{delivery.name}",
             strategy="routine" if hook.routine else None,
@@ -92,10 +92,10 @@ class Hooks:
         )
         return submitted, key
 
-    def _read(self, name: str, body: bytes) -> Any:
-        """Parse a message as JSON, and validate it against the hook's schema."""
+    def _parse_message(self, name: str, body: bytes) -> Any:
+        """Parse a message as JSON, and validate it against the webhook's schema."""
         try:
-            message = json.loads(body, parse_constant=_refuse)
+            message = json.loads(body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             raise ProblemError(422, "the body is not JSON") from None
         checker = self._checkers.get(name)
@@ -104,7 +104,7 @@ class Hooks:
             raise ProblemError(422, f"the body is not as the hook's schema says: {fault}")
         return message
 
-    def _person(self, name: str, hook: HookSettings) -> Key:
+    def _find_owner(self, name: str, hook: HookSettings) -> Key:
         if not hook.person:
             return Key(f"{LOCAL} hook {name}", _RIGHTS, b"") if self._keys else ANYBODY
         key = self._keys.person(hook.person, by_mail=True)
@@ -112,8 +112,8 @@ class Hooks:
             raise ProblemError(409, "the person of this hook may not run tasks here")
         return key
 
-    async def _task(self, hook: HookSettings, message: Any) -> str:
-        """Return the task's text, or the routine call with values from the message."""
+    async def _task_text(self, hook: HookSettings, message: Any) -> str:
+        """Return the webhook's task, or a routine call with values from the message."""
         if not hook.routine:
             return hook.task
         inputs = {name: _value_at(path, message) for name, path in hook.inputs.items()}
@@ -124,8 +124,8 @@ class Hooks:
             raise ProblemError(422, error.message) from None
 
 
-def _refuse(constant: str) -> None:
-    """Raise for NaN and infinity, which JSON does not have."""
+def _refuse_constant(constant: str) -> None:
+    """Raise an error for NaN and infinity, which JSON does not have."""
     raise ValueError(constant)
 
 
@@ -133,15 +133,15 @@ def _value_at(pointer: str, message: Any) -> Any:
     """Return the value at a JSON pointer in a message.
 
     Args:
-        pointer: The JSON pointer (RFC 6901): ``/order/id``.
-        message: The message.
+        pointer: The JSON pointer (RFC 6901), such as ``/order/id``.
+        message: The parsed message.
 
     Raises:
-        ProblemError: If nothing is there.
+        ProblemError: If the message has no value there.
     """
     value = message
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+    for escaped in pointer.split("/")[1:]:
+        name = escaped.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and name in value:
             value = cast("dict[str, Any]", value)[name]
         elif isinstance(value, list) and name.isdecimal() and int(name) < len(cast("Any", value)):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
-    """Return the current metrics."""
+    """Return the server's current metrics in Prometheus's text format."""
     waiting = await tasks.waiting()
     states = Counter(await tasks.journal.count())
     states[TaskState.RUNNING] -= len(waiting)

@@ -24,17 +24,17 @@ COOKIE: Final = "delf_login"
 BEGIN: Final = "/login/oidc"
 CALLBACK: Final = "/login/callback"
 LOGIN_SECONDS: Final = 600
-"""The seconds in which the browser must return from the provider."""
+"""The maximum number of seconds that a person has to log in at the provider."""
 _SECONDS: Final = 10.0
-_KNOWN_SECONDS: Final = 3600.0
+_CACHE_SECONDS: Final = 3600.0
 _LEEWAY_SECONDS: Final = 60
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Accepted signature algorithms: only those with a provider's private key."""
+"""The accepted signature algorithms, which are all asymmetric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A login in progress, stored in a browser cookie.
+class LoginState:
+    """The state of a login in progress, stored in a browser cookie.
 
     Args:
         state: A random value that the provider returns in the redirect URL.
@@ -48,10 +48,10 @@ class Begun:
 
 
 class OpenIdConnect:
-    """A login provider.
+    """A login provider that supports OpenID Connect.
 
     Args:
-        settings: The address of the provider, and this server's credentials there.
+        settings: The settings, with the provider's address and this server's credentials.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -66,14 +66,14 @@ class OpenIdConnect:
 
     async def begin(self) -> tuple[str, str]:
         """Start a login; return the provider's URL and the cookie's value."""
-        login = Begun(
+        login = LoginState(
             state=secrets.token_urlsafe(24),
             nonce=secrets.token_urlsafe(24),
             verifier=secrets.token_urlsafe(48),
         )
-        about, _ = await self.provider()
+        metadata, _ = await self.provider()
         url, _ = self._authlib().create_authorization_url(
-            about["authorization_endpoint"],
+            metadata["authorization_endpoint"],
             state=login.state,
             nonce=login.nonce,
             code_verifier=login.verifier,
@@ -81,10 +81,10 @@ class OpenIdConnect:
         return str(url), json.dumps(asdict(login))
 
     async def finish(self, cookie: str, given: Mapping[str, str]) -> str:
-        """Complete a login; return the verified name or mail.
+        """Complete a login, and return the verified name or e-mail address.
 
         Args:
-            cookie: The browser's cookie.
+            cookie: The value of the browser's cookie.
             given: The query parameters of the redirect.
 
         Raises:
@@ -94,18 +94,22 @@ class OpenIdConnect:
         if login is None or not hmac.compare_digest(
             given.get("state", "").encode(), login.state.encode()
         ):
-            raise ProblemError(400, "this is not the login that was begun here", f"GET {BEGIN}")
+            raise ProblemError(400, "this browser has not started the login", f"GET {BEGIN}")
         if "code" not in given:
             raise ProblemError(403, f"the provider refused: {ascii(given.get('error', ''))[:80]}")
-        about, keys = await self.provider()
-        token = await self.fetch_token(about["token_endpoint"], given["code"], login.verifier)
-        claims = self._claims(token, keys, about["issuer"])
+        metadata, keys = await self.provider()
+        token = await self.fetch_token(metadata["token_endpoint"], given["code"], login.verifier)
+        claims = self._verify_token(token, keys, metadata["issuer"])
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), login.nonce.encode()):
             raise ProblemError(403, "the provider's token is for another login")
-        return self._person(claims)
+        return self._verified_name(claims)
 
-    def _person(self, claims: Mapping[str, Any]) -> str:
-        """Return the person's name in the provider's claims; refuse unverified addresses."""
+    def _verified_name(self, claims: Mapping[str, Any]) -> str:
+        """Return the person's name or e-mail address from the provider's claims.
+
+        Raises:
+            ProblemError: If the name is missing, or the e-mail address is not verified.
+        """
         settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
         if self.by_mail and not is_verified:
@@ -118,8 +122,8 @@ class OpenIdConnect:
             raise ProblemError(403, f"the provider does not send {settings.oidc_name_claim}")
         return name
 
-    def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
-        """Return a token's claims after checking signature, issuer and audience."""
+    def _verify_token(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
+        """Verify a token's signature, issuer and audience, and return its claims."""
         from joserfc import errors, jwk, jwt
 
         try:
@@ -141,7 +145,7 @@ class OpenIdConnect:
         return claims.claims
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
-        """Raise for a token that was issued to another client."""
+        """Raise an error for a token that was issued to another client."""
         party, audience = claims.get("azp"), claims.get("aud")
         has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
         if party is None and not has_several:
@@ -150,7 +154,7 @@ class OpenIdConnect:
             raise ProblemError(403, "the provider's token was issued to another client")
 
     async def fetch_token(self, url: str, code: str, verifier: str) -> str:
-        """Exchange a code for the id token."""
+        """Exchange an authorization code for the ID token."""
         try:
             answer: Any = await self._authlib().fetch_token(url, code=code, code_verifier=verifier)
         except Exception as error:  # of Authlib or of its HTTP library
@@ -159,24 +163,24 @@ class OpenIdConnect:
         return str(answer.get("id_token", ""))
 
     async def provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the provider's metadata and keys."""
+        """Return the provider's metadata and signing keys, which are cached."""
         import httpx
 
-        if self._metadata is not None and time.monotonic() - self._metadata[0] < _KNOWN_SECONDS:
+        if self._metadata is not None and time.monotonic() - self._metadata[0] < _CACHE_SECONDS:
             return self._metadata[1], self._metadata[2]
         issuer = self._settings.oidc_issuer.rstrip("/")
-        way = async_transport(httpx, verify=default_context())
+        transport = async_transport(httpx, verify=default_context())
         try:
-            async with httpx.AsyncClient(transport=way, timeout=_SECONDS) as client:
-                message = await client.get(f"{issuer}/.well-known/openid-configuration")
-                about: Mapping[str, Any] = message.raise_for_status().json()
-                if str(about["issuer"]).rstrip("/") != issuer:
+            async with httpx.AsyncClient(transport=transport, timeout=_SECONDS) as client:
+                response = await client.get(f"{issuer}/.well-known/openid-configuration")
+                metadata: Mapping[str, Any] = response.raise_for_status().json()
+                if str(metadata["issuer"]).rstrip("/") != issuer:
                     raise ProblemError(502, "the provider calls itself by another name")
-                keys = (await client.get(about["jwks_uri"])).raise_for_status().json()
+                keys = (await client.get(metadata["jwks_uri"])).raise_for_status().json()
         except (httpx.HTTPError, ValueError, KeyError):
-            raise ProblemError(502, "the provider of logins cannot be asked") from None
-        self._metadata = time.monotonic(), about, keys
-        return about, keys
+            raise ProblemError(502, "the login provider does not answer") from None
+        self._metadata = time.monotonic(), metadata, keys
+        return metadata, keys
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""
@@ -185,7 +189,7 @@ class OpenIdConnect:
             await client.aclose()
 
     def _authlib(self) -> Any:
-        """Return the shared Authlib client."""
+        """Return Authlib's client, which is created at the first use."""
         if self._client is not None:
             return self._client
         try:
@@ -210,16 +214,16 @@ class OpenIdConnect:
 
 
 def _library_of(client: type) -> Any:
-    """Return the HTTP library of an Authlib client, which may be httpx2."""
+    """Return the module of the HTTP library that an Authlib client uses: httpx or httpx2."""
     base = next(kind for kind in client.__mro__ if kind.__name__ == "AsyncClient")
     return importlib.import_module(base.__module__.partition(".")[0])
 
 
-def _read_cookie(cookie: str) -> Begun | None:
+def _read_cookie(cookie: str) -> LoginState | None:
     try:
-        login = Begun(**json.loads(cookie))
+        login = LoginState(**json.loads(cookie))
     except (ValueError, TypeError):
         return None
     # An empty part would be equal to a missing query parameter.
-    is_whole = all(isinstance(part, str) and part for part in asdict(login).values())
-    return login if is_whole else None
+    is_complete = all(isinstance(part, str) and part for part in asdict(login).values())
+    return login if is_complete else None

@@ -23,13 +23,13 @@ from delf_serve.operation import Operation
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
 
-_PLACE: Final = "#/components/schemas/{model}"
-_COMMON: Final[dict[str, Any]] = {
+_SCHEMA_REF: Final = "#/components/schemas/{model}"
+_COMMON_FIELDS: Final[dict[str, Any]] = {
     "task_id": {"type": "string"},
     "seq": {"type": "integer", "description": "Its number in the task, from 1."},
     "at": {"type": "number", "description": "Unix time in seconds."},
 }
-"""The fields of every event besides its data."""
+"""The JSON Schemas of the fields that all events have in common."""
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
@@ -54,7 +54,7 @@ _BY_TYPE: Final = {200: "TaskDetail"}
 
 
 def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> dict[str, Any]:
-    """Generate the document.
+    """Generate the OpenAPI document.
 
     Args:
         operations: The operations to describe.
@@ -95,17 +95,20 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
             models[operation.body, "validation"] = None
         if operation.answer is not None:
             models[operation.answer, "serialization"] = None
-    _, content = models_json_schema(list(models), ref_template=_PLACE)
-    return _simple({**content["$defs"], **_events()})
+    _, content = models_json_schema(list(models), ref_template=_SCHEMA_REF)
+    return _simplify_nulls({**content["$defs"], **_event_schemas()})
 
 
-def _simple(node: Any) -> Any:
-    """Simplify a union of T and null to ``type: [T, "null"]``, which code generators support."""
+def _simplify_nulls(node: Any) -> Any:
+    """Simplify unions of one type and null to ``type: [T, "null"]`` in a JSON Schema.
+
+    Code generators support the simpler form better.
+    """
     if isinstance(node, list):
-        return [_simple(item) for item in cast("list[Any]", node)]
+        return [_simplify_nulls(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    fields = {name: _simple(item) for name, item in cast("dict[str, Any]", node).items()}
+    fields = {name: _simplify_nulls(item) for name, item in cast("dict[str, Any]", node).items()}
     match fields.get("anyOf"):
         case [{"type": str() as kind, **rest}, {"type": "null"}]:
             del fields["anyOf"]
@@ -116,8 +119,8 @@ def _simple(node: Any) -> Any:
             return fields
 
 
-class _Data(GenerateJsonSchema):
-    """A schema generator that omits function fields, as the journal does."""
+class _EventSchemaGenerator(GenerateJsonSchema):
+    """A schema generator that omits fields with callables, which the journal does not store."""
 
     def callable_schema(self, schema: Any) -> NoReturn:
         """Omit the field."""
@@ -128,53 +131,57 @@ _FACTS: Final[dict[str, Any]] = {
     "type": "array",
     "title": "Facts",
     "description": "All that a person has to know, worded, in order.",
-    "items": {"$ref": _PLACE.format(model="FactView")},
+    "items": {"$ref": _SCHEMA_REF.format(model="FactView")},
 }
 
 
 @cache
-def _events() -> dict[str, Any]:
-    """Return the schemas of events: their union, and each kind with its data."""
+def _event_schemas() -> dict[str, Any]:
+    """Return the JSON Schemas of all events by name, and of their union as ``Event``."""
     schemas: dict[str, Any] = {}
     for event in get_args(Event):
-        own = TypeAdapter(event).json_schema(ref_template=_PLACE, schema_generator=_Data)
-        schemas |= own.pop("$defs", {})
-        for name in _COMMON:
-            del own["properties"][name]
-        own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
+        data_schema = TypeAdapter(event).json_schema(
+            ref_template=_SCHEMA_REF, schema_generator=_EventSchemaGenerator
+        )
+        schemas |= data_schema.pop("$defs", {})
+        for name in _COMMON_FIELDS:
+            del data_schema["properties"][name]
+        data_schema["required"] = [
+            name for name in data_schema.get("required", ()) if name not in _COMMON_FIELDS
+        ]
         if event is ApprovalRequested:  # the stream sends facts in words
-            own["properties"]["facts"] = _FACTS
+            data_schema["properties"]["facts"] = _FACTS
         elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
-            own["properties"]["fact"] = _FACTS["items"]
-        own["title"] = f"{event.__name__}Data"
-        schemas[own["title"]] = own
+            data_schema["properties"]["fact"] = _FACTS["items"]
+        data_schema["title"] = f"{event.__name__}Data"
+        schemas[data_schema["title"]] = data_schema
         schemas[event.__name__] = {
             "type": "object",
             "title": event.__name__,
-            "required": ["type", "v", *_COMMON, "state", "data"],
+            "required": ["type", "v", *_COMMON_FIELDS, "state", "data"],
             "properties": {
                 "type": {"const": event.__name__, "type": "string"},
                 "v": {"type": "integer"},
-                **_COMMON,
+                **_COMMON_FIELDS,
                 "headline": {"type": "string"},
                 "rewrite_reason": {"type": "string"},
                 "state": {"enum": list(TaskState), "type": "string"},
-                "data": {"$ref": _PLACE.format(model=own["title"])},
+                "data": {"$ref": _SCHEMA_REF.format(model=data_schema["title"])},
             },
         }
     names = [event.__name__ for event in get_args(Event)]
-    places = {name: _PLACE.format(model=name) for name in names}
+    refs = {name: _SCHEMA_REF.format(model=name) for name in names}
     schemas["Event"] = {
         "title": "Event",
         "description": "What happened in a task.",
-        "oneOf": [{"$ref": place} for place in places.values()],
-        "discriminator": {"propertyName": "type", "mapping": places},
+        "oneOf": [{"$ref": ref} for ref in refs.values()],
+        "discriminator": {"propertyName": "type", "mapping": refs},
     }
     return schemas
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    """Return an operation as OpenAPI describes it."""
+    """Describe an operation in OpenAPI's format."""
     content: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -184,7 +191,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.right is None:
         content["security"] = []
     if operation.body is not None:
-        schema: dict[str, Any] = {"$ref": _PLACE.format(model=operation.body.__name__)}
+        schema: dict[str, Any] = {"$ref": _SCHEMA_REF.format(model=operation.body.__name__)}
         content["requestBody"] = {
             "required": True,
             "content": {operation.sent: {"schema": schema}},
@@ -198,12 +205,12 @@ def _operation(operation: Operation) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
-    """Return the parameters of an operation in path, query and headers."""
+    """Describe an operation's path, query and header parameters in OpenAPI's format."""
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PART.findall(operation.path)
     ]
-    query = operation.query.model_json_schema(ref_template=_PLACE)
+    query = operation.query.model_json_schema(ref_template=_SCHEMA_REF)
     for name, schema in query.get("properties", {}).items():
         plain = {key: value for key, value in schema.items() if key not in ("title", "description")}
         variants = [item for item in plain.get("anyOf", ()) if item != {"type": "null"}]
@@ -214,21 +221,21 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         if "description" in schema:
             item["description"] = schema["description"]
         parameters.append(item)
-    heads = (
+    headers = (
         {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
         for name in operation.headers
     )
-    return [*parameters, *heads]
+    return [*parameters, *headers]
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    """Return the responses of an operation: successful ones, then problems."""
+    """Describe an operation's responses in OpenAPI's format, errors last."""
     content: dict[str, Any] = {"schema": {"type": "string"}}
     if operation.answer is not None:
-        content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}
+        content = {"schema": {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}}
     elif operation.frames is not None:
         # Generated clients read the stream as text; ``contentSchema`` types its frames.
-        frames = {"$ref": _PLACE.format(model=operation.frames)}
+        frames = {"$ref": _SCHEMA_REF.format(model=operation.frames)}
         content = {
             "schema": {
                 "type": "string",
@@ -238,22 +245,22 @@ def _responses(operation: Operation) -> dict[str, Any]:
         }
     elif operation.media == "application/json":
         content = {"schema": {"type": "object"}}
-    usual: dict[str, Any] = {"description": operation.summary}
+    success: dict[str, Any] = {"description": operation.summary}
     if operation.status != 204:
-        usual["content"] = {operation.media: content}
+        success["content"] = {operation.media: content}
         if operation.also is not None:
-            usual["content"][operation.also] = {"schema": {"type": "string"}}
-    responses: dict[str, Any] = {str(operation.status): usual}
-    problem = {MEDIA: {"schema": {"$ref": _PLACE.format(model="Problem")}}}
-    takes = operation.body is not None or operation.sent != "application/json"
+            success["content"][operation.also] = {"schema": {"type": "string"}}
+    responses: dict[str, Any] = {str(operation.status): success}
+    problem = {MEDIA: {"schema": {"$ref": _SCHEMA_REF.format(model="Problem")}}}
+    has_body = operation.body is not None or operation.sent != "application/json"
     failures = {
-        status: text for status, text in _FAILURES.items() if takes or status not in _WITH_BODY
+        status: text for status, text in _FAILURES.items() if has_body or status not in _WITH_BODY
     }
     for status, text in {**failures, **dict(operation.other)}.items():
         if status == 204:
             responses["204"] = {"description": text}
         elif status < 300:
-            schema = {"$ref": _PLACE.format(model=_BY_TYPE[status])}
+            schema = {"$ref": _SCHEMA_REF.format(model=_BY_TYPE[status])}
             responses[str(status)] = {
                 "description": text,
                 "content": {"application/json": {"schema": schema}},

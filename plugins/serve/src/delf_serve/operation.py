@@ -15,7 +15,7 @@ from delf_serve import schemas as s
 
 JSON: Final = "application/json"
 Handler = Callable[..., Awaitable[BaseModel | Response | None]]
-"""A handler of a :class:`delf_serve.call.Call`, with ``query`` and ``body`` if needed."""
+"""Function that handles an API call, with ``query`` and ``body`` if the operation has them."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -30,16 +30,16 @@ class Operation:
         summary: A one-line description.
         right: The required right; None for public operations.
         handler: The handler.
-        body: The model of the body.
-        query: The model of the query.
-        answer: The model of the response.
-        status: The usual status.
-        other: Further statuses with their meanings.
-        media: The media type of the response, if not JSON.
-        also: An alternative media type that the query can request.
-        frames: For an event stream, the schema of each event's data.
-        sent: The media type of the body, if not JSON.
-        headers: Further request headers that are used.
+        body: The model of the request body; None for no body.
+        query: The model of the query parameters.
+        answer: The model of the response body; None for no JSON body.
+        status: The HTTP status of success.
+        other: Further statuses, each with its meaning.
+        media: The media type of the response.
+        also: An alternative media type of the response, which a query parameter selects.
+        frames: For an event stream, the name of the schema of each event's data.
+        sent: The media type of the request body.
+        headers: The names of further request headers that the handler reads.
         any_query: Whether arbitrary query parameters are accepted.
     """
 
@@ -63,7 +63,7 @@ class Operation:
 
 
 class Operations(list[Operation]):
-    """Operations in display order."""
+    """A list of operations in the order of their documentation."""
 
     def add(
         self,
@@ -75,14 +75,17 @@ class Operations(list[Operation]):
         status: int | None = None,
         **more: Any,
     ) -> Callable[[HandlerT], HandlerT]:
-        """Return a decorator that makes a handler an operation, typed by its annotations.
+        """Return a decorator that adds a handler as an operation.
+
+        The handler's annotations determine the models of the body, the query and the response.
 
         Args:
             method: The HTTP method.
             path: The path with parameters in braces.
             right: The required right.
             answer: The model of the response, if the handler's annotation does not state it.
-            status: The usual status; by default 204 for handlers that return None, else 200.
+            status: The HTTP status of success; by default 204 for handlers that return None, else
+                200.
             more: Further fields of :class:`Operation`.
         """
 

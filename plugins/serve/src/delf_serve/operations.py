@@ -22,7 +22,7 @@ from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
 from delf_serve import evaluations, history, staff
 from delf_serve import schemas as s
-from delf_serve.call import Call, page_of, shown
+from delf_serve.call import Call, json_response, page_of
 from delf_serve.channel import check_webhook, ways_of
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.keys import Key
@@ -34,14 +34,14 @@ from delf_serve.problems import ProblemError
 from delf_serve.tasks import (
     Submitted,
     is_kept_by_client,
-    kept_name,
     owner_of,
     shown_name,
+    stored_name,
 )
 
 _KEY: Final = "Idempotency-Key"
 _ROUTINE: Final = "routine"
-"""The strategy that runs a routine."""
+"""The name of the strategy that runs a routine."""
 _EVENTS: Final = "text/event-stream"
 _FILE: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20
@@ -60,7 +60,7 @@ _NO_SCHEDULES: Final = (
     (501, "No plugin brings schedules."),
     (503, "The database of the schedules does not answer."),
 )
-_HANDED_IN: Final = (
+_SUBMIT_STATUSES: Final = (
     *_UNKNOWN,
     _NO_MONEY,
     (200, "The task is over."),
@@ -75,11 +75,11 @@ OPERATIONS: Final = Operations()
 
 
 @OPERATIONS.add(
-    "POST", "/run", "run", answer=s.Accepted, status=202, other=_HANDED_IN, headers=(_KEY,)
+    "POST", "/run", "run", answer=s.Accepted, status=202, other=_SUBMIT_STATUSES, headers=(_KEY,)
 )
 async def run(call: Call, body: s.RunRequest) -> Response:
     """Submit a task."""
-    return await _handed_in(call, body)
+    return await _submit(call, body)
 
 
 @OPERATIONS.add("GET", "/routines", "read")
@@ -94,7 +94,7 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     "POST", "/routines", "decide", other=(*_UNKNOWN, (409, "The task cannot become a routine."))
 )
 async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft:
-    """Show a task as a routine; save it if the shown version is confirmed."""
+    """Preview a task as a routine; save the routine if the previewed version is confirmed."""
     return await call.service.routines.save(body, call.key)
 
 
@@ -104,14 +104,14 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
     "run",
     answer=s.Accepted,
     status=202,
-    other=_HANDED_IN,
+    other=_SUBMIT_STATUSES,
     headers=(_KEY,),
 )
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
-    """Run a routine, as a task that asks no model."""
+    """Run a routine, as a task that calls no model."""
     try:
         routines = call.service.routines.of_agent()
-        bound = await asyncio.to_thread(routines.find, call.part("name"))
+        bound = await asyncio.to_thread(routines.find, call.path_parameter("name"))
     except DelfError as error:
         raise ProblemError(404, error.message, "GET /routines") from None
     try:
@@ -119,12 +119,12 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
     except DelfError as error:
         raise ProblemError(422, error.message, "GET /routines") from None
     order = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
-    return await _handed_in(call, order, strategy=_ROUTINE)
+    return await _submit(call, order, strategy=_ROUTINE)
 
 
 @OPERATIONS.add("GET", "/evals", "read")
 async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
-    """Return the data sets of the project, if you see all tasks."""
+    """Return the project's evaluation data sets; needs the permission to see all tasks."""
     evaluation_list = await evaluations.list_all(call.service.agent, call.key)
     part, more = page_of(evaluation_list, query)
     return s.EvaluationList(evaluations=list(part), more=more)
@@ -132,14 +132,14 @@ async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
 
 @OPERATIONS.add("GET", "/evals/{name}", "read", other=((404, "There is no such run."),))
 async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
-    """Return the report of a run of a data set."""
-    agent, name = call.service.agent, call.part("name")
+    """Return the report of an evaluation run."""
+    agent, name = call.service.agent, call.path_parameter("name")
     return await evaluations.report(agent, call.key, name, query.run)
 
 
 @OPERATIONS.add("GET", "/schedules", "read")
 async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
-    """Return the schedules whose tasks you see."""
+    """Return the schedules whose tasks you may see."""
     schedules = await call.service.schedules.list(call.key)
     part, more = page_of(schedules.schedules, query)
     return schedules.model_copy(update={"schedules": part, "more": more})
@@ -147,14 +147,14 @@ async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
 
 @OPERATIONS.add("POST", "/schedules", "run", status=201, other=_NO_SCHEDULES)
 async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
-    """Let runners do a task of yours at set times, or for each new item that a call returns."""
+    """Add a schedule: runners do a task at set times, or for each new item that a call returns."""
     return await call.service.schedules.add(body, call.key)
 
 
 @OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other=_NO_SCHEDULES)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     """Return the outcomes of a schedule's most recent firings."""
-    firings = await call.service.schedules.history(call.part("schedule"), call.key)
+    firings = await call.service.schedules.history(call.path_parameter("schedule"), call.key)
     part, more = page_of(firings.firings, query)
     return s.ScheduleHistory(firings=part, more=more)
 
@@ -162,20 +162,20 @@ async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
 @OPERATIONS.add("POST", "/schedules/{schedule}/test", "run", status=202, other=_NO_SCHEDULES)
 async def test_schedule(call: Call) -> s.FiringView:
     """Let a runner do the task of a schedule once, now, without any change."""
-    return await call.service.schedules.test(call.part("schedule"), call.key)
+    return await call.service.schedules.test(call.path_parameter("schedule"), call.key)
 
 
 @OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other=_NO_SCHEDULES)
 async def pause_schedule(call: Call, body: s.ScheduleChange) -> s.ScheduleView:
     """Pause a schedule of yours, or resume it."""
     schedules = call.service.schedules
-    return await schedules.change(call.part("schedule"), call.key, paused=body.paused)
+    return await schedules.change(call.path_parameter("schedule"), call.key, paused=body.paused)
 
 
 @OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other=_NO_SCHEDULES)
 async def remove_schedule(call: Call) -> None:
     """Remove a schedule of yours; the tasks that it started stay."""
-    await call.service.schedules.remove(call.part("schedule"), call.key)
+    await call.service.schedules.remove(call.path_parameter("schedule"), call.key)
 
 
 @OPERATIONS.add(
@@ -195,33 +195,39 @@ async def remove_schedule(call: Call) -> None:
     sent="*/*",
 )
 async def receive_hook(call: Call) -> Response:
-    """Accept the signed message of another service, which starts a task once."""
+    """Accept a signed message of another service, and start a task for it."""
     body = b"".join([chunk async for chunk in call.chunks()])
     headers = dict(call.http.headers)
     hooks = call.service.hooks
-    submitted, _ = await hooks.receive(call.part("name"), headers, body, call.client)
-    return shown(s.HookAnswer(task_id=submitted.task_id, is_new=submitted.is_new), 202)
+    submitted, _ = await hooks.receive(call.path_parameter("name"), headers, body, call.client)
+    return json_response(s.HookAnswer(task_id=submitted.task_id, is_new=submitted.is_new), 202)
 
 
-async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
-    """Submit a task, and wait for it as long as requested."""
+async def _submit(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
+    """Submit a task, and wait for the result up to the requested time."""
     idempotency_key = call.http.headers.get("idempotency-key")
     if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
     submitted = await call.service.tasks.submit(
         order, call.key, idempotency_key=idempotency_key, strategy=strategy, client=call.client
     )
-    return await _accepted(call, submitted, order.wait)
+    return await _response_of(call, submitted, order.wait)
 
 
-async def _accepted(call: Call, submitted: Submitted, wait: float) -> Response:
-    """Make the response for a submitted task, after waiting as long as requested."""
+async def _response_of(call: Call, submitted: Submitted, wait: float) -> Response:
+    """Return the response for a submitted task, after waiting up to the requested time.
+
+    Args:
+        call: The API request.
+        submitted: The submitted task.
+        wait: The maximum time to wait for the result, in seconds.
+    """
     headers = {} if submitted.is_new else {"idempotent-replayed": "true"}
     state, approvals = TaskState.QUEUED, list[str]()
     if wait or not submitted.is_new:
-        detail = await _waited(call, submitted.task_id, wait)
+        detail = await _wait_for_task(call, submitted.task_id, wait)
         if detail.is_terminal:
-            return shown(detail, 200, **headers)
+            return json_response(detail, 200, **headers)
         state, approvals = detail.state, detail.approvals
     url = call.http.scope.get("root_path", "") + f"/tasks/{submitted.task_id}"
     accepted = s.Accepted(
@@ -231,11 +237,17 @@ async def _accepted(call: Call, submitted: Submitted, wait: float) -> Response:
         approvals=approvals,
         url=url,
     )
-    return shown(accepted, 202, location=url, **headers)
+    return json_response(accepted, 202, location=url, **headers)
 
 
-async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
-    """Wait until a task is over or needs a person, up to a timeout, and return it."""
+async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
+    """Wait until a task ends or needs a person, and return the task.
+
+    Args:
+        call: The API request.
+        task_id: The id of the task.
+        seconds: The maximum time to wait.
+    """
     if seconds:
         with call.service.sessions.seat(call.key, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
@@ -244,7 +256,7 @@ async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
 
 @OPERATIONS.add("GET", "/tasks", "read")
 async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
-    """Return tasks, the newest first."""
+    """Return tasks, newest first."""
     tasks, last = await call.service.tasks.find(**query.model_dump(), key=call.key)
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
@@ -280,14 +292,14 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
 @OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """Return a task with its result."""
-    task = await call.service.tasks.record(call.part("task_id"), call.key)
-    return await _waited(call, task.task_id, query.wait)
+    task = await call.service.tasks.record(call.path_parameter("task_id"), call.key)
+    return await _wait_for_task(call, task.task_id, query.wait)
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
-    await call.service.tasks.remove(call.part("task_id"), call.key)
+    await call.service.tasks.remove(call.path_parameter("task_id"), call.key)
 
 
 @OPERATIONS.add(
@@ -300,13 +312,13 @@ async def delete_task(call: Call) -> None:
     headers=("Last-Event-ID",),
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
-    """Return a task's events, as server-sent events whose ids are their numbers."""
+    """Return a task's events as server-sent events. The id of each is the event's number."""
     after, last_id = query.after, call.http.headers.get("last-event-id", "").strip()
     if last_id:
         if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 15:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
         after = int(last_id)
-    task = await call.service.tasks.view(call.part("task_id"), call.key)
+    task = await call.service.tasks.view(call.path_parameter("task_id"), call.key)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # stops a browser's reconnection
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
@@ -315,14 +327,16 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
 @OPERATIONS.add("GET", "/tasks/{task_id}/prompts", "read", other=_UNKNOWN)
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     """List a task's model calls: messages, answer and cost of each."""
-    name = call.part("task_id")
+    name = call.path_parameter("task_id")
     return await call.service.tasks.prompts(name, call.key, query.limit, query.offset)
 
 
 @OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other=(*_UNKNOWN, _LATE))
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
-    task_id, cancelled = await call.service.tasks.cancel(call.part("task_id"), call.key, call.via)
+    task_id, cancelled = await call.service.tasks.cancel(
+        call.path_parameter("task_id"), call.key, call.via
+    )
     return s.Cancelled(task_id=task_id, cancelled=cancelled)
 
 
@@ -334,8 +348,10 @@ async def cancel_task(call: Call) -> s.Cancelled:
     other=(*_UNKNOWN, _LATE, _NO_MONEY),
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
-    """Resume a task whose process is gone, or that ended at its timeout or budget."""
-    task_id = await call.service.tasks.resume(call.part("task_id"), call.key, body.timeout)
+    """Resume a task that was interrupted, or that ended at its timeout or budget."""
+    task_id = await call.service.tasks.resume(
+        call.path_parameter("task_id"), call.key, body.timeout
+    )
     return await call.service.tasks.view(task_id, call.key)
 
 
@@ -348,9 +364,11 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     other=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
-    """Repeat a task with the same files, type of answer and conversation."""
-    submitted = await call.service.tasks.repeat(call.part("task_id"), body, call.key, call.client)
-    return await _accepted(call, submitted, body.wait)
+    """Repeat a task with the same files, answer type and conversation."""
+    submitted = await call.service.tasks.repeat(
+        call.path_parameter("task_id"), body, call.key, call.client
+    )
+    return await _response_of(call, submitted, body.wait)
 
 
 @OPERATIONS.add(
@@ -361,22 +379,22 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
     other=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
-    """Repeat a task from one of its events, as a new task."""
+    """Start a new task that repeats another task from one of its events."""
     tasks = call.service.tasks
-    name = await tasks.fork(call.part("task_id"), body, call.key, call.client)
+    name = await tasks.fork(call.path_parameter("task_id"), body, call.key, call.client)
     return await tasks.view(name, call.key)
 
 
 @OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other=_UNKNOWN)
 async def compare_tasks(call: Call) -> s.Comparison:
-    """Return two tasks side by side: figures, scripts, calls, answers."""
-    one, other = call.part("task_id"), call.part("other_id")
+    """Compare two tasks: figures, scripts, calls, answers."""
+    one, other = call.path_parameter("task_id"), call.path_parameter("other_id")
     return await history.compare(call.service.tasks, one, other, call.key)
 
 
 @OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other=(_FULL,))
 async def changes(call: Call) -> Response:
-    """Stream the list entries of tasks whenever they change, as server-sent events."""
+    """Stream tasks as server-sent events whenever they change."""
     return EventStreamResponse(call, call.service.streams.changes(call.key))
 
 
@@ -391,9 +409,9 @@ async def changes(call: Call) -> Response:
     other=(*_UNKNOWN, (410, "It is not on this machine any more.")),
 )
 async def get_file(call: Call) -> Response:
-    """Return a file that a task made."""
-    files = await call.service.tasks.output_files(call.part("task_id"), call.key)
-    name = call.part("name")
+    """Return a file that a task created."""
+    files = await call.service.tasks.output_files(call.path_parameter("task_id"), call.key)
+    name = call.path_parameter("name")
     path = files.get(name)  # only paths from the task's journal are served
     if path is None:
         raise ProblemError(404, "the task has no file of this name")
@@ -411,13 +429,13 @@ async def get_file(call: Call) -> Response:
 
 @OPERATIONS.add("POST", "/files", "run", status=201, sent=_FILE, other=(_LONG_NAME,))
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
-    """Upload a file, for tasks that name it."""
+    """Upload a file, which tasks can then use by its id."""
     return await call.service.uploads.store(call.key, query.name, call.chunks())
 
 
 @OPERATIONS.add("GET", "/files", "run")
 async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
-    """Return the files that this key has uploaded, the newest first."""
+    """Return the files that this key has uploaded, newest first."""
     files, more = page_of(await call.service.uploads.list(call.key), query)
     return s.StoredList(files=files, more=more)
 
@@ -425,7 +443,7 @@ async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
 @OPERATIONS.add("DELETE", "/files/{file_id}", "run", other=_UNKNOWN)
 async def delete_file(call: Call) -> None:
     """Remove a file that this key has uploaded."""
-    await call.service.uploads.remove(call.key, call.part("file_id"))
+    await call.service.uploads.remove(call.key, call.path_parameter("file_id"))
 
 
 # -- approvals --------------------------------------------------------------------------------
@@ -433,7 +451,7 @@ async def delete_file(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/approvals", "read")
 async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
-    """Return the pending requests and questions."""
+    """Return approval requests and questions, the pending ones by default."""
     return await call.service.approvals.list(call.key, **query.model_dump())
 
 
@@ -446,46 +464,48 @@ async def count_waiting(call: Call) -> s.WaitingCount:
 @OPERATIONS.add("GET", "/approvals/{request_id}", "read", other=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
     """Return a request with everything needed to decide it."""
-    return await call.service.approvals.detail(call.part("request_id"), call.key)
+    return await call.service.approvals.detail(call.path_parameter("request_id"), call.key)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}", "read", other=(*_UNKNOWN, _LATE))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Decide a request: approve, reject, edit, or state that the call already happened."""
-    return await call.service.approvals.decide(call.part("request_id"), body, call.key, call.via)
+    return await call.service.approvals.decide(
+        call.path_parameter("request_id"), body, call.key, call.via
+    )
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}/comments", "read", other=(*_UNKNOWN, _LATE))
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
-    """Comment on a pending request; people read comments, the model does not."""
-    name, text = call.part("request_id"), body.text.strip()
+    """Comment on a pending request. Comments are for people; the model does not get them."""
+    name, text = call.path_parameter("request_id"), body.text.strip()
     return await call.service.approvals.comment(name, text, call.key, call.via)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}/assignee", "read", other=(*_UNKNOWN, _LATE))
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     """Assign a request to a person who may approve it; other people may still decide."""
-    name = call.part("request_id")
+    name = call.path_parameter("request_id")
     return await call.service.approvals.assign(name, body.person, call.key, call.via)
 
 
 @OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other=_UNKNOWN)
 async def list_assignable(call: Call) -> s.AssignableList:
     """List the people to whom a request can be assigned."""
-    return await call.service.approvals.assignable(call.part("request_id"), call.key)
+    return await call.service.approvals.assignable(call.path_parameter("request_id"), call.key)
 
 
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
-    """Return the remembered decisions, which approve later calls until they are revoked."""
+    """Return the remembered approvals, which approve later calls until they are revoked."""
     decisions, more = page_of(await call.service.approvals.remembered(call.key), query)
     return s.RememberedList(remembered=decisions, more=more)
 
 
 @OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other=_UNKNOWN)
 async def revoke(call: Call) -> s.Remembered:
-    """Revoke a remembered decision."""
-    return await call.service.approvals.revoke(call.part("request_id"), call.key)
+    """Revoke a remembered approval."""
+    return await call.service.approvals.revoke(call.path_parameter("request_id"), call.key)
 
 
 # -- people -----------------------------------------------------------------------------------
@@ -493,38 +513,38 @@ async def revoke(call: Call) -> s.Remembered:
 
 @OPERATIONS.add("GET", "/people", "people")
 async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
-    """List the people of the server, also those who were removed."""
+    """List the people of the server, including removed people."""
     return await staff.everybody(call, query)
 
 
 @OPERATIONS.add("POST", "/people", "people", other=(_LATE,))
 async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
-    """Add a person, change one, or make a key for one."""
+    """Add or change a person, or create a key for a person."""
     return await staff.keep(call, body)
 
 
 @OPERATIONS.add("DELETE", "/people/{person}", "people", other=(*_UNKNOWN, _LATE))
 async def remove_person(call: Call) -> None:
     """Remove a person with all keys and sessions."""
-    await staff.remove(call, call.part("person"))
+    await staff.remove(call, call.path_parameter("person"))
 
 
 @OPERATIONS.add("DELETE", "/people/{person}/keys/{label}", "people", other=(*_UNKNOWN, _LATE))
 async def remove_key(call: Call) -> None:
     """Revoke a key of a person."""
-    await staff.remove_key(call, call.part("person"), call.part("label"))
+    await staff.remove_key(call, call.path_parameter("person"), call.path_parameter("label"))
 
 
 @OPERATIONS.add("GET", "/people/{person}/sessions", "people", other=_UNKNOWN)
 async def sessions_of_person(call: Call) -> s.LoginList:
-    """List the sessions of a person on the page."""
-    return await staff.sessions(call, call.part("person"))
+    """List the sessions in which a person is logged in to the page."""
+    return await staff.sessions(call, call.path_parameter("person"))
 
 
 @OPERATIONS.add("DELETE", "/people/{person}/sessions/{session_id}", "people", other=_UNKNOWN)
 async def end_session_of_person(call: Call) -> None:
     """End a session of a person."""
-    await staff.end_session(call, call.part("person"), call.part("session_id"))
+    await staff.end_session(call, call.path_parameter("person"), call.path_parameter("session_id"))
 
 
 @OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, also="text/csv")
@@ -543,13 +563,13 @@ async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
 
 @OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
 async def get_notices(call: Call) -> s.NoticesView:
-    """Return the notices that the caller gets."""
+    """Return which notices the caller gets, and through which channels."""
     return _notices_of(call, _own_person(call))
 
 
 @OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
-    """Choose the notices that the caller gets, and the channels for them."""
+    """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
     chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     ways = None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
@@ -591,10 +611,10 @@ def _own_person(call: Call) -> Person:
 
 
 def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.NoticesView:
-    """Return a person's choice of notices, and the ways that work on this server."""
+    """Return which notices a person gets, and the delivery channels that this server supports."""
     chosen: list[NoticeChoice] = [choice for choice in NOTICES if choice in person.notices]
     settings = call.service.settings
-    works = {
+    is_supported = {
         "mail": settings.smtp_url is not None,
         "slack": settings.slack_token is not None,
         "webhook": bool(settings.notice_hosts),
@@ -606,7 +626,7 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
         mail=person.mail,
         webhook=person.webhook,
         webhook_secret=secret,
-        works=[way for way in NOTICE_WAYS if works[way]],
+        works=[way for way in NOTICE_WAYS if is_supported[way]],
         reaches=ways_of(settings, person),
     )
 
@@ -616,14 +636,19 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 
 @OPERATIONS.add("GET", "/conversations", "read")
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
-    """Return conversations, the newest first."""
+    """Return conversations, newest first."""
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
     if chat is not None:
-        most = query.offset + query.limit + 1
-        every = await chat.aconversations(most if call.key.owners is None else _MAX_CONVERSATIONS)
-        conversations = [c for c in every if call.key.sees(owner_of(c.conversation))]
-        conversations = [c for c in conversations if not is_kept_by_client(c.conversation)]
+        # A caller who sees every conversation needs no more than those up to this page.
+        sees_all = call.key.owners is None
+        count = query.offset + query.limit + 1 if sees_all else _MAX_CONVERSATIONS
+        conversations = [
+            record
+            for record in await chat.aconversations(count)
+            if call.key.sees(owner_of(record.conversation))
+            and not is_kept_by_client(record.conversation)
+        ]
     part, more = page_of(conversations, query)
     views = [
         s.Conversation(
@@ -652,16 +677,16 @@ async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationD
 
 @OPERATIONS.add("DELETE", "/conversations/{conversation_id}", "delete", other=_UNKNOWN)
 async def delete_conversation(call: Call) -> None:
-    """Forget a conversation."""
+    """Delete a conversation."""
     name = await _conversation(call)
     chat: Any = call.service.agent.chat
     await chat.aclear(name)
 
 
 async def _conversation(call: Call) -> str:
-    """Return the journal's name of a conversation, preferring the caller's own."""
-    text = call.part("conversation_id")
-    for name in dict.fromkeys((kept_name(text, call.key) or text, text)):
+    """Return the id of a conversation in the journal, preferring the caller's own conversation."""
+    text = call.path_parameter("conversation_id")
+    for name in dict.fromkeys((stored_name(text, call.key) or text, text)):
         if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")
@@ -677,7 +702,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 
 @OPERATIONS.add("GET", "/sessions", "read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
-    """List the caller's sessions on the page, with their addresses."""
+    """List the sessions in which the caller is logged in to the page."""
     logins, more = page_of(await call.service.sessions.of(call.key), query)
     this = None if call.cookie is None else digest_of(call.cookie)
     sessions = [staff.login_view(login, is_this=login.digest == this) for login in logins]
@@ -687,7 +712,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
 @OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other=_UNKNOWN)
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
-    await call.service.sessions.end_of(call.key, call.part("session_id"))
+    await call.service.sessions.end_of(call.key, call.path_parameter("session_id"))
 
 
 # -- the server itself ------------------------------------------------------------------------
@@ -702,14 +727,14 @@ async def health(_call: Call) -> s.Health:
 
 @OPERATIONS.add("GET", "/ready", None, any_query=True, other=((503, "No task can begin."),))
 async def ready(call: Call) -> s.Health:
-    """Report whether a task could begin: journal, models, connections and sandbox are checked."""
+    """Report whether a task could start: journal, models, connections and sandbox are checked."""
     await call.service.readiness.check()
     return s.Health(ok=True)
 
 
 @OPERATIONS.add("GET", "/budget", "read", other=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
-    """Return the remaining budget of the agent, and the tasks that spent from it most recently."""
+    """Return the agent's remaining budget, and the tasks with the most recent costs."""
     budget = budget_of(call, call.key)
     if budget is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
@@ -717,13 +742,17 @@ async def budget(call: Call) -> s.Budget:
 
 
 def budget_of(call: Call, key: Key) -> s.Budget | None:
-    """Return the agent's budget with the costs of visible tasks."""
+    """Return the agent's budget, with the costs of tasks that a caller may see.
+
+    None if the agent has no budget.
+    """
     status = call.service.agent.status()["budget"]
     if status["limit_usd"] is None:
         return None
     costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
     limit, total, remaining = status["limit_usd"], status["cost_usd"], status["remaining_usd"]
     if key.owners is not None:
+        # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
         costs = [(name, amount) for name, amount in costs if tasks.sees_here(key, name)]
         limit, total, remaining = None, sum(amount for _, amount in costs), None
@@ -735,7 +764,7 @@ def budget_of(call: Call, key: Key) -> s.Budget | None:
 
 @OPERATIONS.add("GET", "/metrics", "read", media="text/plain")
 async def metrics(call: Call) -> Response:
-    """Return figures for Prometheus."""
+    """Return metrics for Prometheus."""
     if call.key.owners is not None:
         raise ProblemError(404, "figures of all tasks are for those who see all")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)

@@ -11,7 +11,7 @@ from delf_cli.story import short_name
 from delf_serve import oidc
 from delf_serve import schemas as s
 from delf_serve.assets import page_file
-from delf_serve.call import Call, shown
+from delf_serve.call import Call, json_response
 from delf_serve.guard import COOKIE, PROXY_TOKEN
 from delf_serve.keys import ANYBODY, Key
 from delf_serve.operation import Operations
@@ -19,45 +19,45 @@ from delf_serve.operations import budget_of
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import csrf_of
 
-OF_THE_PAGE: Final = Operations()
-"""The undocumented operations of the page."""
+PAGE_OPERATIONS: Final = Operations()
+"""The operations that only the page uses, which the OpenAPI document omits."""
 
 
-@OF_THE_PAGE.add("GET", "/docs", "read")
+@PAGE_OPERATIONS.add("GET", "/docs", "read")
 async def docs(_call: Call) -> Response:
     """Return the API documentation as a web page."""
     return page_file("docs.html")
 
 
-@OF_THE_PAGE.add("POST", "/login", None, answer=s.Session)
+@PAGE_OPERATIONS.add("POST", "/login", None, answer=s.Session)
 async def login(call: Call, body: s.LoginRequest) -> Response:
-    """Begin a session."""
+    """Start a session."""
     service = call.service
     if not service.keys:
-        return shown(await _session(call, ANYBODY, None))
+        return json_response(await _session_view(call, ANYBODY, None))
     key = service.keys.find(body.key.encode())
     if key is None:
         raise call.http.scope["delf.guard"].wrong_key(call.http.scope, body.key.encode())
     cookie = await _begin_session(call, key, "key")
-    answer = shown(await _session(call, key, cookie))
-    _keep_cookie(call, answer, cookie)
-    return answer
+    response = json_response(await _session_view(call, key, cookie))
+    _set_session_cookie(call, response, cookie)
+    return response
 
 
-@OF_THE_PAGE.add("GET", oidc.BEGIN, None, status=303)
+@PAGE_OPERATIONS.add("GET", oidc.BEGIN, None, status=303)
 async def begin_oidc(call: Call) -> Response:
-    """Begin a login by OpenID Connect, by a redirect to the provider."""
+    """Start a login by OpenID Connect, with a redirect to the provider."""
     url, cookie = await _oidc(call).begin()
-    answer = RedirectResponse(url, 303)
+    response = RedirectResponse(url, 303)
     # The browser sends no strict cookie when the provider's site redirects it back.
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
-    answer.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
-    return answer
+    response.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
+    return response
 
 
-@OF_THE_PAGE.add("GET", oidc.CALLBACK, None, status=303, any_query=True)
+@PAGE_OPERATIONS.add("GET", oidc.CALLBACK, None, status=303, any_query=True)
 async def finish_oidc(call: Call) -> Response:
-    """Complete a login by OpenID Connect, and begin a session."""
+    """Complete a login by OpenID Connect, and start a session."""
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
     name = await provider.finish(cookie, dict(call.http.query_params))
@@ -66,45 +66,45 @@ async def finish_oidc(call: Call) -> Response:
         raise ProblemError(
             403, f"{name[:80]} is not known here", "whoever runs the server can add you"
         )
-    answer = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
-    _keep_cookie(call, answer, await _begin_session(call, key, "oidc"))
+    response = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
+    _set_session_cookie(call, response, await _begin_session(call, key, "oidc"))
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
-    answer.delete_cookie(oidc.COOKIE, **options)
-    return answer
+    response.delete_cookie(oidc.COOKIE, **options)
+    return response
 
 
-@OF_THE_PAGE.add("POST", "/logout", "read", status=204)
+@PAGE_OPERATIONS.add("POST", "/logout", "read", status=204)
 async def logout(call: Call) -> Response:
-    """End a session."""
+    """End the caller's session."""
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
-    answer = Response(status_code=204)
-    answer.delete_cookie(COOKIE, **_cookie_options(call))
-    return answer
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, **_cookie_options(call))
+    return response
 
 
-@OF_THE_PAGE.add("GET", "/session", None)
+@PAGE_OPERATIONS.add("GET", "/session", None)
 async def session(call: Call) -> s.Session:
     """Return the session of the caller."""
     key: Key | None = call.http.scope.get("delf.key")
     if key is None:
         ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
         raise ProblemError(401, "nobody is logged in", ways)
-    return await _session(call, key, call.cookie)
+    return await _session_view(call, key, call.cookie)
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:
-    """Start a session and end the browser's earlier one; return the cookie."""
+    """Start a session, end the browser's earlier session, and return the new cookie."""
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
     return await call.service.sessions.begin(key, way, call.client, browser)
 
 
-def _keep_cookie(call: Call, answer: Response, cookie: str) -> None:
+def _set_session_cookie(call: Call, response: Response, cookie: str) -> None:
     """Set the session cookie in a response."""
     seconds = int(call.service.settings.session_hours * 3600)
-    answer.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
+    response.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
 
 
 def _cookie_options(call: Call) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
     return call.service.oidc
 
 
-async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
-    """Return what the page needs to know about the caller and this server."""
+async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
+    """Describe the caller and this server for the page."""
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)

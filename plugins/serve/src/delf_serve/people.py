@@ -25,11 +25,11 @@ from delf.protocols.people import (
 from delf.protocols.shared_journal import SharedJournal
 
 NoticeWay = Literal["mail", "slack", "webhook", "browser"]
-"""The ways in which a person can get notices."""
+"""A channel through which a person can get notices."""
 NOTICE_WAYS: Final[tuple[NoticeWay, ...]] = get_args(NoticeWay)
 _MAX_TRIES: Final = 5
 _MAX_ENTRIES: Final = 100
-"""The maximum number of entries kept in a person's history."""
+"""The maximum number of entries in a person's history."""
 
 Tell = Callable[[PersonChange], None]
 Make = Callable[[Person], Person]
@@ -37,7 +37,7 @@ Make = Callable[[Person], Person]
 
 @dataclass(frozen=True, slots=True)
 class Changer:
-    """Changes people and reports each change.
+    """Changes people in the journal, and reports each change.
 
     Args:
         by: The name of the person who makes the change.
@@ -52,16 +52,20 @@ class Changer:
     async def change(
         self, keeper: SharedJournal, name: str, make: Callable[[Person | None], Person]
     ) -> Person:
-        """Change a person, retrying on concurrent changes.
+        """Change a person in the journal, retrying after concurrent changes.
 
         Args:
             keeper: The journal.
-            name: The person.
-            make: Returns the new version of the person from the old one.
+            name: The name of the person.
+            make: Returns the new version of the person from the old one, which is None for a new
+                person.
+
+        Returns:
+            The new version.
 
         Raises:
-            ConfigurationError: If the person could be mistaken for another, or the mail address
-                is invalid.
+            ConfigurationError: If the name or the e-mail address is invalid or too similar to that
+                of another person.
             DelfError: If concurrent changes persist.
         """
         for _ in range(_MAX_TRIES):
@@ -73,23 +77,27 @@ class Changer:
                 check_unique_names(after, people)
             if await self.keep(keeper, after, before):
                 return after
-        raise DelfError("others keep changing the same person", hint="try it again")
+        raise DelfError("the person is changed at the same time by others", hint="try it again")
 
     async def keep(self, keeper: SharedJournal, after: Person, before: Person | None) -> bool:
-        """Store a person and notify; return False, unchanged, after a concurrent change."""
-        now, noted = time.time(), None
+        """Store a changed person, and report the change.
+
+        Returns:
+            False, with nothing stored, if the person was changed concurrently.
+        """
+        change: PersonChange | None = None
         if after != before:
-            noted = PersonChange.between(before, after, at=now, by=self.by, via=self.via)
-            after = with_entry(after, _entry(noted))
+            change = PersonChange.between(before, after, at=time.time(), by=self.by, via=self.via)
+            after = with_entry(after, _entry(change))
         if not await keeper.keep_person(after, before):
             return False
-        if noted is not None:
-            self.tell(noted)
+        if change is not None:
+            self.tell(change)
         return True
 
 
 def with_entry(person: Person, entry: PersonEntry) -> Person:
-    """Return a person with an entry added to the history."""
+    """Return a copy of a person with an entry added to the history."""
     return replace(person, history=(*person.history, entry)[-_MAX_ENTRIES:])
 
 
@@ -106,17 +114,17 @@ def _entry(change: PersonChange) -> PersonEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The requested changes of a person; None leaves a field unchanged.
+    """The requested changes of a person. None leaves a field unchanged.
 
     Args:
         rights: The rights.
         scope: The visible tasks.
         teams: The teams.
-        mail: The mail address.
-        notices: The notices.
-        notice_ways: The ways in which the person gets notices.
+        mail: The e-mail address.
+        notices: The kinds of notices that the person gets.
+        notice_ways: The channels through which the person gets notices.
         label: The name of a new key.
-        secret: The new key's secret.
+        secret: The new key's secret; None for no new key.
         key_rights: The new key's rights, if fewer than the person's.
         key_scope: The new key's visible tasks, if fewer than the person's.
     """
@@ -133,10 +141,15 @@ class Wish:
     key_scope: Scope | None = None
 
     def of(self, known: Person | None, name: str) -> Person:
-        """Return the changed person; a removed person becomes a new one.
+        """Return a copy of a person with the changes. A removed person is created anew.
+
+        Args:
+            known: The person; None to create a person.
+            name: The name of the person.
 
         Raises:
-            ConfigurationError: If the name is invalid, or the label is taken.
+            ConfigurationError: If the name is invalid, or the person already has a key of this
+                label.
         """
         now = time.time()
         if known is None or known.revoked_at is not None:
@@ -169,12 +182,12 @@ class Wish:
         )
 
     def narrowing(self) -> Wish:
-        """Return the same changes with rights and scope applied to the new key alone."""
+        """Return a copy whose rights and scope apply to the new key only, and not to the person."""
         return replace(self, rights=None, scope=None, key_rights=self.rights, key_scope=self.scope)
 
 
 def without_key(person: Person, label: str) -> Person:
-    """Return a person without one of the keys.
+    """Return a copy of a person with one key revoked.
 
     Raises:
         ConfigurationError: If the person has no such key.
@@ -190,10 +203,14 @@ def without_key(person: Person, label: str) -> Person:
 
 
 def present(person: Person | None, name: str) -> Person:
-    """Return the person; raise if unknown or revoked.
+    """Return the person, unless unknown or removed.
+
+    Args:
+        person: The person; None if unknown.
+        name: The name, for the error message.
 
     Raises:
-        ConfigurationError: If the person is unknown or revoked.
+        ConfigurationError: If the person is unknown or removed.
     """
     if person is None or person.revoked_at is not None:
         raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 WAITS: Final[Mapping[str, Any]] = {"approvals": ("web",), "approval_timeout": 7 * 86_400.0}
-"""Options of an agent whose requests people decide on the page, within a week."""
+"""Default options of agents: people decide on the page, within a week."""
 
 
 class ServedPeople:
-    """Implements :class:`delf_cli.people_tasks.PeopleTasks`.
+    """The budgets and notices of people. Implements :class:`delf_cli.people_tasks.PeopleTasks`.
 
     Args:
         settings: The settings of the server.
         keys: The people.
-        journal: The journal, which is also the server's.
+        journal: The journal, which the server uses, too.
     """
 
     def __init__(self, settings: ServeSettings, keys: Keys, journal: SharedJournal) -> None:
@@ -35,21 +35,21 @@ class ServedPeople:
         self._journal = journal
         self._budgets = Budgets(settings.budgets, keys, lambda: journal)
         self.end_notices = EndNotices(settings, keys)
-        """Tells people about the ends of their tasks."""
+        """Notifies people when their tasks end."""
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """The default options of the agents, which the project's own options override."""
+        """The default options of agents. The project's settings override them."""
         return WAITS
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return the ledger with the budgets of a task's owner; None without a budget."""
+        """Return a ledger that charges a task to its owner's budgets; None without a budget."""
         await self._keys.reload(self._journal)
         key = self._keys.of_holder(holder)
         return None if key is None else await self._budgets.ledger(key, within, checked=False)
 
     def listener(self, task: str, holder: str) -> Callable[[Event], None]:
-        """Return a listener that notifies a task's owner of its end."""
+        """Return a function that gets a task's events and notifies the owner when the task ends."""
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -63,7 +63,7 @@ class ServedPeople:
 
 
 def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
-    """Return the budgets and notices of a project's people. The export ``people_tasks``."""
+    """Return the budgets and notices of people. Exported to other plugins as ``people_tasks``."""
     with using_environ(project.environ):
         settings = settings_of(dict(project.plugin_options.get(NAME, {})))
     return ServedPeople(settings, Keys.of(settings, project.environ), journal)

@@ -8,24 +8,27 @@ from typing import Any, Final, cast
 
 from delf.values.encoding import TAG
 
-_SIGNS: Final = (f'"{TAG}"', "NaN", "Infinity")
-"""Byte patterns of tagged values in JSON."""
+_TAG_MARKS: Final = (f'"{TAG}"', "NaN", "Infinity")
+"""Substrings of JSON texts that contain tagged values or non-finite numbers."""
 
 
 def json_bytes(value: Any) -> bytes:
-    """Encode data as JSON; unpaired surrogates become question marks.
+    """Encode data as JSON. Unpaired surrogates become question marks.
 
     Args:
-        value: JSON-ready data, which may contain tagged values.
+        value: JSON-ready data, which may contain tagged values and non-finite numbers.
     """
     text = _dumps(value)
-    if any(sign in text for sign in _SIGNS):
+    if any(mark in text for mark in _TAG_MARKS):
         text = _dumps(plain(value))
     return text.encode("utf-8", "replace")
 
 
 def plain(value: Any) -> Any:
-    """Convert tagged data: dates and non-finite numbers become texts, sets become lists."""
+    """Convert tagged data to plain JSON data.
+
+    Dates and non-finite numbers become strings, and sets become lists.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):

@@ -26,7 +26,7 @@ def delf_commands() -> Iterable[CommandSpec]:
 
 @hookimpl
 def delf_approval_channels() -> Iterable[ApprovalSpec]:
-    """Yield the channel ``web``."""
+    """Yield the approval channel ``web``."""
     yield ApprovalSpec(
         name="web",
         summary="Says by webhook or mail that something waits on the page.",

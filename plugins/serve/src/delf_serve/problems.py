@@ -28,8 +28,8 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (AgentStateError, 503),
     (ConfigurationError, 422),
 )
-_INSIDE: Final = 500
-_OPENAI: Final = "/v1/"
+_INTERNAL_ERROR: Final = 500
+_OPENAI_PREFIX: Final = "/v1/"
 
 
 class ProblemError(Exception):
@@ -68,7 +68,9 @@ class ProblemError(Exception):
         return HTTPStatus(self.status).phrase
 
     def body(self, request_id: str, path: str) -> bytes:
-        """Encode the response body, with a copy under ``error`` for clients of OpenAI's API.
+        """Encode the response body.
+
+        For paths of OpenAI's API, the body also has the error in OpenAI's format.
 
         Args:
             request_id: The request's id in the logs.
@@ -84,10 +86,12 @@ class ProblemError(Exception):
             "param": self.param,
             "request_id": request_id,
         }
-        if path.startswith(_OPENAI):
+        if path.startswith(_OPENAI_PREFIX):
             content["error"] = {
                 "message": f"{self.message}; {self.hint}" if self.hint else self.message,
-                "type": "server_error" if self.status >= _INSIDE else "invalid_request_error",
+                "type": "server_error"
+                if self.status >= _INTERNAL_ERROR
+                else "invalid_request_error",
                 "param": self.param,
                 "code": self.code,
             }
@@ -95,19 +99,22 @@ class ProblemError(Exception):
 
 
 def problem_of(error: DelfError) -> ProblemError:
-    """Convert an error to a problem, without its hint, which is meant for the terminal."""
+    """Convert an error to an API error response.
+
+    The error's hint is left out, because it suggests commands of the command line.
+    """
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
     return ProblemError(status, error.message, code=error.code)
 
 
 def shutting_down() -> ProblemError:
-    """Return the response while the server is shutting down."""
+    """Return the error response of a server that is shutting down."""
     headers = {"retry-after": "5"}
     return ProblemError(503, "the server ends", "send the request again", headers=headers)
 
 
 def internal_error() -> ProblemError:
-    """Return the response for an unexpected failure, whose details are only logged."""
+    """Return the error response for an unexpected failure. The details are only logged."""
     return ProblemError(
-        _INSIDE, "an unexpected failure", "the server's log has more under this request_id"
+        _INTERNAL_ERROR, "an unexpected failure", "the server's log has more under this request_id"
     )

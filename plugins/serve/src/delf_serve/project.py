@@ -29,10 +29,10 @@ def serve_project(
     port: int,
     tasks: Sequence[str] = (),
 ) -> None:
-    """Serve the project's agent until the process is asked to end.
+    """Serve the project's agent until a signal ends the process.
 
     Args:
-        state: The program's flags.
+        state: The command-line flags of the program.
         options: The options of the agent.
         host: The address to bind.
         port: The port.
@@ -53,7 +53,7 @@ def serve_project(
 
 
 def _warn_of_model(state: State, options: Options) -> None:
-    """Warn at the start if no model can be used, for example without a key."""
+    """Warn at the start if the main model cannot be used, for example without an API key."""
     from delf.protocols.context import PluginContext
     from delf_cli.session import Setup
     from delf_engine.models.pool import ModelPool
@@ -83,7 +83,7 @@ def _warn_of_model(state: State, options: Options) -> None:
 
 
 def make_application(state: State, options: Options) -> Application:
-    """Make the application of the project's agent."""
+    """Create the ASGI application of the project's agent."""
     from delf_cli.session import Setup
     from delf_engine.journal.factory import need_durable_journal
 
@@ -91,8 +91,9 @@ def make_application(state: State, options: Options) -> Application:
     if not setup.journal_was_chosen:
         need_durable_journal(setup.host, "a server")
     defaults: dict[str, Any] = {"chat": {"persist": True}, **WAITS}
-    chosen = setup.project.agent.model_fields_set
-    more = {name: value for name, value in defaults.items() if name not in chosen}
-    agent = setup.agent(**more)
-    given = setup.project.plugin_options.get(NAME, {})
-    return make_app(agent, given, setup.project.environ)
+    project_fields = setup.project.agent.model_fields_set
+    agent = setup.agent(
+        **{name: value for name, value in defaults.items() if name not in project_fields}
+    )
+    server_options = setup.project.plugin_options.get(NAME, {})
+    return make_app(agent, server_options, setup.project.environ)

@@ -16,24 +16,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_WELL_SECONDS: Final = 15.0
-_ILL_SECONDS: Final = 3.0
+_READY_SECONDS: Final = 15.0
+_UNREADY_SECONDS: Final = 3.0
 _MAX_SECONDS: Final = 20.0
 
 
 class Readiness:
-    """Checks that journal and connections answer, models are configured, and a sandbox opens.
+    """Checks whether a task could start.
+
+    The journal and the connections have to answer, the models have to be configured, and a sandbox
+    has to open.
 
     Args:
         agent: The agent.
-        tasks: The journal.
+        tasks: The tasks of the journal.
     """
 
     def __init__(self, agent: Agent, tasks: Tasks) -> None:
         self._agent = agent
         self._tasks = tasks
         self._lock = asyncio.Lock()
-        self._until = 0.0
+        self._valid_until = 0.0
         self._problem: str | None = None
 
     async def check(self) -> None:
@@ -44,18 +47,19 @@ class Readiness:
                 public.
         """
         async with self._lock:
-            if time.monotonic() >= self._until:
-                before, self._problem = self._problem, await self._find_problem()
-                well = self._problem is None
-                self._until = time.monotonic() + (_WELL_SECONDS if well else _ILL_SECONDS)
-                if self._problem is not None and self._problem != before:
+            if time.monotonic() >= self._valid_until:
+                earlier_problem = self._problem
+                self._problem = await self._find_problem()
+                seconds = _READY_SECONDS if self._problem is None else _UNREADY_SECONDS
+                self._valid_until = time.monotonic() + seconds
+                if self._problem is not None and self._problem != earlier_problem:
                     _log.warning("no task can begin: %s", self._problem)
         if self._problem is not None:
             raise ProblemError(
                 503,
                 "no task can begin",
                 "the server's log says why",
-                headers={"retry-after": str(int(_ILL_SECONDS))},
+                headers={"retry-after": str(int(_UNREADY_SECONDS))},
             )
 
     async def _find_problem(self) -> str | None:

@@ -16,9 +16,9 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import Tasks
 
-_LAST: Final = 5
-_COUNTED: Final = 200
-"""The number of recent runs by which a routine's savings are computed."""
+_MAX_SHOWN_RUNS: Final = 5
+_MAX_COUNTED_RUNS: Final = 200
+"""The maximum number of recent runs that count for the savings of a routine."""
 _MAX_DRAFTS: Final = 20
 
 
@@ -44,10 +44,10 @@ class Routines:
         return self._agent.plugins.service(ROUTINES)(self._agent)
 
     async def list(self, key: Key) -> s.RoutineList:
-        """Return the routines with their runs.
+        """Return the routines, each with its most recent runs.
 
         Args:
-            key: The caller; only visible runs are included.
+            key: The caller. Only tasks that the caller may see are included.
         """
         try:
             routines = self.of_agent()
@@ -59,9 +59,9 @@ class Routines:
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:
-        """Return a routine with the latest tasks that ran it and the cost that they have saved."""
+        """Return a routine with its most recent runs, and with the costs that these runs saved."""
         task_start = f"{routine.name}("  # the text of a run's task
-        runs, _ = await self._tasks.find(text=task_start, limit=_COUNTED, key=key)
+        runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, key=key)
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
         cost = await self._cost_of(routine.saved_from, key)
@@ -78,11 +78,11 @@ class Routines:
             text=routine.text(),
             done=finished_count,
             saved_usd=None if cost is None else cost * finished_count,
-            runs=runs[:_LAST],
+            runs=runs[:_MAX_SHOWN_RUNS],
         )
 
     async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
-        """Return the cost of the task that a routine was made from; None if unknown."""
+        """Return the costs in US dollars of a routine's original task; None if unknown."""
         if task_id is None:
             return None
         try:
@@ -91,10 +91,10 @@ class Routines:
             return None
 
     async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
-        """Preview a task as a routine; save it if the caller confirms the previewed version.
+        """Preview a task as a routine, or save the routine that the caller has previewed.
 
         Args:
-            given: The task, the name, and the previewed version.
+            given: The task, the name, and the digest of the previewed version.
             key: The caller.
 
         Raises:

@@ -25,7 +25,7 @@ from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 
-_SHOWN: Final = 200
+_MAX_SHOWN_FIRINGS: Final = 200
 
 
 class ProjectSchedules:
@@ -40,7 +40,7 @@ class ProjectSchedules:
         self._schedules: Schedules | None = None
 
     async def list(self, key: Key) -> s.ScheduleList:
-        """Return the schedules whose tasks a person sees."""
+        """Return the schedules whose tasks a person may see."""
         try:
             with self._open() as schedules:
                 schedule_list = await schedules.all()
@@ -53,10 +53,10 @@ class ProjectSchedules:
         )
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
-        """Store a schedule, whose tasks are owned by a person.
+        """Store a schedule. The person owns its tasks.
 
         Raises:
-            ProblemError: If its name is taken, or its times, zone or call are invalid.
+            ProblemError: If the name is taken, or the times, the time zone or the call are invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
         schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
@@ -84,29 +84,29 @@ class ProjectSchedules:
         routine.task({**call.values, **stand_ins})
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
-        """Pause or resume a schedule of a person."""
+        """Pause or resume one of a person's schedules."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, key)
             await schedules.pause(name, paused=paused)
             return _view(await schedules.find(name))
 
     async def remove(self, name: str, key: Key) -> None:
-        """Remove a schedule of a person."""
+        """Remove one of a person's schedules."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, key)
             await schedules.remove(name)
 
     async def test(self, name: str, key: Key) -> s.FiringView:
-        """Start the task of a schedule once now on a runner, without any change."""
+        """Start the task of a schedule once on a runner, as a test without changes."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, key)
             return _firing(await schedules.firing(await schedules.test(name)))
 
     async def history(self, name: str, key: Key) -> s.ScheduleHistory:
-        """Return the outcomes of a schedule's most recent firings."""
+        """Return the outcomes of a schedule's most recent firings, newest first."""
         with self._open() as schedules:
             await self._find_visible(schedules, name, key)
-            firings = await schedules.history(name, _SHOWN)
+            firings = await schedules.history(name, _MAX_SHOWN_FIRINGS)
         return s.ScheduleHistory(firings=[_firing(firing) for firing in firings])
 
     async def _find_visible(self, schedules: Schedules, name: str, key: Key) -> Schedule:
@@ -123,10 +123,10 @@ class ProjectSchedules:
         return schedule
 
     async def _check_owner(self, schedules: Schedules, name: str, key: Key) -> None:
-        """Check that a person may change a schedule: the schedule is their own or nobody's.
+        """Check that a person may change a schedule.
 
         Raises:
-            ProblemError: If the schedule belongs to somebody else.
+            ProblemError: If the schedule belongs to another person.
         """
         schedule = await self._find_visible(schedules, name, key)
         if schedule.key not in (None, key.holder) and "people" not in key.rights:
@@ -134,7 +134,10 @@ class ProjectSchedules:
 
     @contextmanager
     def _open(self) -> Generator[Schedules]:
-        """Open the schedules at the first use, and convert their errors to problem responses."""
+        """Yield the schedules, and convert their errors to error responses.
+
+        The schedules are opened at the first use.
+        """
         try:
             if self._schedules is None:
                 if self._agent.project is None:

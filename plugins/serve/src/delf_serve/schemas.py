@@ -44,11 +44,11 @@ FileName = Annotated[
         pattern=r"^[\w()\[\]+@#=&'-](?:[\w ()\[\]+@#=&'.,-]{0,118}[\w()\[\]+@#=&'-])?$"
     ),
 ]
-"""A name and never a path: letters, digits and a few marks, none of them at an end."""
+"""A file name without a path: letters, digits and a few punctuation marks, no dot at either end."""
 
 
 class Given(BaseModel):
-    """A request body; unknown fields are refused."""
+    """A request body. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,7 +60,7 @@ class Shown(BaseModel):
 
 
 def _as_body(kind: type[Any]) -> type[Shown]:
-    """Make a body model of a dataclass, with its fields, types and descriptions.
+    """Create a response model from a dataclass, with its fields, types and descriptions.
 
     Args:
         kind: The dataclass. Fields with ``compare=False`` are omitted.
@@ -79,7 +79,7 @@ _PROJECT: Final = "The name of the task's project, if it is not the server's own
 
 
 class Problem(Shown):
-    """The reason of a refused request, in the form of RFC 9457."""
+    """The reason why a request was refused, in the format of RFC 9457."""
 
     type: str = Field(description="Always about:blank: `code` names the kind of failure.")
     title: str = Field(description="The status in words.")
@@ -103,7 +103,7 @@ class FileReference(Given):
 
 
 VARIANTS = frozenset({"approve", "reject", "request_changes", "edit", "settle"})
-"""The kinds of a decision, which precede the field in the place of an error."""
+"""The names of a decision's variants, which pydantic puts first into the location of an error."""
 
 
 TaskWords = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"\S")]
@@ -136,7 +136,7 @@ class RunRequest(Given):
 
 
 class RoutineRequest(Given):
-    """A run of a routine."""
+    """A request to run a routine."""
 
     inputs: dict[str, str | int | float] = Field(
         default_factory=dict[str, str | int | float],
@@ -181,7 +181,7 @@ class ScheduleRequest(Given):
 
 
 class ScheduleChange(Given):
-    """A change of a schedule."""
+    """A request to pause or resume a schedule."""
 
     paused: bool = Field(description="Whether the schedule is paused.")
 
@@ -198,7 +198,7 @@ class RoutineParameter(Shown):
 
 
 class Task(Shown):
-    """A task in lists."""
+    """A task as an entry of a list."""
 
     task_id: str
     task: str = Field(description="The text of the task.")
@@ -219,7 +219,7 @@ class Task(Shown):
 
 
 class TaskList(Shown):
-    """Tasks, the newest first."""
+    """Tasks, newest first."""
 
     tasks: list[Task]
     more: bool = Field(description="Whether there are more entries.")
@@ -239,7 +239,7 @@ class FoundTask(Shown):
 
 
 class FoundList(Shown):
-    """The tasks that a search found, the newest first."""
+    """The tasks that a search found, newest first."""
 
     tasks: list[FoundTask]
     more: bool = Field(description="Whether there are older tasks.")
@@ -247,11 +247,11 @@ class FoundList(Shown):
 
 
 class Figures(_as_body(search.Figures)):
-    """The figures of a group of tasks."""
+    """Statistics of a group of tasks."""
 
 
 class FigureList(Shown):
-    """Figures by group."""
+    """Statistics by group."""
 
     figures: list[Figures]
     more: bool = Field(description="Whether there are more entries.")
@@ -274,7 +274,7 @@ class RoutineSaveRequest(Given):
 
 
 class RoutineDraft(Shown):
-    """A task as a routine."""
+    """A preview of a task as a routine."""
 
     name: str
     change: str = Field(description="The routine's file, or a diff if it replaces a routine.")
@@ -345,21 +345,21 @@ class ScheduleHistory(Shown):
 
 
 class EvaluationView(Shown):
-    """A data set of the project."""
+    """An evaluation data set of the project."""
 
     name: str
     runs: int = Field(description="The number of kept runs.")
 
 
 class EvaluationList(Shown):
-    """The data sets of the project."""
+    """The evaluation data sets of the project."""
 
     evaluations: list[EvaluationView]
     more: bool = Field(default=False, description="Whether there are further data sets.")
 
 
 class EvaluationReport(Shown):
-    """The report of a run of a data set."""
+    """The report of an evaluation run."""
 
     runs: int = Field(description="The number of kept runs.")
     report: dict[str, Any] = Field(description="As `delf evals show DATASET --json` writes it.")
@@ -373,7 +373,7 @@ class RoutineList(Shown):
 
 
 class ComparedTask(Shown):
-    """The figures of one of two tasks."""
+    """A task of a comparison, with its figures."""
 
     task_id: str
     task: str
@@ -406,22 +406,22 @@ class Comparison(Shown):
 
 
 class PromptMessage(_as_body(prompts.PromptMessage)):
-    """A message that a model was sent."""
+    """A message that was sent to a model."""
 
 
 class AskedCall(Shown):
-    """A call that a model asked for."""
+    """A tool call in a model's answer."""
 
     name: str
     arguments: str = Field(description="JSON as the model wrote it.")
 
 
 class ModelUsage(_as_body(Usage)):
-    """The tokens of a model call."""
+    """The token counts of a model call."""
 
 
 class OwnBudget(Shown):
-    """A budget of the caller for the current month."""
+    """A budget that covers the caller's tasks in the current month."""
 
     name: str = Field(description="The person, key or team whose budget it is.")
     limit_usd: float
@@ -430,7 +430,7 @@ class OwnBudget(Shown):
 
 
 class PersonRequest(Given):
-    """A person to add or to change; omitted fields stay as they are."""
+    """A person to add or to change. Omitted fields stay unchanged."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     rights: list[Right] | None = Field(default=None, max_length=5)
@@ -454,7 +454,7 @@ class PersonKeyView(Shown):
 
 
 class PersonView(Shown):
-    """A person as shown to managers of people."""
+    """A person with rights and keys, for callers who manage people."""
 
     name: str
     rights: list[str]
@@ -469,7 +469,7 @@ class PersonView(Shown):
 
 
 class PersonMade(PersonView):
-    """A person who was added or changed."""
+    """The person who was added or changed, with the new key."""
 
     key: str | None = Field(default=None, description="The new key; it is not shown again.")
 
@@ -482,7 +482,7 @@ class PersonList(Shown):
 
 
 class AuditEntry(Shown):
-    """An action of a person."""
+    """An entry of the audit log."""
 
     at: Time
     what: str = Field(
@@ -505,7 +505,7 @@ class AuditList(Shown):
 
 
 class NoticesRequest(Given):
-    """The notices that a person chooses."""
+    """The kinds of notices that a person chooses, and their channels."""
 
     notices: list[NoticeChoice] = Field(
         max_length=5,
@@ -528,7 +528,7 @@ class NoticesRequest(Given):
 
 
 class NoticesView(Shown):
-    """The notices that a person gets."""
+    """The kinds of notices that a person gets, and their channels."""
 
     notices: list[NoticeChoice]
     ways: list[NoticeWay] = Field(description="The ways that you chose.")
@@ -561,14 +561,14 @@ class PromptList(Shown):
 
 
 class OutputFile(Shown):
-    """A file that a task made."""
+    """A file that a task created."""
 
     name: str
     size: int
 
 
 class TaskDecision(Shown):
-    """A decision in a task."""
+    """A decision of a person in a task."""
 
     request_id: str
     action: str
@@ -623,7 +623,7 @@ class Accepted(Shown):
 
 
 class HookAnswer(Shown):
-    """An accepted message of a hook."""
+    """The response to an accepted webhook message."""
 
     task_id: str
     is_new: bool = Field(description="False if the message was received before.")
@@ -647,7 +647,7 @@ class WaitingCount(Shown):
 
 
 class DecidedView(Shown):
-    """The decision about a request, and its author."""
+    """The decision about a request, with the person who decided."""
 
     decision: str
     by: str
@@ -668,7 +668,7 @@ class DecidedView(Shown):
 
 
 class Remembered(Shown):
-    """A remembered decision, which approves later calls."""
+    """A remembered approval, which approves later calls."""
 
     request_id: str = Field(description="The request that was approved.")
     task_id: str
@@ -690,18 +690,18 @@ class Remembered(Shown):
 
 
 class RememberedList(Shown):
-    """The remembered decisions, the oldest first."""
+    """The remembered approvals, oldest first."""
 
     remembered: list[Remembered]
     more: bool = Field(description="Whether there are more entries.")
 
 
 class FactView(_as_body(Fact)):
-    """A fact about a request, in words for the person who decides."""
+    """A fact about a request, for the person who decides."""
 
 
 class CommentView(Shown):
-    """A comment on a request, which people read and the model does not."""
+    """A comment on a request. Comments are for people; the model does not get them."""
 
     by: str
     text: str
@@ -710,7 +710,7 @@ class CommentView(Shown):
 
 
 class Request(_as_body(ApprovalRequest)):
-    """A request or question for a person, pending or decided."""
+    """An approval request or a question for a person, pending or decided."""
 
     facts: list[FactView] = Field(
         description=("All facts that a person must know, as text, in order.")
@@ -739,7 +739,7 @@ class Request(_as_body(ApprovalRequest)):
 
 
 class RequestList(Shown):
-    """Requests, the oldest first."""
+    """Approval requests and questions, oldest first."""
 
     approvals: list[Request]
     more: bool = Field(description="Whether there are more entries.")
@@ -749,7 +749,7 @@ Reason = Annotated[str, StringConstraints(max_length=10_000)]
 
 
 class Approval(Given):
-    """An approval of one call, or of later ones, too."""
+    """The approval of a call. The approval can also be remembered for later calls."""
 
     decision: Literal["approve"]
     reason: Reason | None = Field(default=None, description="A note.")
@@ -766,7 +766,7 @@ class Approval(Given):
 
 
 class Rejection(Given):
-    """A rejection."""
+    """The rejection of a call."""
 
     decision: Literal["reject"]
     reason: Reason | None = Field(
@@ -811,7 +811,7 @@ class Edit(Given):
 
 
 class AlreadyDoneAnswer(Given):
-    """The statement that an interrupted call did happen."""
+    """The statement that an interrupted call has happened."""
 
     decision: Literal["settle"]
     result: Any = Field(default=None, description="What the call returned.")
@@ -819,7 +819,7 @@ class AlreadyDoneAnswer(Given):
 
 
 class AnswerToQuestion(Given):
-    """The answer to a question of a script."""
+    """The answer to a question that a script asked."""
 
     decision: Literal["answer"]
     answer: Annotated[str, StringConstraints(max_length=100_000)] | bool | int | float = Field(
@@ -831,7 +831,7 @@ _Decision = Approval | Rejection | ChangeWish | Edit | AlreadyDoneAnswer | Answe
 
 
 class DecisionRequest(RootModel[_Decision]):
-    """An answer to a request."""
+    """A decision about a request, or the answer to a question."""
 
     root: _Decision = Field(discriminator="decision")
 
@@ -842,7 +842,7 @@ def _to_integer(value: object) -> object:
 
 
 class ResumeRequest(Given):
-    """The limits of a resumed task."""
+    """The limits of a task that is resumed."""
 
     timeout: Seconds | None = Field(
         default=None,
@@ -851,7 +851,7 @@ class ResumeRequest(Given):
 
 
 class AgainRequest(Given):
-    """The changes to a task when it is repeated."""
+    """Changes to a task that is repeated."""
 
     task: TaskWords | None = Field(
         default=None, description="A new text for the task; the same text when omitted."
@@ -900,7 +900,7 @@ class Stored(Shown):
 
 
 class StoredList(Shown):
-    """The uploaded files of a key, the newest first."""
+    """The files that a key has uploaded, newest first."""
 
     files: list[Stored]
     more: bool = Field(description="Whether there are more entries.")
@@ -916,7 +916,7 @@ class Conversation(Shown):
 
 
 class ConversationList(Shown):
-    """Conversations, the newest first."""
+    """Conversations, newest first."""
 
     conversations: list[Conversation]
     more: bool = Field(description="Whether there are more entries.")
@@ -935,20 +935,20 @@ class ConversationDetail(Shown):
 
 
 class LoginRequest(Given):
-    """A key for the page."""
+    """An API key, which logs a person in to the page."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class TaskCost(Shown):
-    """The cost of one task with its child tasks."""
+    """The cost of a task, including its child tasks."""
 
     task_id: str
     cost_usd: float
 
 
 class Budget(Shown):
-    """The agent's budget in this process, limited to the caller's scope."""
+    """The agent's budget in this process, restricted to the tasks that the caller may see."""
 
     limit_usd: float | None = Field(description="Null for a person who does not see all tasks.")
     cost_usd: float = Field(description="The cost of all tasks that you see.")
@@ -957,7 +957,7 @@ class Budget(Shown):
 
 
 class Login(Shown):
-    """A session in which the caller is logged in to the page."""
+    """A session in which a person is logged in to the page."""
 
     id: str
     began: Time
@@ -969,14 +969,14 @@ class Login(Shown):
 
 
 class LoginList(Shown):
-    """The sessions of the caller, the oldest first."""
+    """The sessions of a person, oldest first."""
 
     sessions: list[Login]
     more: bool = Field(description="Whether there are more entries.")
 
 
 class Session(Shown):
-    """The session of the caller."""
+    """The caller, and the server's features, for the page."""
 
     name: str
     rights: list[str]
@@ -1007,26 +1007,26 @@ class Health(Shown):
 
 
 class Query(BaseModel):
-    """Query parameters; unknown ones are refused."""
+    """Query parameters. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class PageQuery(Query):
-    """The requested part of a list."""
+    """The requested page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=1000, description="The maximum number of items.")] = 100
     offset: Annotated[int, Field(ge=0, le=100_000, description="The number of items to skip.")] = 0
 
 
 class RunQuery(Query):
-    """The run whose report is asked for."""
+    """The evaluation run whose report is requested."""
 
     run: Annotated[int, Field(ge=1, le=100_000, description="1 for the last run.")] = 1
 
 
 class TaskQuery(Query):
-    """The filter of tasks."""
+    """Conditions for tasks."""
 
     limit: Annotated[int, Field(ge=1, le=1000, description="The maximum number of items.")] = 100
     after: (
@@ -1046,7 +1046,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def _with_fields_of_records() -> type[Query]:
-    """Make a query model with a parameter for each filterable field of a task record."""
+    """Create a query model with a parameter for each filterable field of a task record."""
     kind: Any = Name
     fields: dict[str, Any] = {
         name: (kind | None, Field(default=None, description=words))
@@ -1056,7 +1056,7 @@ def _with_fields_of_records() -> type[Query]:
 
 
 class FilterQuery(_with_fields_of_records()):
-    """Conditions for tasks, all of which have to hold."""
+    """Conditions for tasks. A task must meet all of them."""
 
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
         default=None,
@@ -1083,7 +1083,7 @@ class FilterQuery(_with_fields_of_records()):
 
 
 class SearchQuery(FilterQuery):
-    """The conditions of a search for tasks."""
+    """The conditions and the page of a search for tasks."""
 
     state: TaskState | None = Field(default=None, description="The state.")
     limit: Annotated[int, Field(ge=1, le=200, description="The maximum number of items.")] = 50
@@ -1099,7 +1099,7 @@ def _is_stored(state: TaskState) -> TaskState:
 
 
 class FiguresQuery(FilterQuery):
-    """The grouping and the conditions of figures."""
+    """The grouping of statistics, and the conditions for tasks."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(
@@ -1116,7 +1116,7 @@ class FiguresQuery(FilterQuery):
 
 
 class AuditQuery(PageQuery):
-    """The conditions for audit entries."""
+    """Conditions for entries of the audit log."""
 
     since: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="The earliest Unix time."
@@ -1133,7 +1133,7 @@ class AuditQuery(PageQuery):
 
 
 class MessageQuery(Query):
-    """The position of the requested messages in a conversation."""
+    """The requested range of messages in a conversation."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The position of the last message that you have."
@@ -1142,7 +1142,7 @@ class MessageQuery(Query):
 
 
 class WaitQuery(Query):
-    """The longest time to wait for a result."""
+    """The maximum time to wait for a result."""
 
     wait: Wait = Field(
         default=0, description="Seconds to wait until the task is over or asks a person."
@@ -1150,7 +1150,7 @@ class WaitQuery(Query):
 
 
 class RequestQuery(PageQuery):
-    """The filter of approval requests."""
+    """Conditions for approval requests."""
 
     waiting: bool = Field(default=True, description="Only pending requests.")
     mine: bool = Field(default=False, description="Only requests that you may decide.")
@@ -1161,7 +1161,7 @@ class RequestQuery(PageQuery):
 
 
 class EventQuery(Query):
-    """The position from which events are sent."""
+    """The event after which the stream starts."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The number of the last event that you have."
@@ -1169,7 +1169,7 @@ class EventQuery(Query):
 
 
 class FileQuery(Query):
-    """The name of the file."""
+    """The name of an uploaded file."""
 
     name: FileName
 

@@ -20,25 +20,25 @@ from delf_serve.clients import is_loopback
 from delf_serve.problems import MEDIA, ProblemError
 
 _BACKLOG: Final = 2048
-_NEW_OBJECTS: Final = 50_000
-"""The number of new objects after which the garbage collector visits them."""
+_GC_THRESHOLD: Final = 50_000
+"""The number of new objects that triggers a garbage collection."""
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
 REST_SECONDS: Final = 5.0
-"""The seconds to accept the rest of a request body after its response."""
+"""The seconds that a client has to send the rest of a request body after the response."""
 _CLOSE_SECONDS: Final = 5.0
-"""The seconds for which a client may take sent bytes before the connection is closed."""
+"""The seconds that a client has to read sent bytes before its connection is closed."""
 _STALL_SECONDS: Final = 60.0
-"""The seconds for which a client may not read its response."""
+"""The maximum number of seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
 _MAX_QUEUED: Final = 16
-"""The maximum number of pipelined requests that are queued for one client."""
-_OWN_FILES: Final = 256
-"""File descriptors reserved for sandboxes, journal and files."""
+"""The maximum number of pipelined requests that are queued for one connection."""
+_RESERVED_FILES: Final = 256
+"""The number of file descriptors reserved for sandboxes, the journal and files."""
 
 
 def check_bind(host: str, *, keyed: bool) -> None:
-    """Refuse to listen beyond loopback without keys.
+    """Check that a server without keys listens on loopback only.
 
     Raises:
         ConfigurationError: If the address is not loopback and no key is required.
@@ -78,7 +78,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 class ConnectionLimit:
-    """Limits the number of connections; further ones are closed at once.
+    """Limits the number of open connections. Further connections are closed at once.
 
     Args:
         most: The maximum number of connections.
@@ -89,29 +89,29 @@ class ConnectionLimit:
         self._connections: set[Protocol] = set()
 
     def take(self, connection: Protocol) -> None:
-        """Admit a new connection, or close it."""
+        """Count a new connection, or close it if the limit is reached."""
         if len(self._connections) >= self._most:
             connection.abort()
         else:
             self._connections.add(connection)
 
     def leave(self, connection: Protocol) -> None:
-        """Stop counting a closed connection."""
+        """Stop counting a connection, because it was closed."""
         self._connections.discard(connection)
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits for size and time before the application.
+    """uvicorn's protocol with additional limits for size and time.
 
-    The head of a request is limited in size and time, and so is each pause within a body. Each
-    limit is here because uvicorn 0.54 has none: it takes heads of any size, waits without end for
-    the rest of a head, for a first byte and for a client that does not read, keeps all connections
-    open (``limit_concurrency`` only refuses their requests), takes trailers for headers, and
-    forgets its own ``timeout_keep_alive`` once an empty line arrives. A proxy such as nginx has
-    most of these limits, but the server may also be reached without one.
+    The head of a request is limited in size and time, and so is each pause within a body. uvicorn
+    0.54 lacks these limits: it takes heads of any size, and waits without end for the rest of a
+    head, for the first byte, and for a client that does not read. It also keeps all connections
+    open (``limit_concurrency`` only refuses their requests), treats trailers as headers, and
+    forgets its own ``timeout_keep_alive`` after an empty line. A proxy such as nginx has most of
+    these limits, but the server may also be reached without a proxy.
     """
 
-    places: ConnectionLimit
+    connection_limit: ConnectionLimit
     head_seconds = 10.0
 
     # -- of the connection ----------------------------------------------------------------
@@ -121,45 +121,45 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._is_gone = False
         self._in_head = False
-        self._unread = 0
+        self._unread_bytes = 0
         self._refusal = ProblemError(400, "the request is not HTTP that can be read")
         self._timer: asyncio.TimerHandle | None = None
-        self._stall: asyncio.TimerHandle | None = None
-        self.places.take(self)
-        self._watch(self.head_seconds, self._close)
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self.connection_limit.take(self)
+        self._start_timer(self.head_seconds, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all timers of the connection."""
         self._is_gone = True
-        self._unwatch()
+        self._cancel_timer()
         self.resume_writing()  # else pending sends would wait forever
-        self.places.leave(self)
+        self.connection_limit.leave(self)
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection without waiting for unsent data."""
         self._is_gone = True
         self.transport.abort()
 
     def pause_writing(self) -> None:
         """Start a timeout for a client that does not read."""
         super().pause_writing()
-        self._stall = self.loop.call_later(_STALL_SECONDS, self.abort)
+        self._stall_timer = self.loop.call_later(_STALL_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
         """Cancel the timeout, because the client reads again."""
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
         super().resume_writing()
 
     # -- of requests ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Process received data within the limits of heads and bodies."""
-        self._unread += len(data)
+        """Process received data, and refuse a request whose head is too large."""
+        self._unread_bytes += len(data)
         super().data_received(data)
-        if self._unread > _HEAD_BYTES and not self.transport.is_closing():
+        if self._unread_bytes > _HEAD_BYTES and not self.transport.is_closing():
             self._refuse_size()
             self.send_400_response("")
 
@@ -168,11 +168,11 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
         self._head_size = 0
-        self._watch(self.head_seconds, self._is_late)
+        self._start_timer(self.head_seconds, self._refuse_late_head)
 
     def on_url(self, url: bytes) -> None:
         """Process a part of the URL."""
-        self._count(len(url))
+        self._count_head_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -180,14 +180,14 @@ class Protocol(HttpToolsProtocol):
         if not self._in_head:
             self._refusal = ProblemError(400, "headers after the body are not taken")
             raise self._refusal
-        self._count(len(name) + len(value))
+        self._count_head_bytes(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Process the end of a request's head."""
+        """Process the end of a request's head, and refuse upgrades with a body."""
         self._in_head = False
-        self._unread = 0
-        self._unwatch()
+        self._unread_bytes = 0
+        self._cancel_timer()
         parser: Any = self.parser
         if parser.should_upgrade() and self._has_body():
             self._refusal = ProblemError(400, "a request with a body cannot upgrade its connection")
@@ -201,23 +201,23 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Process a part of the body."""
-        self._unread = 0
+        self._unread_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Process the end of a request."""
-        self._unread = 0
+        self._unread_bytes = 0
         super().on_message_complete()
         if self.cycle.response_complete:
-            self._watch(_IDLE_SECONDS, self._close)
+            self._start_timer(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request after a response, or for this request's unread body."""
+        """Start the timeout for the next request, or for the unread rest of this request's body."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._watch(_CLOSE_SECONDS, self.abort)
+            self._start_timer(_CLOSE_SECONDS, self.abort)
         elif self.cycle.response_complete and not self._in_head:
-            self._watch(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
+            self._start_timer(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request, unless a response is already in progress."""
@@ -243,13 +243,13 @@ class Protocol(HttpToolsProtocol):
         headers = dict(self.headers)
         return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
-    def _is_late(self) -> None:
+    def _refuse_late_head(self) -> None:
         if self.flow.read_paused:  # an earlier request is still being answered
-            self._watch(self.head_seconds, self._is_late)
+            self._start_timer(self.head_seconds, self._refuse_late_head)
         else:
             self._close()
 
-    def _count(self, size: int) -> None:
+    def _count_head_bytes(self, size: int) -> None:
         self._head_size += size
         if self._head_size > _HEAD_BYTES:
             self._refuse_size()
@@ -263,31 +263,31 @@ class Protocol(HttpToolsProtocol):
     def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
-        self._watch(_CLOSE_SECONDS, self.abort)
+        self._start_timer(_CLOSE_SECONDS, self.abort)
 
-    def _watch(self, seconds: float, act: Callable[[], None]) -> None:
-        self._unwatch()
+    def _start_timer(self, seconds: float, act: Callable[[], None]) -> None:
+        self._cancel_timer()
         if not self._is_gone:
             self._timer = self.loop.call_later(seconds, act)
 
-    def _unwatch(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 def _say_nothing() -> None:
-    """Announce nothing."""
+    """Do nothing. The default of ``announce``."""
 
 
 def make_server(
     app: Application, *, announce: Callable[[], None] = _say_nothing, log_level: str = "error"
 ) -> uvicorn.Server:
-    """Make the uvicorn server of an application."""
+    """Create the uvicorn server of an application."""
     settings = app.settings
     own = {
         "head_seconds": settings.header_seconds,
-        "places": ConnectionLimit(_max_connections(settings.connections)),
+        "connection_limit": ConnectionLimit(_max_connections(settings.connections)),
     }
     config = uvicorn.Config(
         app,
@@ -307,65 +307,77 @@ def make_server(
 
 
 def _max_connections(most: int) -> int:
-    """Return the number of connections that the process's file descriptors allow."""
+    """Return the number of connections that the limit of file descriptors allows.
+
+    Args:
+        most: The wanted number of connections.
+    """
     try:
         import resource
     except ImportError:  # Windows
         return most
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else max(16, min(most, soft - _OWN_FILES))
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        most
+        if soft_limit == resource.RLIM_INFINITY
+        else max(16, min(most, soft_limit - _RESERVED_FILES))
+    )
 
 
-def _raise_limit(most: int) -> None:
-    """Raise the limit of file descriptors towards a number."""
+def _raise_file_limit(most: int) -> None:
+    """Raise this process's limit of file descriptors, as far as the system allows.
+
+    Args:
+        most: The wanted number of connections.
+    """
     try:
         import resource
     except ImportError:  # Windows
         return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most + _OWN_FILES
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + _RESERVED_FILES
+    if hard_limit != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard_limit)
+    if soft_limit != resource.RLIM_INFINITY and soft_limit < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard_limit))
 
 
 class _Server(uvicorn.Server):
-    """A server that ends event streams and waiting requests at shutdown."""
+    """A uvicorn server that ends event streams and waiting requests at shutdown."""
 
     def __init__(
         self, config: uvicorn.Config, app: Application, announce: Callable[[], None]
     ) -> None:
         super().__init__(config)
-        self._delf = app
+        self._application = app
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start serving, then announce."""
+        """Start serving, then call ``announce``."""
         await super().startup(sockets)
         if self.started:
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams and waiting requests, then shut down."""
-        self._delf.begin_stop()
+        self._application.begin_stop()
         await super().shutdown(sockets)
 
 
 def serve(
     app: Application, listener: socket.socket, announce: Callable[[], None] = _say_nothing
 ) -> None:
-    """Serve until the process is asked to end.
+    """Serve until a signal ends the process.
 
     Args:
         app: The application.
-        listener: The socket.
+        listener: The listening socket.
         announce: Called once the agent is started and requests are served.
 
     Raises:
         ConfigurationError: If the server cannot start.
     """
-    _raise_limit(app.settings.connections)
+    _raise_file_limit(app.settings.connections)
     server = make_server(app, announce=announce)
 
     async def main() -> None:
@@ -376,14 +388,14 @@ def serve(
 
     try:
         with to_stderr(enabled=app.settings.access_log):
-            _runner(main)
+            _run_event_loop(main)
     except KeyboardInterrupt:
         return
 
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """Collect garbage less often while the block runs, ignoring the objects that exist before it.
+    """Collect garbage less often while the block runs, and exempt all existing objects.
 
     With Python's defaults, the collector takes a third of a busy server's processor time, because
     it visits the objects of all imported modules and of all waiting tasks again and again.
@@ -391,14 +403,14 @@ def rare_collections() -> Generator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    gc.set_threshold(_GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
 
 
-def _runner(main: Callable[[], Any]) -> None:
+def _run_event_loop(main: Callable[[], Any]) -> None:
     try:
         import uvloop
     except ImportError:  # Windows

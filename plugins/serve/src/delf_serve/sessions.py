@@ -24,18 +24,18 @@ from delf_serve.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 2.0
-_LONGEST: Final = 200
+_CHECK_SECONDS: Final = 2.0
+_MAX_BROWSER_CHARACTERS: Final = 200
 
 
 @dataclass(eq=False)
 class Seat:
-    """A long-lived request of a person, such as an event stream.
+    """A long-lived request, such as an event stream.
 
     Args:
-        key: The key.
-        session: The digest of the session, if the request used one.
-        end: Ends the request.
+        key: The caller.
+        session: The digest of the session; None for a request without a session.
+        end: A function that ends the request.
     """
 
     key: Key
@@ -61,13 +61,13 @@ class Sessions:
     # -- logging in and out ---------------------------------------------------------------
 
     async def begin(self, key: Key, way: str, client: str, browser: str) -> str:
-        """Start a session; return the cookie's value.
+        """Start a session, and return the value of its cookie.
 
         Args:
-            key: The key of the person.
+            key: The caller.
             way: The login method.
             client: The client's address.
-            browser: The browser's description of itself.
+            browser: The ``User-Agent`` header.
         """
         # Store only the digest, so that readers of the journal cannot log in.
         now, cookie = time.time(), secrets.token_urlsafe(32)
@@ -80,7 +80,7 @@ class Sessions:
             key=key.digest.hex(),
             way=way,
             client=client,
-            browser=browser[:_LONGEST],
+            browser=browser[:_MAX_BROWSER_CHARACTERS],
         )
         await self._tasks.journal.begin_login(record)
         return cookie
@@ -91,7 +91,7 @@ class Sessions:
         return self._keys.of_session(records[0]) if records else None
 
     async def of(self, key: Key) -> list[SessionRecord]:
-        """Return the sessions of a person, the oldest first."""
+        """Return the sessions of a person, oldest first."""
         holder = key.holder
         records = await self._tasks.journal.logins()
         return [session for session in records if holder and session.holder == holder]
@@ -109,7 +109,7 @@ class Sessions:
         raise ProblemError(404, "no such session is known", "GET /sessions")
 
     async def end(self, cookie: str) -> None:
-        """End a session in all processes, and its streams in this one."""
+        """End a session by its cookie, in all processes."""
         await self.end_digest(_digest(cookie))
 
     async def end_digest(self, digest: str) -> None:
@@ -121,10 +121,10 @@ class Sessions:
 
     @contextmanager
     def seat(self, key: Key, cookie: str | None) -> Generator[Seat]:
-        """Count a long-lived request against the limit while the block runs.
+        """Count a long-lived request while the block runs.
 
         Raises:
-            ProblemError: If the server's or the key's limit is reached.
+            ProblemError: If the server or the caller has too many such requests.
         """
         settings = self._settings
         if len(self._seats) >= settings.streams:
@@ -147,11 +147,11 @@ class Sessions:
         finally:
             self._seats.discard(seat)
 
-    async def keep_looking(self) -> None:
-        """Periodically end streams whose key or session is no longer valid."""
+    async def end_invalid_streams(self) -> None:
+        """Periodically end event streams whose key or session is no longer valid."""
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             await self._keys.reload(self._tasks.journal)
             open_sessions = {seat.session for seat in self._seats if seat.session is not None}
             try:
@@ -168,7 +168,7 @@ class Sessions:
         self._end(lambda s: s.session in ended_sessions or not self._keys.holds(s.key))
 
     def end_all(self) -> None:
-        """End all streams; clients reconnect to another process."""
+        """End all event streams. Clients then reconnect to another process."""
         self._end(lambda _: True)
 
     def _end(self, is_over: Callable[[Seat], bool]) -> None:
@@ -177,13 +177,13 @@ class Sessions:
 
 
 def csrf_of(cookie: str) -> str:
-    """Return the CSRF token of a session, which other sites cannot know."""
+    """Return the CSRF token of a session, which other websites cannot know."""
     code = hmac.digest(cookie.encode("utf-8", "replace"), b"delf csrf", "sha256")
     return base64.urlsafe_b64encode(code).decode().rstrip("=")
 
 
 def id_of(digest: str) -> str:
-    """Return the public id of a session, which cannot be used for login."""
+    """Return the public id of a session. Nobody can log in with the id."""
     return digest[:16]
 
 

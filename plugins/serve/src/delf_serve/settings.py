@@ -14,7 +14,7 @@ from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
 
 NAME: Final = "serve"
 _SECRET_BYTES: Final = 16
-"""The minimum number of bytes of a hook's secret, so that nobody can guess it."""
+"""The minimum number of bytes of a webhook's secret."""
 _HOOK: Final = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
 
@@ -46,20 +46,22 @@ class HookSettings(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _has_one_task(self) -> Self:
+    def _check_task(self) -> Self:
         if bool(self.task.strip()) == bool(self.routine):
             raise ValueError("a hook has either a task or a routine")
         if self.inputs and not self.routine:
             raise ValueError("inputs are a routine's; a task's scripts find the message as `item`")
-        wrong = next((path for path in self.inputs.values() if not path.startswith("/")), None)
-        if wrong is not None:
-            raise ValueError(f"{wrong!r} is no place in a message, as /order/id is")
+        invalid_path = next(
+            (path for path in self.inputs.values() if not path.startswith("/")), None
+        )
+        if invalid_path is not None:
+            raise ValueError(f"{invalid_path!r} is no place in a message, as /order/id is")
         return self
 
     @field_validator("secret")
     @classmethod
     def _is_a_secret(cls, value: SecretStr) -> SecretStr:
-        if _check_secret(value) < _SECRET_BYTES:
+        if _secret_size(value) < _SECRET_BYTES:
             raise ValueError(f"the secret has less than {_SECRET_BYTES} bytes, without blanks")
         return value
 
@@ -245,7 +247,7 @@ class ServeSettings(PluginSettings):
         return bool(self.user_header or self.oidc_issuer)
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_combinations(self) -> Self:
         if self.user_header and not self.trusted_proxies:
             raise ValueError("user_header needs trusted_proxies: anybody could send it")
         if self.oidc_issuer and not (self.oidc_client_id and self.public_url):
@@ -255,15 +257,17 @@ class ServeSettings(PluginSettings):
     @field_validator("webhook_secret")
     @classmethod
     def _is_a_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        _check_secret(value)
+        _secret_size(value)
         return value
 
     @field_validator("hooks")
     @classmethod
     def _have_names(cls, value: dict[str, HookSettings]) -> dict[str, HookSettings]:
-        wrong = next((name for name in value if not _HOOK.fullmatch(name)), None)
-        if wrong is not None:
-            raise ValueError(f"{wrong!r} cannot be the name of a hook: letters, digits, - and _")
+        invalid_name = next((name for name in value if not _HOOK.fullmatch(name)), None)
+        if invalid_name is not None:
+            raise ValueError(
+                f"{invalid_name!r} cannot be the name of a hook: letters, digits, - and _"
+            )
         return value
 
     @field_validator("public_url")
@@ -272,11 +276,11 @@ class ServeSettings(PluginSettings):
         return value.rstrip("/")
 
 
-def _check_secret(value: SecretStr | None) -> int:
+def _secret_size(value: SecretStr | None) -> int:
     """Return the number of bytes of a secret that signs messages.
 
     Raises:
-        ValueError: If the secret is marked as base64 and is not.
+        ValueError: If the secret begins with ``whsec_`` but is not base64.
     """
     text = "" if value is None else value.get_secret_value()
     if text.startswith("whsec_"):
@@ -285,9 +289,9 @@ def _check_secret(value: SecretStr | None) -> int:
 
 
 def settings_of(options: Mapping[str, Any]) -> ServeSettings:
-    """Load the settings from code or ``delf.toml``, then from the environment.
+    """Load the settings from code or ``delf.toml``, then from environment variables.
 
     Raises:
-        ConnectionConfigurationError: For an invalid setting; the error never has its value.
+        ConnectionConfigurationError: If a setting is invalid. The message never has its value.
     """
     return ServeSettings.for_instance(NAME, options)

@@ -12,31 +12,31 @@ from typing import Final
 
 from delf_serve.problems import ProblemError
 
-_MAX_OFF: Final = 300.0
-"""Seconds by which the time of a message may differ, as Standard Webhooks advises."""
-_LONGEST_ID: Final = 200
+_MAX_AGE_SECONDS: Final = 300.0
+"""The maximum age of a message in seconds, as Standard Webhooks advises."""
+_MAX_ID_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message with a valid signature.
+    """A webhook message whose signature is valid.
 
     Args:
-        name: The id of the message, the same for each try.
+        name: The id of the message, which is the same for each attempt.
     """
 
     name: str
 
 
 def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
-    """Return the headers by which a receiver verifies a message and its age.
+    """Return the headers with which a receiver verifies a message and its age.
 
     Implements https://www.standardwebhooks.com, for which libraries exist.
 
     Args:
         secret: Any text, or ``whsec_`` and base64.
-        name: The message id; the same for each attempt.
-        at: Unix time in seconds.
+        name: The message id, which is the same for each attempt.
+        at: The Unix time in seconds.
         body: The body.
     """
     signed = hmac.digest(_key(secret), f"{name}.{at}.".encode() + body, hashlib.sha256)
@@ -48,19 +48,22 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
 
 
 def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Verify a message by its headers: of Standard Webhooks, or ``X-Hub-Signature-256``.
+    """Verify the signature of a message.
+
+    The headers of Standard Webhooks and GitHub's ``X-Hub-Signature-256`` are supported.
 
     Args:
         secret: Any text, or ``whsec_`` and base64.
-        headers: The headers of the request, by their names in lower case.
-        body: The body as it was sent.
+        headers: The headers of the request, by name in lower case.
+        body: The unparsed body.
 
     Raises:
-        ProblemError: If the signature is missing or wrong, or the message too old.
+        ProblemError: If the signature is missing or wrong, or the message is too old.
     """
     if "webhook-signature" in headers:
         name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        if not at.isdecimal() or not at.isascii() or abs(time.time() - int(at[:15])) > _MAX_OFF:
+        is_number = at.isdecimal() and at.isascii()
+        if not is_number or abs(time.time() - int(at[:15])) > _MAX_AGE_SECONDS:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
         expected = signature(secret, name, int(at), body)["webhook-signature"]
         # The header has several signatures while a sender changes its secret.
@@ -74,8 +77,8 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         raise _refused("the signature is missing")
     if not any(hmac.compare_digest(text.encode(), expected.encode()) for text in signatures):
         raise _refused("the signature is wrong")
-    if not 0 < len(name) <= _LONGEST_ID:
-        raise ProblemError(422, f"the id of the message has 1 to {_LONGEST_ID} characters")
+    if not 0 < len(name) <= _MAX_ID_CHARACTERS:
+        raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
     return Delivery(name)
 
 

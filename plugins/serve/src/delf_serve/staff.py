@@ -23,18 +23,18 @@ from delf_serve.sessions import id_of
 
 _MAX: Final = 100_000
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
-_ACTIVE: Final = "=+-@\t\r"
-"""First characters of a cell that a spreadsheet would take for a formula."""
+_FORMULA_STARTS: Final = "=+-@\t\r"
+"""Characters that a spreadsheet takes for the start of a formula."""
 
 
 def _require_manager(call: Call) -> None:
-    """Refuse callers without the scope ``all``, who would see people outside of their scope."""
+    """Refuse callers who may not see all tasks, because people could be outside of their scope."""
     if call.key.owners is not None:
         raise ProblemError(403, "only who sees all tasks manages people")
 
 
 async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
-    """List all people, also those who were removed."""
+    """List all people, including removed people."""
     _require_manager(call)
     people = sorted(await call.service.tasks.journal.people(), key=lambda person: person.name)
     part, more = page_of(people, query)
@@ -42,10 +42,11 @@ async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
 
 
 async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
-    """Add or change a person, or create a key.
+    """Add or change a person, or create a key for a person.
 
     Raises:
-        ProblemError: If the person would get more rights than the caller, or is invalid.
+        ProblemError: If the person would get more rights than the caller has, or a value is
+            invalid.
     """
     _require_manager(call)
     secret = None if body.key is None else new_secret()
@@ -61,9 +62,11 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
     def make(known: Person | None) -> Person:
         after = wish.of(known, body.name)
         # Otherwise callers could make keys with more rights than their own.
-        above = set(after.rights) - call.key.rights
-        if above:
-            raise ProblemError(403, f"you cannot give a right that you do not have: {min(above)}")
+        missing_rights = set(after.rights) - call.key.rights
+        if missing_rights:
+            raise ProblemError(
+                403, f"you cannot give a right that you do not have: {min(missing_rights)}"
+            )
         return after
 
     person = await _change_person(call, body.name, make)
@@ -114,7 +117,7 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
 
 
 def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
-    """Convert a session for display."""
+    """Convert a session to the API's model."""
     return s.Login(
         id=id_of(login.digest),
         began=login.began,
@@ -143,49 +146,51 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     ]
     for record in await journal.find_requests(waiting=False, limit=_MAX):
         entries += _request_entries(record)
-    kept = [
+    matching = [
         entry
         for entry in entries
         if (query.since is None or entry.at >= query.since)
         and (query.until is None or entry.at < query.until)
         and query.by in (None, entry.by)
     ]
-    return sorted(kept, key=lambda entry: entry.at, reverse=True)
+    return sorted(matching, key=lambda entry: entry.at, reverse=True)
 
 
 def audit_csv(entries: list[s.AuditEntry]) -> str:
-    """Format the entries as CSV, with formulas neutralised."""
+    """Format audit entries as CSV. Cells that look like formulas are escaped."""
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(_COLUMNS)
     for entry in entries:
         cells = [str(getattr(entry, name) or "") for name in _COLUMNS]
-        table.writerow([f"'{cell}" if cell[:1] in _ACTIVE and cell else cell for cell in cells])
+        table.writerow(
+            [f"'{cell}" if cell[:1] in _FORMULA_STARTS and cell else cell for cell in cells]
+        )
     return out.getvalue()
 
 
 def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
-    """Yield the votes, comments and assignments of a request, and its decision."""
+    """Yield audit entries for the votes, comments, assignments and the decision of a request."""
     request = record.requested
     decided = record.decided
-    acts: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
+    events: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
     for event in record.so_far:
         match event:
             case ApprovalVoted(reason=reason):
-                acts.append(("approved first", reason, event))
+                events.append(("approved first", reason, event))
             case ApprovalCommented(text=text):
-                acts.append(("commented", text, event))
+                events.append(("commented", text, event))
             case ApprovalAssigned(to=to):
-                acts.append(("assigned", f"to {to or 'nobody'}", event))
+                events.append(("assigned", f"to {to or 'nobody'}", event))
     if decided is not None and decided.source == "person":
-        acts.append((decided.decision, decided.reason, decided))
-    for what, detail, act in acts:
+        events.append((decided.decision, decided.reason, decided))
+    for what, detail, event in events:
         about = f"{request.action}, asked by {request.asked_by}"
         yield s.AuditEntry(
-            at=act.at,
+            at=event.at,
             what=what,
-            by=act.by,
-            via=act.via,
+            by=event.by,
+            via=event.via,
             about=f"{about}: {detail}" if detail else about,
             task_id=request.task_id,
             request_id=request.request_id,

@@ -40,11 +40,11 @@ BEAT: Final = b": still here\n\n"
 END: Final = b"event: end\ndata: {}\n\n"
 HELLO: Final = b"retry: 1000\n\n"
 BEAT_SECONDS: Final = 15.0
-_AT_ONCE: Final = 100
-_FEW: Final = 5
-"""The number of events that are encoded without a thread."""
+_BATCH_SIZE: Final = 100
+_MAX_INLINE_EVENTS: Final = 5
+"""The maximum number of events that are encoded in the event loop's thread."""
 _MAX_WAITING: Final = 2000
-_CHANGES: Final = (
+_LIST_EVENTS: Final = (
     TaskQueued,
     TaskStarted,
     TaskResumed,
@@ -55,12 +55,12 @@ _CHANGES: Final = (
     ApprovalDecided,
     TaskFinished,
 )
-"""Kinds of events that change a task's entry in lists."""
+"""The kinds of events after which the task list shows a task differently."""
 GATHER_SECONDS: Final = 0.2
 
 
 def frame(event: Event, state: TaskState) -> bytes:
-    """Encode an event for a stream, with its number as the id, so that clients can reconnect.
+    """Encode an event as a server-sent event. Its id is the event's number, for reconnection.
 
     Args:
         event: The event.
@@ -82,7 +82,7 @@ def frame(event: Event, state: TaskState) -> bytes:
 
 
 Listed = tuple[TaskRecord, Waiting]
-"""A changed task and the pending requests."""
+"""A changed task, and the pending requests of all tasks."""
 
 
 class Streams:
@@ -95,25 +95,25 @@ class Streams:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._readers: set[asyncio.Queue[Listed | None]] = set()
-        """The readers of the task list, which share one subscription to all events."""
+        """The queues of the open task list streams, which share one subscription to all events."""
         self._watching: asyncio.Task[None] | None = None
         self.open = 0
 
     def stop(self) -> None:
-        """End the streams of the task list; clients reconnect to another process."""
+        """End the streams of the task list. Clients then reconnect to another process."""
         if self._watching is not None:
             self._watching.cancel()
 
     async def events(self, task_id: str, after: int) -> AsyncGenerator[bytes]:
-        """Yield the frames of a task's events, from the past to its end.
+        """Yield a task's events as server-sent events, until the task ends.
 
         Args:
-            task_id: The task.
+            task_id: The id of the task.
             after: The number of the last event that the client has.
         """
         journal = self._tasks.journal
         live = journal.subscribe(task_id)  # before reading, to miss no event
-        coming: asyncio.Future[Event | None] | None = None
+        next_event: asyncio.Future[Event | None] | None = None
         # All events are read, since the state after an event depends on those before it.
         last, is_over, is_behind, tracker = 0, False, True, StateTracker()
         self.open += 1
@@ -122,30 +122,31 @@ class Streams:
             while not is_over:
                 if is_behind:
                     is_behind = False
-                    is_over = (
-                        await journal.task(task_id)
-                    ).state.is_terminal  # the journal has all events
+                    record = await journal.task(task_id)
+                    is_over = record.state.is_terminal  # the journal then has all events
                     events = await journal.read(task_id, last)
-                    for start in range(0, len(events), _AT_ONCE):
-                        batch = events[start : start + _AT_ONCE]
-                        is_long = len(events) > _FEW
+                    for start in range(0, len(events), _BATCH_SIZE):
+                        batch = events[start : start + _BATCH_SIZE]
                         encode_batch = partial(_frames, batch, after, tracker)
-                        yield await asyncio.to_thread(encode_batch) if is_long else encode_batch()
+                        if len(events) > _MAX_INLINE_EVENTS:
+                            yield await asyncio.to_thread(encode_batch)
+                        else:
+                            yield encode_batch()
                         last = batch[-1].seq
                     is_over = is_over or end_event(events) is not None
                     continue
-                coming = coming or asyncio.ensure_future(anext(live, None))
+                next_event = next_event or asyncio.ensure_future(anext(live, None))
                 # No timeout around anext(): its cancellation could lose a received event.
-                await asyncio.wait({coming}, timeout=BEAT_SECONDS)
-                if not coming.done():
+                await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
+                if not next_event.done():
                     yield BEAT
                     is_behind = True
                     continue
-                event, coming = coming.result(), None
+                event, next_event = next_event.result(), None
                 if event is None:
                     return  # the journal was closed
-                # The subscription repeats what was just read from the journal, and may have missed
-                # events; only the next number is passed on, and a gap is read from the journal.
+                # The subscription may repeat events that were read from the journal, or miss some.
+                # Only the next number is passed on; after a gap, the journal is read again.
                 if event.seq == last + 1:
                     yield _frames([event], after, tracker)
                     last, is_over = event.seq, isinstance(event, TaskFinished)
@@ -155,11 +156,11 @@ class Streams:
             _log.warning("events cannot be read: %s", error.message)
         finally:
             self.open -= 1
-            if coming is not None:
-                coming.cancel()
+            if next_event is not None:
+                next_event.cancel()
 
     async def changes(self, key: Key) -> AsyncGenerator[bytes]:
-        """Yield a visible task whenever it starts, waits, continues or ends."""
+        """Yield a task as a server-sent event whenever it changes, if the caller may see it."""
         if self._watching is None or self._watching.done():
             self._watching = shared_task(self._watch())
         queue: asyncio.Queue[Listed | None] = asyncio.Queue()
@@ -186,13 +187,13 @@ class Streams:
                 self.stop()
 
     async def _watch(self) -> None:
-        """Pass each changed task to the readers of the list."""
+        """Read each changed task once, and put the task into the queues of all open streams."""
         changed: set[str] = set()
         wake = asyncio.Event()
 
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe():
-                if isinstance(event, _CHANGES):  # lists show no prints and calls
+                if isinstance(event, _LIST_EVENTS):  # lists show no prints and calls
                     changed.add(event.task_id)
                     wake.set()
 
@@ -205,7 +206,7 @@ class Streams:
                 changed.clear()
                 for name in names:
                     try:
-                        self._put(await self._tasks.listed(name))
+                        self._send_to_readers(await self._tasks.listed(name))
                     except DelfError as error:  # removed, or the journal is unavailable
                         _log.warning("a change of a task is not streamed: %s", error.message)
 
@@ -216,9 +217,9 @@ class Streams:
             _log.warning("events cannot be read: %s", error.message)
         finally:
             telling.cancel()
-            self._put(None)
+            self._send_to_readers(None)
 
-    def _put(self, listed: Listed | None) -> None:
+    def _send_to_readers(self, listed: Listed | None) -> None:
         for queue in list(self._readers):
             if listed is not None and queue.qsize() >= _MAX_WAITING:
                 self._readers.discard(queue)  # too slow: the client reconnects

@@ -66,35 +66,37 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MARK: Final = "serve"
-"""The key of a task's ``setup`` that marks a task submitted by a server."""
+SERVER_FIELD: Final = "serve"
+"""The ``setup`` field that marks a task as submitted by a server."""
 _LOOK_SECONDS: Final = 5.0
 PAGE: Final = 1000
-"""The number of interrupted tasks that are read at a time."""
+"""The number of interrupted tasks that are read from the journal at a time."""
 _FORGET_SECONDS: Final = 3600.0
 _MAX_RESUMES: Final = 5
 _RESUMES_SECONDS: Final = 600.0
-"""The period in seconds for counting resumes; a task resumed too often is left to people, because
-it may kill its process.
+"""The period in seconds for counting a task's resumes.
+
+A task that is resumed too often in this period may kill its process. The server leaves such a
+task interrupted until a person resumes it.
 """
 _MAX_OWNERS: Final = 10_000
 """The maximum number of recent tasks of this process whose owners are cached."""
-TURN: Final = "client-turn:"
-"""The beginning of the names of conversations whose messages a client keeps itself."""
+CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
+"""The prefix of names of conversations that the client keeps and sends with each request."""
 _FEW: Final = 50
-_SOUGHT: Final = 200
-"""The maximum number of characters of a task's text that a search for the task compares."""
-_OF: Final = "|"
-"""The separator of a conversation's owner and name; submitted names never contain it."""
+_SEARCH_CHARACTERS: Final = 200
+"""The number of characters by which the journal searches for a task's text."""
+_OWNER_SEPARATOR: Final = "|"
+"""The separator between owner and name of a stored conversation. Names do not contain it."""
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """Pending requests by task id."""
 
 
 def has_right(record: RequestRecord, key: Key) -> bool:
-    """Return True if a key has the right to decide a request, without regard to team rules.
+    """Return True if a caller has the right to decide a request, apart from approval rules.
 
-    A question may also be answered by the person whose task asks it.
+    A question can also be answered by the owner of its task.
     """
     is_own = record.requested.is_question and record.task.key == key.holder
     return "decide" in key.rights or (is_own and "run" in key.rights)
@@ -108,13 +110,13 @@ def may_decide(record: RequestRecord, key: Key) -> bool:
 
 
 def other_project(record: TaskRecord) -> str | None:
-    """Return the name of a task's project; None for the project of this server."""
+    """Return the name of a task's project; None if the project is the server's own."""
     return None if record.folder == str(Path.cwd()) else record.project
 
 
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
-    """Return a task as an entry of a person's list."""
-    request_ids = waiting.get(record.task_id, ())
+    """Convert a task's record to the API's model of a list entry, for a caller."""
+    requests = waiting.get(record.task_id, ())
     state = state_of(record, waiting=waiting)
     return Task(
         task_id=record.task_id,
@@ -129,20 +131,19 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         owner=record.owner,
         asked_by=name_of_holder(record.key),
         project=other_project(record),
-        waits_for_you=any(may_decide(one, key) for one in request_ids),
+        waits_for_you=any(may_decide(request, key) for request in requests),
         is_terminal=state.is_terminal,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A submitted task in the journal.
+    """The result of submitting a task.
 
     Args:
-        task_id: The task's id.
-        conversation: The task's conversation, if any.
-        is_new: Whether this request created the task, not an earlier one with the same idempotency
-            key.
+        task_id: The id of the task.
+        conversation: The id of the task's conversation; None without a conversation.
+        is_new: False if an earlier request with the same idempotency key created the task.
     """
 
     task_id: str
@@ -151,17 +152,17 @@ class Submitted:
 
 
 @dataclass
-class _Open:
-    """A task that runs in this process."""
+class _RunningTask:
+    """The state of a task that runs in this process."""
 
     owner: str
-    taken_in: asyncio.Event = field(default_factory=asyncio.Event)
+    recorded: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Task[Any] | None = None
 
 
 class Tasks:
-    """The tasks of one agent and of its shared journal.
+    """The tasks of an agent's journal, as the API shows and changes them.
 
     Args:
         agent: The agent.
@@ -176,13 +177,13 @@ class Tasks:
         self.budgets = Budgets(settings.budgets, keys, lambda: self.journal)
         self._uploads = uploads
         self._settings = settings
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _RunningTask] = {}
         self._open_of: Counter[str] = Counter()
         self._owners: dict[str, str] = {}
-        self._limits: set[asyncio.Timeout] = set()
-        self._is_ending = False
+        self._timeouts: set[asyncio.Timeout] = set()
+        self._is_shutting_down = False
         self._ends = EndNotices(settings, keys)
-        self._not_ours: set[str] = set()
+        self._ignored_tasks: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._reading_requests = asyncio.Lock()
         self._next_reading: asyncio.Task[Waiting] | None = None
@@ -198,7 +199,7 @@ class Tasks:
     @property
     def waits(self) -> int:
         """The number of HTTP requests of this process that wait for a task."""
-        return len(self._limits)
+        return len(self._timeouts)
 
     @property
     def working(self) -> int:
@@ -206,17 +207,17 @@ class Tasks:
         return len(self._open)
 
     def start(self) -> None:
-        """Resume tasks of dead processes, and remove old data."""
-        self._is_ending = False
-        self._work.add(shared_task(self._keep_looking()))
+        """Start resuming tasks of dead processes, and removing old tasks."""
+        self._is_shutting_down = False
+        self._work.add(shared_task(self._keep_adopting()))
         if ages := self.journal.keep:
             self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Wait for running tasks, then leave the unfinished ones resumable.
+        """Wait for running tasks, then leave unfinished tasks resumable.
 
         Args:
-            seconds: The longest wait; tasks that wait for a person are left at once.
+            seconds: The maximum time to wait. Tasks that wait for a person are left at once.
         """
         for work in self._work:  # the server's own loops
             work.cancel()
@@ -245,15 +246,15 @@ class Tasks:
 
         Args:
             order: The request.
-            key: The owner.
-            idempotency_key: A key under which a repeated request returns the task of the first.
+            key: The owner of the task.
+            idempotency_key: A key that makes repeated requests return the first request's task.
             strategy: A strategy instead of the agent's.
             client: The client's address.
-            paths: Input files in addition to those of the request.
-            other_authors: Other people who wrote parts of the task.
-            external_variables: The variables that another service sent. A strategy that takes calls
-                gets their values in the task's text, too.
-            trust: The author of the task.
+            paths: The paths of input files, in addition to the request's files.
+            other_authors: The names of other people who wrote parts of the task's text.
+            external_variables: Variables for scripts, with data from another service. A strategy
+                that takes calls also gets their values in the task's text.
+            trust: ``own`` if the owner wrote the task's text, ``outside`` for anybody else.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -269,21 +270,21 @@ class Tasks:
                 return _submitted(name, earlier.conversation, key, is_new=False)
         if self._open_of[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        conversation = kept_name(order.conversation_id, key)
+        conversation = stored_name(order.conversation_id, key)
         if self._agent.chat is None and conversation is not None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
-            conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
+            conversation = stored_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
-        open_task = self._begin(name, key.limits_name)
+        open_task = self._register_running(name, key.limits_name)
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
-                self._ended(name)
+                self._forget_running(name)
                 self._ends.tell(order.task, event, key.holder)
 
-        async def hand_in() -> None:
+        async def submit_and_record() -> None:
             try:
                 await self._agent.asubmit(
                     order.task,
@@ -302,17 +303,17 @@ class Tasks:
                     listeners=[listen],
                 )
             except BaseException:
-                self._ended(name)
+                self._forget_running(name)
                 raise
             finally:
-                open_task.taken_in.set()
+                open_task.recorded.set()
 
         try:
-            await asyncio.shield(hand_in())  # the client may disconnect meanwhile
+            await asyncio.shield(submit_and_record())  # the client may disconnect meanwhile
         except DelfError:
             earlier = None
             if idempotency_key is not None:  # a concurrent request with this key was faster
-                earlier = await self._earlier(name, digest)
+                earlier = await self._find_first_event(name, digest)
             if earlier is None:
                 raise
             return _submitted(name, earlier.conversation, key, is_new=False)
@@ -323,16 +324,16 @@ class Tasks:
     ) -> Submitted:
         """Submit a task again, with its files, type of answer and conversation.
 
-        The conversation of another person is not continued; the task begins a new one.
+        If the conversation belongs to another person, the new task starts a new conversation.
 
         Args:
-            task_id: The earlier task.
+            task_id: The id of the earlier task.
             wanted: The changes to the task.
             key: The owner of the new task.
             client: The client's address.
 
         Raises:
-            ProblemError: If its files are gone, or the model may not be chosen.
+            ProblemError: If an input file is missing, or the model is not available to the caller.
         """
         record = await self._by_full_id(task_id, key)
         first_event = next(
@@ -341,11 +342,11 @@ class Tasks:
             if isinstance(e, (TaskQueued, TaskStarted))
         )
         paths = [str(path) for path in first_event.setup.get("input_files") or ()]
-        missing_paths = await asyncio.to_thread(_missing, paths)
-        if missing_paths is not None:
+        missing_file = await asyncio.to_thread(_find_missing, paths)
+        if missing_file is not None:
             raise ProblemError(
                 409,
-                f"the file {missing_paths!r} of the task is no longer stored",
+                f"the file {missing_file!r} of the task is no longer stored",
                 "send it in again",
             )
         conversation = first_event.conversation
@@ -373,16 +374,31 @@ class Tasks:
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
     async def _find_submitted(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the task of an idempotency key, if any; first wait for a concurrent submission."""
+        """Return the first event of the task with an idempotency key, after concurrent submissions.
+
+        Args:
+            name: The id of the task, which is derived from the idempotency key.
+            digest: The digest of the request.
+
+        Returns:
+            The event; None if there is no such task.
+
+        Raises:
+            ProblemError: If the task was deleted, or belongs to a different request.
+        """
         while True:
-            earlier = await self._earlier(name, digest)
+            earlier = await self._find_first_event(name, digest)
             open_task = self._open.get(name)
             if earlier is not None or open_task is None:
                 return earlier
-            await open_task.taken_in.wait()
+            await open_task.recorded.wait()
 
-    async def _earlier(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the first event of the task with an idempotency key; None if there is none."""
+    async def _find_first_event(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+        """Return the first event of the task with an idempotency key; None if there is none.
+
+        Raises:
+            ProblemError: If the task was deleted, or belongs to a different request.
+        """
         try:
             first = (await self.journal.read(name))[0]
         except UnknownTaskError:
@@ -396,14 +412,14 @@ class Tasks:
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
-        if first.setup.get(MARK, {}).get("order") != digest:
+        if first.setup.get(SERVER_FIELD, {}).get("order") != digest:
             raise ProblemError(
                 409, "this idempotency key belongs to another task", "use a new key for a new task"
             )
         return first
 
-    def _begin(self, name: str, owner: str) -> _Open:
-        open_task = self._open[name] = _Open(owner)
+    def _register_running(self, name: str, owner: str) -> _RunningTask:
+        open_task = self._open[name] = _RunningTask(owner)
         self._open_of[owner] += 1
         self._owners.pop(name, None)  # move to the end: the oldest are dropped
         self._owners[name] = owner
@@ -412,38 +428,38 @@ class Tasks:
         return open_task
 
     def sees_here(self, key: Key, name: str) -> bool:
-        """Return True if a task runs in this process and a person may see it."""
+        """Return True if a task was submitted to this process and a caller may see the task."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
-    def _ended(self, name: str) -> None:
+    def _forget_running(self, name: str) -> None:
         open_task = self._open.pop(name, None)
         if open_task is not None:
             self._open_of[open_task.owner] -= 1
-            open_task.taken_in.set()
+            open_task.recorded.set()
             open_task.over.set()
 
     async def _is_over_or_waiting(self, name: str) -> bool:
-        """Return True if a task is over or waits for a person."""
+        """Return True if a task has ended or waits for a person."""
         record, waiting = await self.listed(name)
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
     async def wait(self, name: str, seconds: float) -> None:
-        """Wait until a task of any process is over or needs a person, up to a timeout.
+        """Wait until a task ends or needs a person.
 
         Args:
-            name: The task's id.
-            seconds: The timeout.
+            name: The id of the task, which may run in any process.
+            seconds: The maximum time to wait.
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
         while not await self._is_over_or_waiting(name):
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or self._is_ending:
+            if remaining <= 0 or self._is_shutting_down:
                 return
             try:
                 # In short intervals: the task's process may die without an event.
-                async with self._limited(min(remaining, _LOOK_SECONDS)):
+                async with self._timeout_or_shutdown(min(remaining, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
                             break
@@ -453,28 +469,28 @@ class Tasks:
                 continue
 
     @asynccontextmanager
-    async def _limited(self, seconds: float) -> AsyncGenerator[None]:
-        """Limit the block to some seconds, and end it early at shutdown."""
+    async def _timeout_or_shutdown(self, seconds: float) -> AsyncGenerator[None]:
+        """Raise TimeoutError in the block after some seconds, or when the server shuts down."""
         async with asyncio.timeout(seconds) as limit:
-            self._limits.add(limit)
+            self._timeouts.add(limit)
             try:
                 yield
             finally:
-                self._limits.discard(limit)
+                self._timeouts.discard(limit)
 
     def end_waits(self) -> None:
-        """Answer all waiting requests with the current state of their tasks."""
-        self._is_ending = True
-        for limit in [limit for limit in self._limits if not limit.expired()]:
+        """End all waits; the waiting requests return the current state of their tasks."""
+        self._is_shutting_down = True
+        for limit in [limit for limit in self._timeouts if not limit.expired()]:
             limit.reschedule(asyncio.get_running_loop().time())
 
     # -- looking up -----------------------------------------------------------------------
 
     async def waiting(self) -> Waiting:
-        """Return the tasks that wait for a person, with their requests.
+        """Return the pending requests by task id.
 
         Concurrent callers share one read of the journal, which begins after their calls. A request
-        that was answered before the call is therefore never returned.
+        that was decided before a call is therefore never returned to that call.
         """
         if self._next_reading is None:
             self._next_reading = shared_task(self._read_waiting())
@@ -502,7 +518,11 @@ class Tasks:
         after: str | None = None,
         key: Key,
     ) -> tuple[list[Task], str | None]:
-        """Return a page of visible tasks, the newest first, and the cursor of the next page."""
+        """Return a page of the tasks that a caller may see, newest first.
+
+        Returns:
+            The tasks, and the cursor of the next page; None if there are no more tasks.
+        """
         records = await find_tasks(
             self.journal,
             limit + 1,
@@ -510,46 +530,55 @@ class Tasks:
             text=text or None,
             since=since,
             keys=key.owners,
-            after=None if after is None else _place(after),
+            after=None if after is None else _decode_cursor(after),
             waiting=self.waiting_in,
         )
         waiting = await self.waiting()
         views = [task_view(record, waiting, key) for record in records[:limit]]
-        return views, _cursor(records[limit - 1]) if len(records) > limit else None
+        return views, _encode_cursor(records[limit - 1]) if len(records) > limit else None
 
     async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
-        """Return the id of a person's own newest task with this text, or None.
+        """Return the id of the caller's newest task with a given text; None if there is none.
 
         Args:
             words: The whole text of the task.
-            key: The person.
-            since: Only tasks that began after this Unix time.
+            key: The caller.
+            since: The Unix time after which the task started.
         """
         keys = None if key.holder is None else frozenset({key.holder})
-        text = words[:_SOUGHT]
+        text = words[:_SEARCH_CHARACTERS]
         records = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
         return next((record.task_id for record in records if record.task == words), None)
 
     async def record(self, text: str, key: Key) -> TaskRecord:
-        """Return a visible task by its id or a prefix.
+        """Return the record of a task that the caller may see.
+
+        Args:
+            text: The id of the task, or a prefix.
+            key: The caller.
 
         Raises:
-            UnknownTaskError: If there is none that the person may see.
+            UnknownTaskError: If the caller may see no such task.
         """
         return await self.journal.task(await self.journal.resolve(text, key.owners))
 
     async def _by_full_id(self, task_id: str, key: Key) -> TaskRecord:
-        """Return a visible task by its full id, for changes."""
+        """Return the record of a task by its full id. Changes of a task require the full id.
+
+        Raises:
+            UnknownTaskError: If the caller may see no such task.
+            ProblemError: If the id is only a prefix.
+        """
         record = await self.record(task_id, key)
         if record.task_id != task_id:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
     async def prompts(self, text: str, key: Key, limit: int, offset: int) -> PromptList:
-        """Return the prompts and answers of a task's model calls.
+        """Return a page of a task's model calls, with prompts and answers.
 
         Raises:
-            UnknownTaskError: If no such task is visible.
+            UnknownTaskError: If the caller may see no such task.
         """
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
@@ -558,31 +587,36 @@ class Tasks:
         return PromptList(prompts=prompts, more=len(all_prompts) > offset + limit)
 
     async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
-        """Return a task with its pending requests, for :func:`task_view`."""
+        """Return a task, and the pending requests of all tasks, for :func:`task_view`."""
         return await self.journal.task(task_id), await self.waiting()
 
     async def view(self, text: str, key: Key) -> Task:
-        """Return a task for a person's list."""
+        """Return a task as an entry of the caller's list."""
         return task_view(await self.record(text, key), await self.waiting(), key)
 
     async def detail(self, text: str, key: Key) -> TaskDetail:
-        """Return a task with its result."""
+        """Return a task with its result, its decisions and its files."""
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
         waiting = await self.waiting()
         view = task_view(record, waiting, key)
-        request_ids = [one.requested.request_id for one in waiting.get(record.task_id, ())]
+        requests = waiting.get(record.task_id, ())
+        request_ids = [request.requested.request_id for request in requests]
         return await asyncio.to_thread(_detail, view, events, request_ids, key)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
-        """Return the paths of a task's output files, by name, from its journal."""
+        """Return a task's output files, as a mapping from name to path."""
         record = await self.record(text, key)
         return _files(await self.journal.read(record.task_id))
 
     # -- stopping and resuming ------------------------------------------------------------
 
     async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
-        """Stop a task of any process; return False if it was over.
+        """Stop a task in any process.
+
+        Returns:
+            The id of the task, and whether the task was stopped. False if the task had already
+            ended.
 
         Raises:
             DelfError: If the owning process does not stop the task in time.
@@ -590,15 +624,15 @@ class Tasks:
         if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
         if (open_task := self._open.get(task_id)) is not None:
-            await open_task.taken_in.wait()
+            await open_task.recorded.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
         await self.journal.stop(task_id, key.name, via)  # waits for the end
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, key: Key) -> None:
-        """Remove a task that does not run, with all its data.
+        """Remove a task that is not running, with all its data.
 
-        Its output files are removed, too, unless the agent's output folder is configured.
+        Output files are removed, too, unless the agent's output folder is configured.
 
         Raises:
             ProblemError: If the task is running or queued.
@@ -610,10 +644,10 @@ class Tasks:
         await self._uploads.forget(removed.inputs)
 
     async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
-        """Resume a task whose process died, or that ended at its timeout or budget.
+        """Resume a task that was interrupted, or that ended at its timeout or budget.
 
         Raises:
-            ProblemError: If the task is running or has ended otherwise.
+            ProblemError: If the task is running, or has ended for another reason.
         """
         record = await self._by_full_id(task_id, key)
         end = end_event(await self.journal.read(record.task_id))
@@ -628,10 +662,10 @@ class Tasks:
     async def fork(
         self, task_id: str, wanted: ForkRequest, key: Key, client: str | None = None
     ) -> str:
-        """Fork a task from one of its events; return the new task's id.
+        """Start a new task from an event of another task, and return the new task's id.
 
         Raises:
-            ProblemError: If there is no such event, or the model may not be chosen.
+            ProblemError: If there is no such event, or the model is not available to the caller.
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, key)
@@ -658,29 +692,29 @@ class Tasks:
     ) -> None:
         if name in self._open:
             return
-        open_task = self._begin(name, owner or "")
+        open_task = self._register_running(name, owner or "")
         try:
             first = (await self.journal.read(name))[0]
         except BaseException:
-            self._ended(name)
+            self._forget_running(name)
             raise
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
-        words = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
-        owned_by = None if owner is None else self._keys.of_holder(owner)
+        task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
+        owner_key = None if owner is None else self._keys.of_holder(owner)
         ledger = None
-        if owned_by is not None:
-            ledger = await self.budgets.ledger(owned_by, self._agent.ledger, checked=False)
+        if owner_key is not None:
+            ledger = await self.budgets.ledger(owner_key, self._agent.ledger, checked=False)
         beginning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
-                self._ended(name)
-                self._ends.tell(words, event, owner)
+                self._forget_running(name)
+                self._ends.tell(task_text, event, owner)
             if not beginning.done():
                 beginning.set_result(None)
 
-        async def work() -> None:
+        async def resume_task() -> None:
             try:
                 await self._agent.aresume(
                     name, timeout, go_on=go_on, listeners=[listen], ledger=ledger
@@ -690,18 +724,18 @@ class Tasks:
                 if not beginning.done():
                     beginning.set_exception(error)
             finally:
-                self._ended(name)
+                self._forget_running(name)
                 if not beginning.done():
                     beginning.set_result(None)
 
-        open_task.resumed = asyncio.create_task(work())
-        open_task.taken_in.set()
+        open_task.resumed = asyncio.create_task(resume_task())
+        open_task.recorded.set()
         await asyncio.wait({beginning}, timeout=_LOOK_SECONDS)
-        if beginning.done() and beginning.exception() is not None:
-            beginning.result()
+        if beginning.done():
+            beginning.result()  # raises the error of a failed start
 
-    async def _keep_looking(self) -> None:
-        """Periodically adopt tasks that other processes left interrupted."""
+    async def _keep_adopting(self) -> None:
+        """Periodically resume tasks of dead servers."""
         outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
             with outage.track(DelfError):
@@ -715,15 +749,17 @@ class Tasks:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
-        """Resume a task of a dead server, unless it keeps killing its process."""
-        if name in self._not_ours or name in self._open:
+        """Resume a task of a dead server, unless the task was resumed too often."""
+        if name in self._ignored_tasks or name in self._open:
             return
         events = await self.journal.read(name)
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
         resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
-        is_deadly = len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
-        if first_event is None or MARK not in first_event.setup or is_deadly:
-            self._not_ours.add(name)
+        is_resumed_too_often = (
+            len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
+        )
+        if first_event is None or SERVER_FIELD not in first_event.setup or is_resumed_too_often:
+            self._ignored_tasks.add(name)
             return
         try:
             await self._resume(name, first_event.key)
@@ -751,7 +787,7 @@ def shared(agent: Agent) -> SharedJournal:
     """Return the journal of a started agent.
 
     Raises:
-        ConfigurationError: If other processes cannot use the journal.
+        ConfigurationError: If the journal cannot be shared with other processes.
     """
     journal: Any = agent.journal
     if isinstance(journal, SharedJournal):
@@ -761,8 +797,8 @@ def shared(agent: Agent) -> SharedJournal:
     )
 
 
-def _missing(paths: Sequence[str]) -> str | None:
-    """Return the name of the first missing file, or None."""
+def _find_missing(paths: Sequence[str]) -> str | None:
+    """Return the name of the first missing file; None if all files exist."""
     return next((Path(path).name for path in paths if not Path(path).is_file()), None)
 
 
@@ -782,20 +818,20 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
     return snapshot(events).files
 
 
-def _cursor(record: TaskRecord) -> str:
-    """Encode a task's position in the list as a cursor for :func:`_place`."""
+def _encode_cursor(record: TaskRecord) -> str:
+    """Encode a task's position in the task list as a cursor."""
     return f"{record.started_at:.9f}~{record.task_id}"
 
 
-def _place(cursor: str) -> ListPlace:
-    """Decode a cursor to a position in the list."""
+def _decode_cursor(cursor: str) -> ListPlace:
+    """Decode a cursor to a position in the task list."""
     started, _, task_id = cursor.partition("~")
     return float(started), task_id
 
 
 def _setup(key: Key, client: str | None, **more: str) -> dict[str, Any]:
-    """Return the setup data with the submitter and the address."""
-    return {MARK: {"key": key.name, **more}, ASKED_FROM: client}
+    """Return the setup data with the caller's name and address."""
+    return {SERVER_FIELD: {"key": key.name, **more}, ASKED_FROM: client}
 
 
 def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
@@ -803,33 +839,42 @@ def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = 
     return Submitted(name, conversation_name, is_new=is_new)
 
 
-def kept_name(conversation: str | None, key: Key) -> str | None:
-    """Return the journal's name for a person's conversation."""
+def stored_name(conversation: str | None, key: Key) -> str | None:
+    """Return the journal's name of a caller's conversation, which has the owner as prefix."""
     if conversation is None or key.holder is None:
         return conversation
-    return f"{key.holder}{_OF}{conversation}"
+    return f"{key.holder}{_OWNER_SEPARATOR}{conversation}"
 
 
 def shown_name(conversation: str, key: Key) -> str:
-    """Return a conversation's name without the person's own prefix."""
-    return conversation.removeprefix(f"{key.holder}{_OF}")
+    """Return a conversation's name without the prefix of its owner."""
+    return conversation.removeprefix(f"{key.holder}{_OWNER_SEPARATOR}")
 
 
 def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
-    return conversation.rpartition(_OF)[2].startswith(TURN)
+    return conversation.rpartition(_OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
 
 
 def owner_of(conversation: str) -> str | None:
-    """Return the owner that the journal's name of a conversation contains."""
-    owner, mark, _ = conversation.partition(_OF)
+    """Return the owner in the journal's name of a conversation; None if the name has none."""
+    owner, mark, _ = conversation.partition(_OWNER_SEPARATOR)
     return owner if mark else None
 
 
 def _detail(
     view: Task, events: Sequence[Event], request_ids: Sequence[str], key: Key
 ) -> TaskDetail:
-    """Return a task with data from its events; slow for long tasks, so call it in a thread."""
+    """Return a task with its result, its decisions and its files.
+
+    Slow for long tasks, so call the function in a thread.
+
+    Args:
+        view: The task as a list entry.
+        events: The events of the task.
+        request_ids: The ids of its pending requests.
+        key: The caller.
+    """
     state = snapshot(events)
     start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     end = events[-1] if isinstance(events[-1], TaskFinished) else None

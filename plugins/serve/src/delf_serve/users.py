@@ -31,8 +31,8 @@ from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
 from delf_serve.people import NOTICE_WAYS, Changer, Wish, present, without_key
 
-_FIRST: Final = "first"
-"""The default label of a key."""
+_DEFAULT_LABEL: Final = "first"
+"""The default name of a key."""
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare_command="list")
@@ -50,7 +50,9 @@ def users() -> None:
 
 @users.command("add")
 @click.argument("name", metavar="NAME")
-@click.option("--key", "label", default=_FIRST, show_default=True, help="A name for the key.")
+@click.option(
+    "--key", "label", default=_DEFAULT_LABEL, show_default=True, help="A name for the key."
+)
 @click.option("--no-key", is_flag=True, help="Make no key; the person logs in in another way.")
 @click.option(
     "--rights",
@@ -93,8 +95,8 @@ def add(
     """Add a person with a key, or another key for a person.
 
     The key is shown only once. By default a new person has all rights and sees their own tasks. A
-    further key has at most the rights and the scope of its person; --team, --mail, --notice and
-    --way change the person.
+    further key has at most the rights and the scope of its person. The options --team, --mail,
+    --notice and --way change the person.
     """
     secret = None if no_key else new_secret()
     wish = Wish(
@@ -110,8 +112,9 @@ def add(
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
-        is_known = known is not None and known.revoked_at is None
-        return (wish.narrowing() if is_known and secret is not None else wish).of(known, name)
+        # For an existing person, --rights and --scope restrict the new key, not the person.
+        is_further_key = known is not None and known.revoked_at is None and secret is not None
+        return (wish.narrowing() if is_further_key else wish).of(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
@@ -174,15 +177,15 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 @as_json_option
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
-    """List the page's sessions, of all people or of one; or end one."""
+    """List the page's login sessions, of all people or of one person; or end a session."""
 
-    async def look(kept: SharedJournal) -> list[dict[str, Any]]:
-        logins = [login for login in await kept.logins() if name in (None, login.name)]
+    async def list_or_end(journal: SharedJournal) -> list[dict[str, Any]]:
+        logins = [login for login in await journal.logins() if name in (None, login.name)]
         if session is not None:
             logins = [login for login in logins if login.digest.startswith(session)]
             if len(logins) != 1:
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
-            await kept.end_login(logins[0].digest)
+            await journal.end_login(logins[0].digest)
         return [
             {
                 "id": login.digest[:16],
@@ -196,25 +199,26 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
             for login in logins
         ]
 
-    logins = ask_journal(ctx, look)
+    logins = ask_journal(ctx, list_or_end)
     if as_json:
         click.echo(json_text(logins, indent=2))
         return
     outcome = "ended" if session is not None else ""
-    for one in logins:
-        click.echo(" ".join(filter(None, (one["id"], one["name"], one["client"], outcome))))
+    for login in logins:
+        words = (login["id"], login["name"], login["client"], outcome)
+        click.echo(" ".join(filter(None, words)))
     if not logins:
         click.echo("nobody is logged in")
 
 
 def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Person]) -> Person:
-    """Change a person, and notify the project's observers."""
+    """Change a person in the journal, and notify the plugins that observe changes."""
 
-    async def work(kept: SharedJournal) -> Person:
+    async def change_in(journal: SharedJournal) -> Person:
         async with tell_observers(ctx) as tell:
-            return await Changer(LOCAL, "delf users", tell).change(kept, name, change)
+            return await Changer(LOCAL, "delf users", tell).change(journal, name, change)
 
-    return ask_journal(ctx, work)
+    return ask_journal(ctx, change_in)
 
 
 def _rights(text: str) -> tuple[Right, ...]:

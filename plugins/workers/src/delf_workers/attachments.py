@@ -17,13 +17,13 @@ from delf_workers.definition import WorkerDefinition
 
 @dataclass(frozen=True, kw_only=True)
 class ReadableFile:
-    """A file that can be passed to a worker.
+    """A file that can be attached to a worker's task.
 
     Args:
         name: The file's name, without folders.
         size: The size in bytes.
-        read: Returns the content; called in a thread.
-        asks: The reason that reading needs approval; None if it needs none.
+        read: Returns the content. Called in a thread.
+        asks: The reason why reading needs approval; None if reading needs none.
     """
 
     name: str
@@ -34,13 +34,13 @@ class ReadableFile:
 
 @runtime_checkable
 class SupportsFiles(Protocol):
-    """A connection with files that scripts can pass to a worker by path."""
+    """A connection whose files scripts can attach to a worker's task."""
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Return a file; called in a thread.
+        """Return a file by its path. Called in a thread.
 
         Args:
-            path: The path in the form of the connection's actions.
+            path: The path, as the connection's actions use it.
 
         Returns:
             An object like :class:`ReadableFile`; None if the path does not belong to this
@@ -54,8 +54,8 @@ class SupportsFiles(Protocol):
 
 
 @dataclass(frozen=True)
-class Attached:
-    """A file that a call gives to a worker."""
+class AttachedFile:
+    """A file that is attached to a worker's task, with its path in the calling task."""
 
     path: str
     file: ReadableFile
@@ -65,41 +65,46 @@ class Attached:
         return f"{self.path}, {self.file.size:,} bytes, {kind}"
 
 
-def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
-    """Return the calling task's files by their names in scripts.
+def find(context: CallContext, paths: Sequence[str]) -> list[AttachedFile]:
+    """Find the files to attach, among the task's files and those of its connections.
 
     Args:
-        context: The task: its input and output files, and connections that have files.
-        paths: Names, or paths as ``papers/a.pdf``.
+        context: The context of the calling task.
+        paths: Names of the task's files, or paths such as ``papers/a.pdf`` of a connection.
 
     Raises:
         ToolRefusedError: If a file does not exist or must not be read.
     """
-    return [Attached(path, _find(context, path)) for path in dict.fromkeys(paths)]
+    return [AttachedFile(path, _find(context, path)) for path in dict.fromkeys(paths)]
 
 
 def _find(context: CallContext, path: str) -> ReadableFile:
-    """Return a file of the task or of a connection; raise ToolRefusedError for an unknown path."""
-    own = {**context.input_files, **context.output_files}
-    if path in own:
-        found = own[path]
-        return ReadableFile(name=found.name, size=found.stat().st_size, read=found.read_bytes)
+    """Find a file of the task or of a connection.
+
+    Raises:
+        ToolRefusedError: If there is no such file.
+    """
+    task_files = {**context.input_files, **context.output_files}
+    if path in task_files:
+        file_path = task_files[path]
+        size = file_path.stat().st_size
+        return ReadableFile(name=file_path.name, size=size, read=file_path.read_bytes)
     for connection in context.tools.values():
         if isinstance(connection, SupportsFiles):
             file = connection.readable(path)
             if file is not None:
                 return file
     raise ToolRefusedError(
-        f"there is no file {path[:200]!r}. Files of the task: {', '.join(own) or 'none'}; files of "
-        "a connection are named as its own actions name them"
+        f"there is no file {path[:200]!r}. Files of the task: {', '.join(task_files) or 'none'}; "
+        "files of a connection are named as its own actions name them"
     )
 
 
-def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
-    """Raise for files outside of the worker's policy.
+def check(worker: WorkerDefinition, files: Sequence[AttachedFile]) -> None:
+    """Check files against the worker's limits for attachments.
 
     Raises:
-        ToolRefusedError: If a file is not allowed; the error lists the allowed files.
+        ToolRefusedError: If a file is not allowed. The message has the limits.
     """
     policy = worker.attachments
     total = sum(item.file.size for item in files)
@@ -126,43 +131,47 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
             )
 
 
-def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attached]) -> None:
-    """Read files before approval, so that the worker gets the approved content.
+def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[AttachedFile]) -> None:
+    """Read and store files before approval, so that the worker gets the approved content.
 
     Raises:
-        ToolRefusedError: If one is too large, or must not be read.
+        ToolRefusedError: If a file is too large, or must not be read.
     """
     for item in files:
         context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
 
 
-def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallContext) -> list[Path]:
-    """Copy files for the worker's scripts, keeping copies of an interrupted call.
+def copy_to(
+    folder: Path, files: Sequence[AttachedFile], most: int, context: CallContext
+) -> list[Path]:
+    """Copy files for a worker, and return the paths of the copies.
+
+    If the call is repeated after an interruption, the existing copies are used.
 
     Args:
-        folder: The target folder, created for the user only.
+        folder: The target folder, which only the user can access.
         files: The files.
         most: The maximum number of bytes of all files together.
-        context: The call, which has already read the files if a person was asked.
+        context: The context of the call, which has the content of approved files.
 
     Raises:
         ToolRefusedError: If the files have grown beyond the limit.
     """
     if folder.is_dir():
         return sorted(folder.iterdir())
-    building = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(building, ignore_errors=True)
-    make_private_folder(building.parent)
-    building.mkdir(mode=0o700)
+    unfinished = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    make_private_folder(unfinished.parent)
+    unfinished.mkdir(mode=0o700)
     remaining_bytes = most
     for number, item in enumerate(files, 1):
         content = context.read_file(item.path, most, read=item.file.read)
         remaining_bytes -= len(content)
         if remaining_bytes < 0:
-            raise ToolRefusedError(f"{item.path!r} has grown since it was looked at")
-        path = building / item.file.name
+            raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")
+        path = unfinished / item.file.name
         if path.exists():
             path = path.with_name(f"{path.stem}-{number}{path.suffix}")
         path.write_bytes(content)
-    building.rename(folder)
+    unfinished.rename(folder)
     return sorted(folder.iterdir())

@@ -42,7 +42,7 @@ def workers() -> None:
 @as_json_option
 @click.pass_context
 def list_command(ctx: click.Context, *, as_json: bool) -> None:
-    """List the workers, and the faults of wrong files."""
+    """List the workers, and the errors in invalid files."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
     rows: list[dict[str, Any]] = []
@@ -96,28 +96,28 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check all workers, or the named ones: their files and the connections in them."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
-    wrong: dict[str, DelfError] = {}
+    failures: dict[str, DelfError] = {}
     rows: list[dict[str, Any]] = []
-    checking = _Checking(state, registry)
+    checker = _ConnectionChecker(state, registry)
     for name in names or tuple(registry.files()):
         try:
-            checking.check(name)
+            checker.check(name)
         except DelfError as error:
-            wrong[name] = error
+            failures[name] = error
             errors.report(error, debug=state.debug, clean=state.clean)
         else:
             if not as_json:
                 click.echo(f"{name}: ok")
-        why = state.clean(wrong[name].message) if name in wrong else None
-        rows.append({"name": name, "ok": name not in wrong, "error": why})
+        message = state.clean(failures[name].message) if name in failures else None
+        rows.append({"name": name, "ok": name not in failures, "error": message})
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-    if wrong:
+    if failures:
         ctx.exit(errors.USAGE)
 
 
-class _Checking:
-    """Makes workers' connections without using them."""
+class _ConnectionChecker:
+    """Creates the connections of workers without using them, as a check."""
 
     def __init__(self, state: State, registry: Registry) -> None:
         from delf_workers.connection import Workers
@@ -125,23 +125,23 @@ class _Checking:
 
         project = state.load_project()
         self._registry = registry
-        self._own = Workers(folders=[str(folder) for folder in registry.folders])
-        self._own.registry = registry
+        self._workers = Workers(folders=[str(folder) for folder in registry.folders])
+        self._workers.registry = registry
         connect = project.connector(state.discover(project.environ))
         connections = {
             connection.name: connection for connection in map(connect, project.connections)
         }
-        tools = {self._own.name: self._own, **connections}
-        self._shop = Workshop(registry, tools, connect, project.environ, Workers.for_worker)
+        tools = {self._workers.name: self._workers, **connections}
+        self._workshop = Workshop(registry, tools, connect, project.environ, Workers.for_worker)
 
     def check(self, name: str) -> WorkerDefinition:
-        """Make a worker's connections.
+        """Create a worker's connections, and return the worker's definition.
 
         Raises:
-            ConfigurationError: If the file is invalid; the error names file, line and key.
+            ConfigurationError: If the file is invalid. The message names file, line and key.
         """
         worker = self._registry.find(name)
-        self._shop.tools_of(worker, self._own)
+        self._workshop.tools_of(worker, self._workers)
         return worker
 
 
@@ -164,7 +164,7 @@ class _Checking:
 )
 @click.pass_context
 def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
-    """Let the worker NAME do TASK; without TASK it follows its instructions.
+    """Let the worker NAME do TASK. Without TASK, the worker follows its instructions.
 
     \b
     delf workers run summarise --attach plan.md --input words=50
@@ -188,10 +188,11 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     options = Options(flags=flags, **rest)
 
     async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:
-        """Run the worker; return its own response instead of the outer task's."""
+        """Run the worker, and return the worker's response, or else that of the outer task."""
         events: list[Event] = []
-        more = {"setup": options.to_record(state), "child_listeners": [events.append]}
-        response = await agent.arun(text, **more, **seen)
+        response = await agent.arun(
+            text, setup=options.to_record(state), child_listeners=[events.append], **seen
+        )
         is_over = response.state in (TaskState.DONE, TaskState.FAILED)
         return of_worker(response, events) if is_over else response
 
@@ -202,27 +203,27 @@ run.params += run_options(without=_NOT_SHARED)
 
 
 def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Parse ``KEY=VALUE`` texts; values for other inputs than strings are JSON."""
+    """Parse ``KEY=VALUE`` texts. The values of inputs that are not strings are JSON."""
     values: dict[str, Any] = {}
     for text in pairs:
-        key, sign, value = text.partition("=")
-        if not sign:
+        key, separator, value = text.partition("=")
+        if not separator:
             raise click.UsageError(f"--input {text}: KEY=VALUE", ctx)
-        wanted = worker.inputs.get(key)
-        if wanted is None or wanted.type == "string":
+        declared = worker.inputs.get(key)
+        if declared is None or declared.type == "string":  # unknown names are reported later
             values[key] = value
         else:
             try:
                 values[key] = json.loads(value)
             except ValueError:
                 raise click.UsageError(
-                    f"--input {key}: {value!r} is not of the type {wanted.type}", ctx
+                    f"--input {key}: {value!r} is not of the type {declared.type}", ctx
                 ) from None
     return values
 
 
 def _registry(ctx: click.Context, state: State) -> Registry:
-    """Return the search path of the project's connection ``workers``."""
+    """Return the workers of the project's connection ``workers``."""
     from delf_workers.connection import Workers
 
     project = state.load_project()

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from delf.trust.decisions import Trust
 
 STRATEGY: Final = "worker"
-"""The strategy that gives a whole task to a worker."""
-_SHOWN: Final = 40
+"""The name of the strategy that passes a whole task to a worker."""
+_MAX_LISTED: Final = 40
 
 
 class _Named(TypedDict):
@@ -71,46 +71,47 @@ class Workers(Connection[WorkersSettings]):
             options["confirm"] = False
         super().__init__(**options)
         self.registry = Registry(*self.settings.places("folders", FOLDER), current_trust())
-        self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
-        """Lists of patterns, in each of which a worker's name must match to be callable."""
+        self.allowed_patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
+        """Lists of name patterns. A callable worker's name matches a pattern of every list."""
         self.caller: WorkerDefinition | None = None
-        """The calling worker; None for the agent itself."""
+        """The worker that uses this connection; None for the agent itself."""
         self.agent: Workers = self
-        """The agent's own connection."""
+        """The agent's connection, of which a worker's connection is a copy."""
         self.workshop: Workshop[Workers] | None = None
-        """Creates workers' connections; set at the agent's first call."""
+        """Creates the connections of workers; None before the agent's first call."""
         self.plugin_context: PluginContext | None = None
-        """The agent's context, once started."""
+        """The agent's context; None before the agent is started."""
 
     def use_context(self, context: PluginContext) -> None:
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
         self.plugin_context = context
 
     def for_worker(self, worker: WorkerDefinition, patterns: tuple[str, ...]) -> Workers:
-        """Return a copy for the calls of a worker.
+        """Return a copy of this connection for a worker.
 
         Args:
-            worker: The worker.
-            patterns: Patterns of callable workers. A generated worker may call only those that its
-                maker may call, too.
+            worker: The worker, which calls other workers with the copy.
+            patterns: Patterns of the names of callable workers. A generated worker can call only
+                workers that its maker can call, too.
         """
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
-        workers.patterns = (patterns, *(self.patterns if worker.generated else ()))
+        workers.allowed_patterns = (patterns, *(self.allowed_patterns if worker.generated else ()))
         workers.caller, workers.agent = worker, self.agent
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         workers.allow, workers.confirm = self.allow, self.confirm
         return workers
 
     async def context(self, task: str) -> str | None:
-        """Return a line for each worker that scripts may call, for the prompt."""
-        (calling,) = (a for a in actions_of(type(self), self, self.name) if a.name == "call")
-        if not is_allowed(self.allow, calling):
+        """Describe the workers that scripts can call, one line each, for the prompt."""
+        actions = actions_of(type(self), self, self.name)
+        call_action = next(action for action in actions if action.name == "call")
+        if not is_allowed(self.allow, call_action):
             return None
         return await asyncio.to_thread(self._list_workers)
 
     def callable_workers(self) -> list[str]:
-        """Return the names of the workers that may be called; reads files."""
+        """Return the names of the workers that can be called. Reads the workers' files."""
         return [name for name in self.registry.files() if self._may_call(name)]
 
     def _list_workers(self) -> str:
@@ -119,20 +120,22 @@ class Workers(Connection[WorkersSettings]):
             if not self._may_call(name):
                 continue
             try:
-                lines.append(f"- {_line(self.registry.find(name))}")
+                lines.append(f"- {_worker_line(self.registry.find(name))}")
             except ConfigurationError:
-                lines.append(f"- {name}: its file is wrong, and it cannot be called")
-        more = [f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+                lines.append(f"- {name}: its file is invalid, and it cannot be called")
+        more = [f"… and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
         return (
-            "\n".join([f"{self.name}.call:", *lines[:_SHOWN], *more])
+            "\n".join([f"{self.name}.call:", *lines[:_MAX_LISTED], *more])
             if lines
             else (f"{self.name}: there are none yet")
         )
 
     def _may_call(self, name: str) -> bool:
-        return all(any(fnmatchcase(name, p) for p in some) for some in self.patterns)
+        return all(
+            any(fnmatchcase(name, p) for p in patterns) for patterns in self.allowed_patterns
+        )
 
-    def _worker(self, name: str) -> WorkerDefinition:
+    def _find_callable(self, name: str) -> WorkerDefinition:
         if not self._may_call(name):
             allowed = self.callable_workers()
             raise ToolRefusedError(
@@ -141,7 +144,7 @@ class Workers(Connection[WorkersSettings]):
             )
         return self.registry.find(name)
 
-    def _make_workshop(self, context: CallContext) -> Workshop[Workers]:
+    def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
         agent = self.agent
         if agent.workshop is None:
             agent.workshop = Workshop(
@@ -162,16 +165,19 @@ class Workers(Connection[WorkersSettings]):
             return Refused(message=f"{error.message}{hint}")
 
     def _check_spec(self, call: ProposedCall) -> Verdict:
-        text = self._text_of(call.arguments["spec"], call.context)
+        text = self._build_file_text(call.arguments["spec"], call.context)
         return NeedsApproval(reason="a new worker can be called from then on", preview=text)
 
     def _check_files(self, call: ProposedCall) -> Verdict:
-        """Return whether a call's attachments need approval, and keep their content for the call.
+        """Check a call's attachments, and store their content for the call.
+
+        Returns:
+            Whether the attachments need approval.
 
         Raises:
             ToolRefusedError: If a file is not allowed.
         """
-        worker = self._worker(str(call.arguments["worker"]))
+        worker = self._find_callable(str(call.arguments["worker"]))
         paths: Sequence[str] = call.arguments.get("attachments") or ()
         if not paths or call.context is None:
             return Allowed()
@@ -179,24 +185,22 @@ class Workers(Connection[WorkersSettings]):
         files_of.check(worker, attachments)
         files_of.freeze(call.context, worker, attachments)
         preview = "\n".join(["attachments:", *(f"  {item}" for item in attachments)])
-        asks = next((item.file.asks for item in attachments if item.file.asks), None)
-        if worker.attachments.approval:
-            asks = asks or f"{worker.name} asks before it is given files"
-        return (
-            Allowed(preview=preview)
-            if asks is None
-            else NeedsApproval(reason=asks, preview=preview)
-        )
+        reason = next((item.file.asks for item in attachments if item.file.asks), None)
+        if reason is None and worker.attachments.approval:
+            reason = f"{worker.name} asks before it is given files"
+        if reason is None:
+            return Allowed(preview=preview)
+        return NeedsApproval(reason=reason, preview=preview)
 
     # -- actions --------------------------------------------------------------------------
 
     async def actions(self) -> Sequence[Action]:
-        """Return the actions; ``call`` also accepts ``task`` under llm-do's name ``input_data``."""
+        """Return the actions. ``call`` also accepts ``task`` by llm-do's name ``input_data``."""
         return [
-            replace(each, validate=partial(_accept_input_data, each.validate))
-            if each.name == "call"
-            else each
-            for each in await super().actions()
+            replace(action, validate=partial(_accept_input_data, action.validate))
+            if action.name == "call"
+            else action
+            for action in await super().actions()
         ]
 
     @action(effect="write", resumes=True, sinks=["worker"])
@@ -222,7 +226,7 @@ class Workers(Connection[WorkersSettings]):
         Returns:
             The answer: text, or data where it declares a shape.
         """
-        definition = await asyncio.to_thread(self._worker, worker)
+        definition = await asyncio.to_thread(self._find_callable, worker)
         files = await asyncio.to_thread(files_of.find, context, attachments or ())
         files_of.check(definition, files)
         instructions = definition.fill(inputs or {})
@@ -234,7 +238,7 @@ class Workers(Connection[WorkersSettings]):
         for ancestor in line:
             ancestor.check_model(name, names)
         tools = await asyncio.to_thread(
-            self._make_workshop(context).tools_of, definition, self.agent
+            self._shared_workshop(context).tools_of, definition, self.agent
         )
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
@@ -252,7 +256,9 @@ class Workers(Connection[WorkersSettings]):
                 else [],
                 timeout=definition.limits.timeout,
                 worker=definition.name,
-                strategy=await asyncio.to_thread(_strategy, context, self.agent.registry.trust),
+                strategy=await asyncio.to_thread(
+                    _strategy_of_worker, context, self.agent.registry.trust
+                ),
                 budget_usd=min(budgets, default=None),
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
@@ -275,12 +281,12 @@ class Workers(Connection[WorkersSettings]):
         Returns:
             The name.
         """
-        text = await asyncio.to_thread(self._text_of, spec, context)
+        text = await asyncio.to_thread(self._build_file_text, spec, context)
         await asyncio.to_thread(self.agent.registry.write, spec["name"], text)
         return spec["name"]
 
-    def _text_of(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
-        """Return the checked file content for a new worker.
+    def _build_file_text(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
+        """Validate a new worker, and return the text of its file.
 
         Raises:
             ConfigurationError: If the worker would be invalid.
@@ -291,33 +297,33 @@ class Workers(Connection[WorkersSettings]):
             raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
         self.agent.registry.check_free(str(spec["name"]))
         tools: Mapping[str, Any] = {} if context is None else context.tools
-        wanted: list[str] = spec.get("connections", [])
-        for name in wanted:
+        names: list[str] = spec.get("connections", [])
+        for name in names:
             if name not in tools:
                 raise ToolRefusedError(
                     f"a worker has no more than its maker, which does not have {name!r}. "
                     f"It has: {', '.join(tools) or 'nothing'}"
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
-        if "workers" in wanted:
-            descriptions: dict[str, Any] = {name: {} for name in wanted}
-            table["connections"] = {
-                **descriptions,
-                "workers": {"allow_workers": [*self.patterns[0]]},
-            }
+        if "workers" in names:
+            # The new worker may call no more workers than this connection's user.
+            own_patterns = self.allowed_patterns[0]
+            settings: dict[str, dict[str, Any]] = {name: {} for name in names}
+            settings["workers"] = {"allow_workers": [*own_patterns]}
+            table["connections"] = settings
         if self.caller is not None:
             table["maker"] = self.caller.name
         return self.agent.registry.text_of(table, str(spec["instructions"]))
 
     async def aclose(self) -> None:
-        """Free the connections of workers."""
+        """Close the connections of workers."""
         shop, self.workshop = self.workshop, None
         if shop is not None:
             await shop.aclose()
 
 
-def _strategy(context: CallContext, trust: Trust) -> str | None:
-    """Return the configured strategy for a worker that is the whole task."""
+def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
+    """Return the strategy for a worker that does the whole task; None for any other worker."""
     if context.strategy != STRATEGY:
         return None
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)
@@ -328,14 +334,14 @@ def _strategy(context: CallContext, trust: Trust) -> str | None:
 def _accept_input_data(
     validate: Callable[[Mapping[str, Any]], dict[str, Any]], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Validate arguments of ``call``, in which ``input_data`` may stand for ``task``."""
+    """Validate arguments of ``call``, and accept ``input_data`` as another name of ``task``."""
     if "input_data" in named and "task" not in named:
         named = {("task" if name == "input_data" else name): item for name, item in named.items()}
     return validate(named)
 
 
-def _line(worker: WorkerDefinition) -> str:
-    """Return a worker in a line, for prompts and lists."""
+def _worker_line(worker: WorkerDefinition) -> str:
+    """Describe a worker in one line, for prompts and lists."""
     parts = [f"{worker.name}: {worker.description or 'no description'}"]
     if worker.inputs:
         inputs = (
@@ -354,7 +360,7 @@ def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
 
 
 def _copies_folder(context: CallContext) -> Path:
-    """Return the folder of a call's copies of attachments, stable over retries."""
+    """Return the folder for copies of a call's attachments, which a repeated call uses again."""
     from platformdirs import user_data_path
 
     data = user_data_path("delf", appauthor=False)

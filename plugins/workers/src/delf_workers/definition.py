@@ -30,21 +30,21 @@ from delf_workers import frontmatter, shape
 from delf_workers.template import Instructions, InstructionsError
 
 Read = Callable[[Path], bytes]
-"""Returns a file's content as it was when its folder was trusted."""
+"""Function that returns a file's content as it was when the user trusted its folder."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_POLICY: Final = {
+_POLICY_KEYS: Final = {
     "max_attachments": "max_count",
     "max_total_bytes": "max_total_bytes",
     "allowed_suffixes": "suffixes",
     "denied_suffixes": "denied_suffixes",
 }
-"""The keys of ``attachment_policy``, by their names in ``attachments``."""
-_HIDDEN: Final = ("instructions", "front", "generated", "read")
-"""Fields that are not keys of a file."""
+"""A mapping from the keys of ``attachment_policy`` to the keys of ``attachments``."""
+_INTERNAL_FIELDS: Final = ("instructions", "front", "generated", "read")
+"""Fields of a worker's definition that are not keys of its file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"
-"""The alias for the ``tools.py`` next to a worker."""
+"""The name of the connection with the functions of the ``tools.py`` next to a worker."""
 
 
 class _Part(BaseModel):
@@ -52,7 +52,7 @@ class _Part(BaseModel):
 
 
 class Attachments(_Part):
-    """The files that a worker may be given."""
+    """The limits for files that are attached to a worker's task."""
 
     max_count: int = Field(default=10, ge=0, description="How many.")
     max_total_bytes: int = Field(
@@ -69,7 +69,7 @@ class Attachments(_Part):
 
 
 class Limits(_Part):
-    """The time that a worker may take, and its number of tries."""
+    """The limits of a worker's task: its time, and the number of retries."""
 
     timeout: float | None = Field(default=None, gt=0, description="Seconds for one call.")
     retries: int | None = Field(
@@ -84,7 +84,7 @@ class Limits(_Part):
 
 
 class Input(_Part):
-    """A value for a placeholder of the instructions."""
+    """An input of a worker, whose value replaces a placeholder in the instructions."""
 
     type: Literal["string", "number", "integer", "boolean"] = "string"
     description: str = ""
@@ -92,7 +92,7 @@ class Input(_Part):
 
 
 class Sandbox(_Part):
-    """The folders of the connection ``filesystem``."""
+    """The folders of the worker's connection ``filesystem``."""
 
     paths: dict[str, Any] = Field(
         default_factory=dict,
@@ -103,7 +103,7 @@ class Sandbox(_Part):
 class WorkerDefinition(_Part):
     """The contents of a ``.worker`` file.
 
-    The fields are the keys of the file's table; ``instructions`` is the text below.
+    The fields are the keys of the file's front matter, and ``instructions`` is the text below.
     """
 
     name: str = Field(description="The worker's name.")
@@ -148,44 +148,47 @@ class WorkerDefinition(_Part):
 
     @property
     def file(self) -> Path:
-        """The worker's file."""
+        """The path of the worker's file."""
         return self.front.path
 
     def place(self, *keys: str) -> str:
-        """Return file, line and keys of a value, for messages."""
+        """Return file, line and key of a value, for error messages."""
         return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
-        """Return the type of a connection; None if its name implies the type."""
-        own = self.connections[name].get("type")
-        if own is not None:
-            return str(own)
+        """Return the configured type of a connection; None if its name is its type."""
+        configured = self.connections[name].get("type")
+        if configured is not None:
+            return str(configured)
         return name if "." in name else _ALIASES.get(name)
 
     def llm(self, callers: LLMConfig) -> LLMConfig | None:
-        """Return the worker's model, or None for the caller's.
+        """Return the worker's model; None for the model of its caller.
 
-        If the worker has its own provider tools, the caller's model is returned with these tools.
+        If the worker has its own provider tools, return the caller's model with these tools.
+
+        Args:
+            callers: The model of the caller.
 
         Raises:
             ModelConfigurationError: If the model is invalid.
         """
-        own = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
-        config = None if own is None else as_llm_config(own)
+        model = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
+        config = None if model is None else as_llm_config(model)
         if not self.server_side_tools:
             return config
         tools = list(self.server_side_tools)
         return (config or callers).with_settings(server_side_tools=tools)
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
-        """Raise for a model outside of the worker's compatible models.
+        """Check that a model is one of the worker's compatible models.
 
         Args:
             model: The model's name.
             names: All spellings of the model's name, in lower case.
 
         Raises:
-            ToolRefusedError: If no pattern allows the model; the error names the patterns.
+            ToolRefusedError: If the model is not compatible. The message has the patterns.
         """
         names, patterns = {model.lower(), *names}, self.compatible_models
         if patterns and not any(fnmatchcase(n, p.lower()) for n in names for p in patterns):
@@ -196,10 +199,10 @@ class WorkerDefinition(_Part):
             )
 
     def fill(self, inputs: Mapping[str, Any]) -> str:
-        """Return the instructions with inputs filled in.
+        """Return the instructions after replacing placeholders by the values of inputs.
 
         Args:
-            inputs: Values by name; those with a default may be left out.
+            inputs: The values by name. Inputs with a default may be left out.
 
         Raises:
             ToolRefusedError: If an input is unknown, missing or of another type.
@@ -210,7 +213,7 @@ class WorkerDefinition(_Part):
                     f"worker {self.name!r} has no input {name!r}{did_you_mean(name, self.inputs)}. "
                     f"Its inputs: {', '.join(self.inputs) or 'none'}"
                 )
-        values = {name: self._input(name, inputs) for name in self.inputs}
+        values = {name: self._input_value(name, inputs) for name in self.inputs}
         template = Instructions(self.instructions, values_only=self.generated)
         try:
             return template.filled(values, self._read_neighbour)
@@ -218,18 +221,18 @@ class WorkerDefinition(_Part):
             raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
 
     def _read_neighbour(self, name: str) -> str:
-        """Read a text file in the worker's folder, with the content that was trusted."""
+        """Return the trusted content of a text file in the worker's folder."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
             raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is not a file beside it")
         return self.read(path).decode("utf-8", "replace").strip()
 
-    def _input(self, name: str, inputs: Mapping[str, Any]) -> Any:
-        wanted = self.inputs[name]
-        value = inputs.get(name, wanted.default)
+    def _input_value(self, name: str, inputs: Mapping[str, Any]) -> Any:
+        declared = self.inputs[name]
+        value = inputs.get(name, declared.default)
         if value is None:
             raise ToolRefusedError(f"worker {self.name!r} needs the input {name!r}")
-        problem = shape.problem({"type": wanted.type}, value)
+        problem = shape.problem({"type": declared.type}, value)
         if problem is not None:
             raise ToolRefusedError(f"worker {self.name!r}, input {name!r}: {problem}")
         return value
@@ -242,10 +245,16 @@ def from_front_matter(
     generated: bool = False,
     read: Read | None = None,
 ) -> WorkerDefinition:
-    """Parse a worker's file.
+    """Parse a worker's file, after its front matter was parsed.
+
+    Args:
+        front: The front matter and the text of the file.
+        name: The name of the worker.
+        generated: Whether a model created the worker.
+        read: Returns the trusted content of neighbouring files; None to read none.
 
     Raises:
-        ConfigurationError: If the file is invalid; the error names file, line and key.
+        ConfigurationError: If the file is invalid. The message names file, line and key.
     """
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
@@ -258,13 +267,13 @@ def from_front_matter(
             if "toolsets" in keys[:1]
         }
         front = replace(front, lines=front.lines | renamed_lines)
-    _take_policy(front, table)
+    _rename_policy(front, table)
     if "output_schema_ref" in table:
-        table["result"] = _schema(front, table, read)
-    fields = {"name": name, **table, "connections": _connections(front, table)}
+        table["result"] = _load_schema(front, table, read)
+    fields = {"name": name, **table, "connections": _connection_settings(front, table)}
     if not front.text:
         raise front.error("there are no instructions below the table")
-    for key in _HIDDEN:
+    for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
     try:
@@ -277,15 +286,15 @@ def from_front_matter(
 
 
 def _convert_toolsets(value: Any) -> Any:
-    """Convert llm-do's ``toolsets`` to ``connections``; its shell rules match by prefix."""
+    """Convert llm-do's ``toolsets`` to ``connections``. Its shell rules match prefixes."""
     toolsets = cast("dict[str, Any]", value if isinstance(value, dict) else {})
-    own = toolsets.get("shell")
-    shell = cast("dict[str, Any]", own if isinstance(own, dict) else {})
+    value_of_shell = toolsets.get("shell")
+    shell = cast("dict[str, Any]", value_of_shell if isinstance(value_of_shell, dict) else {})
     rules = shell.get("rules")
     if not isinstance(rules, list):
         return cast("Any", value)
-    read = [_prefix_rule(rule) for rule in cast("list[Any]", rules)]
-    return {**toolsets, "shell": {**shell, "rules": read}}
+    prefix_rules = [_prefix_rule(rule) for rule in cast("list[Any]", rules)]
+    return {**toolsets, "shell": {**shell, "rules": prefix_rules}}
 
 
 def _prefix_rule(rule: Any) -> Any:
@@ -297,8 +306,8 @@ def _prefix_rule(rule: Any) -> Any:
     return fields
 
 
-def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
-    """Replace the key ``attachment_policy`` of a worker's table by the key ``attachments``."""
+def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
+    """Rename the key ``attachment_policy`` and its fields to those of ``attachments``."""
     policy: Any = table.pop("attachment_policy", None)
     if policy is None:
         return
@@ -308,17 +317,17 @@ def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
         raise front.error("a table", ("attachment_policy",))
     policies: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", policy).items():
-        if key not in _POLICY:
-            close = did_you_mean(str(key), _POLICY)
+        if key not in _POLICY_KEYS:
+            close = did_you_mean(str(key), _POLICY_KEYS)
             raise front.error(f"unknown key{close}", ("attachment_policy", str(key)))
-        policies[_POLICY[key]] = value
+        policies[_POLICY_KEYS[key]] = value
     table["attachments"] = policies
 
 
-def _schema(
+def _load_schema(
     front: frontmatter.FrontMatter, table: dict[str, Any], read: Read | None
 ) -> dict[str, Any]:
-    """Return the JSON Schema in the file that ``output_schema_ref`` names, and remove that key."""
+    """Load the JSON Schema from the file that ``output_schema_ref`` names, and remove that key."""
     where = ("output_schema_ref",)
     name = table.pop("output_schema_ref")
     if "result" in table:
@@ -335,15 +344,20 @@ def _schema(
 
 
 def _keys() -> list[str]:
-    return [key for key in WorkerDefinition.model_fields if key not in _HIDDEN]
+    return [key for key in WorkerDefinition.model_fields if key not in _INTERNAL_FIELDS]
 
 
 def _known_keys() -> str:
     return f"known keys: {', '.join(_keys())}"
 
 
-def _connections(front: frontmatter.FrontMatter, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return connections as a table; a list names connections without settings."""
+def _connection_settings(
+    front: frontmatter.FrontMatter, table: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the connections of a worker as a mapping from name to settings.
+
+    A list in the file names connections without settings.
+    """
     value: Any = table.get("connections") or {}
     if isinstance(value, str):
         value = [value]
@@ -368,7 +382,7 @@ def _explain_error(front: frontmatter.FrontMatter, error: ValidationError) -> Ex
 
 
 def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) -> None:
-    """Check the values that a pydantic model does not check."""
+    """Check those values that the pydantic model cannot check."""
     check_name(worker.name, front.place(("name",)))
     if worker.name != name:
         raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")
@@ -399,24 +413,24 @@ def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) 
 
 
 def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
-    """Check that a generated worker only uses its maker's connections."""
+    """Check that a generated worker has only connections of its maker, by name."""
     for key in _GIVEN_BY_MAKER:
         if key in worker.model_fields_set:
             raise front.error("a generated worker has its maker's", (key,))
     for name, settings in worker.connections.items():
-        more = sorted(settings.keys() - {"allow", "allow_workers"})
-        if "." in name or name == TOOLS or more:
+        other_keys = sorted(settings.keys() - {"allow", "allow_workers"})
+        if "." in name or name == TOOLS or other_keys:
             raise front.error(
                 "a generated worker has connections of its maker, by name, and may allow less",
-                ("connections", name, *more[:1]),
+                ("connections", name, *other_keys[:1]),
             )
 
 
 def check_name(name: str, where: str) -> None:
-    """Raise for an invalid worker name.
+    """Check the name of a worker.
 
     Raises:
-        ConfigurationError: If the name is invalid; the error has the rules for names.
+        ConfigurationError: If the name is invalid. The message has the rules for names.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(

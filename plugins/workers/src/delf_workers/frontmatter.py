@@ -21,14 +21,14 @@ _HINT: Final = "it begins with ---, then name: value lines, then ---, then instr
 
 @dataclass(frozen=True, kw_only=True)
 class FrontMatter:
-    """The contents of a file.
+    """The parsed contents of a file with YAML front matter.
 
     Args:
-        path: The file.
-        table: The table.
-        text: The text below the table.
-        text_line: The first line of that text, from 1.
-        lines: The line of each value, by the path of keys to the value.
+        path: The path of the file.
+        table: The values of the front matter, by key.
+        text: The text below the front matter.
+        text_line: The number of the text's first line, from 1.
+        lines: The line number of each value, by the keys that lead to the value.
     """
 
     path: Path
@@ -38,10 +38,11 @@ class FrontMatter:
     lines: dict[tuple[str, ...], int] = field(repr=False)
 
     def place(self, keys: Sequence[str | int] = ()) -> str:
-        """Return where a value is: file, line, keys.
+        """Return the place of a value for error messages: file, line and keys.
 
         Args:
-            keys: The keys that lead to the value; the nearest existing key is used.
+            keys: The keys that lead to the value. If a key does not exist, the line of the nearest
+                existing one is used.
         """
         names = tuple(map(str, keys))
         prefixes = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)
@@ -49,19 +50,19 @@ class FrontMatter:
         return ": ".join(filter(None, (f"{self.path}, line {line}", ".".join(names))))
 
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
-        """Return a ``ConfigurationError`` about a value."""
+        """Create a ``ConfigurationError`` with the place of a value."""
         return ConfigurationError(f"{self.place(keys)}: {problem}", hint=hint or None)
 
 
 NONE: Final = FrontMatter(path=Path(), table={}, text="", text_line=1, lines={})
-"""The front matter of a worker made by a program."""
+"""The front matter of a worker that a program creates without a file."""
 
 
 def content(path: Path) -> bytes:
-    """Return the bytes of a file.
+    """Return the content of a file.
 
     Raises:
-        ConfigurationError: If it cannot be read, or is too large.
+        ConfigurationError: If the file cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:
@@ -74,10 +75,10 @@ def content(path: Path) -> bytes:
 
 
 def of_bytes(path: Path, content: bytes) -> FrontMatter:
-    """Parse the bytes of a file.
+    """Parse the content of a file.
 
     Raises:
-        ConfigurationError: For invalid content, with file, line and key.
+        ConfigurationError: If the content is invalid. The message names file, line and key.
     """
     try:
         return parse(path, content.decode("utf-8-sig"))
@@ -86,10 +87,10 @@ def of_bytes(path: Path, content: bytes) -> FrontMatter:
 
 
 def parse(path: Path, text: str) -> FrontMatter:
-    """Parse a text.
+    """Parse the text of a file.
 
     Raises:
-        ConfigurationError: For invalid content, with file, line and key.
+        ConfigurationError: If the text is invalid. The message names file, line and key.
     """
     lines = text.splitlines(keepends=True)
     marks = [number for number, line in enumerate(lines) if line.rstrip() == _MARK]
@@ -98,15 +99,17 @@ def parse(path: Path, text: str) -> FrontMatter:
         raise ConfigurationError(f"{path}, line 1: {problem}", hint=_HINT)
     end = marks[1]
     head = "".join(lines[1:end])
-    found: dict[tuple[str, ...], int] = {}
-    table = _load(path, head, found)
+    line_numbers: dict[tuple[str, ...], int] = {}
+    table = _load(path, head, line_numbers)
     body = "".join(lines[end + 1 :])
     start = end + 2 + (len(body) - len(body.lstrip("\n")))
-    return FrontMatter(path=path, table=table, text=body.strip(), text_line=start, lines=found)
+    return FrontMatter(
+        path=path, table=table, text=body.strip(), text_line=start, lines=line_numbers
+    )
 
 
 def _load(path: Path, head: str, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
-    """Parse the YAML of the front matter, recording the line of each key in ``lines``."""
+    """Parse the YAML of the front matter, and record the line of each key in ``lines``."""
     loader: Any = yaml.SafeLoader(head)
     try:
         node = loader.get_single_node()
@@ -134,7 +137,10 @@ def _record_lines(
     lines: dict[tuple[str, ...], int],
     visited: set[int],
 ) -> None:
-    """Record the line of each value; refuse misleading YAML."""
+    """Record the line number of each value below a node.
+
+    Aliases and duplicate keys are refused.
+    """
     line = node.start_mark.line + 2
     # Aliases can expand a small file enormously, and give one value two lines.
     if id(node) in visited:
@@ -146,12 +152,13 @@ def _record_lines(
             _record_lines(path, item, (*keys, str(number)), lines, visited)
     elif isinstance(node, yaml.MappingNode):
         for key, item in node.value:
-            at = key.start_mark.line + 2
-            below = (*keys, str(key.value))
+            key_line = key.start_mark.line + 2
+            path_of_key = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
-                raise ConfigurationError(f"{path}, line {at}: a key is not a word")
+                raise ConfigurationError(f"{path}, line {key_line}: a key is not a word")
             # YAML would silently use the last value.
-            if below in lines:
-                raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
-            lines[below] = at
-            _record_lines(path, item, below, lines, visited)
+            if path_of_key in lines:
+                name = ".".join(path_of_key)
+                raise ConfigurationError(f"{path}, line {key_line}: {name} is there twice")
+            lines[path_of_key] = key_line
+            _record_lines(path, item, path_of_key, lines, visited)

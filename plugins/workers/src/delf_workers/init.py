@@ -18,7 +18,7 @@ from delf_cli.state import state_of
 _FILES: Final = (
     "delf.toml", "tools.py", "notes.md", "workers/summarise.worker", "workers/tools.py",
 )  # fmt: skip
-_OF_PLUGINS: Final = {
+_PLUGIN_SECTIONS: Final = {
     "filesystem": """
 # The folder that tasks may read; writing is asked about.
 [connections.disk]
@@ -28,10 +28,10 @@ type = "filesystem"
 here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """
 }
-"""The lines of delf.toml for a plugin's connection that is installed."""
+"""Sections of the new delf.toml, by the name of the plugin that each section needs."""
 _ASKING: Final = "read the file, and let `llm.call` sum it up"
 _READING: Final = "show the file with `rerun`, and print your summary in the next one"
-"""The part of the worker's script where the plugin `llm` is missing."""
+"""A sentence of the new worker's instructions if the plugin ``llm`` is not installed."""
 
 
 @click.command("init")
@@ -44,9 +44,9 @@ _READING: Final = "show the file with `rerun`, and print your summary in the nex
 @as_json_option
 @click.pass_context
 def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> None:
-    """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and one to read.
+    """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and a text to read.
 
-    Existing files stay as they are, and new files are trusted. The files name only installed
+    Existing files stay unchanged, and new files are trusted. The files refer only to installed
     plugins.
 
     \b
@@ -62,7 +62,7 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     unset = next((each for each in host.providers.all if each.suggested), None)
     model = llm or next(iter(usable_models), None) or (unset and unset.suggested) or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
-    sections = "".join(text for name, text in _OF_PLUGINS.items() if name in installed)
+    sections = "".join(text for name, text in _PLUGIN_SECTIONS.items() if name in installed)
     instructions = _ASKING if "llm" in installed else _READING
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")

@@ -10,7 +10,7 @@ from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """Yield the connection by which scripts call workers."""
+    """Yield the connection ``workers``, with which scripts call workers."""
     yield ConnectionSpec(
         name="workers",
         summary="Agents that are written down in files.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_strategies() -> Iterable[StrategySpec]:
-    """Yield the strategy that passes a task to a worker unchanged."""
+    """Yield the strategy ``worker``, which passes a task to a worker unchanged."""
     yield StrategySpec(
         name="worker",
         summary="Gives the task to a worker: NAME: TASK.",

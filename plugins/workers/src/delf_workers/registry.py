@@ -18,20 +18,20 @@ from delf_workers.definition import WorkerDefinition, from_front_matter
 from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
 
 TOOLS_FILE: Final = "tools.py"
-_LATER: Final = ".agent"
-"""The suffix of agents in llm-do's newer layout."""
+_NEWER_SUFFIX: Final = ".agent"
+"""The file name suffix of agents in llm-do's newer format, which is not supported."""
 
 
 class Registry:
-    """The workers of some folders, each in a file ``NAME.worker`` or ``NAME/worker.worker``.
+    """The workers in some folders, each in a file ``NAME.worker`` or ``NAME/worker.worker``.
 
     ``main.worker`` may be in the project's own folder.
 
     Args:
-        folders: The folders in search order; the first worker of a name is used. Their subfolders
-            ``generated`` are searched last.
-        root: The project's folder, whose files must be trusted; None for folders named by a
-            program.
+        folders: The folders in search order. If a name occurs twice, the first worker is used. The
+            subfolders ``generated`` are searched last.
+        root: The project's folder, whose files must be trusted; None if a program chose the
+            folders.
         trust: The trust decisions.
     """
 
@@ -43,11 +43,11 @@ class Registry:
         self.trust = trust or Trust.here()
 
     def read(self, path: Path) -> bytes:
-        """Return the trusted content of a worker's file or of its tools.
+        """Return the trusted content of a worker's file or of a neighbouring file.
 
         Raises:
             FolderNotTrustedError: If the content is not trusted.
-            ConfigurationError: If it cannot be read.
+            ConfigurationError: If the file cannot be read.
         """
         content = frontmatter.content(path)
         # The checked bytes are returned, because the file may change after the check.
@@ -57,11 +57,11 @@ class Registry:
 
     @property
     def generated(self) -> Path:
-        """The folder of workers made by models."""
+        """The folder for workers that models create."""
         return self.folders[0] / GENERATED
 
     def files(self) -> dict[str, Path]:
-        """Return the file of each worker, by name, in the order of the names."""
+        """Return the paths of all workers' files, by worker name."""
         paths: dict[str, Path] = {}
         if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
             paths[MAIN] = main
@@ -71,20 +71,21 @@ class Registry:
         return dict(sorted(paths.items()))
 
     def find(self, name: str) -> WorkerDefinition:
-        """Return the worker of a name.
+        """Return a worker by name.
 
         Raises:
-            ConfigurationError: If the worker is missing or its file invalid, with line and key.
+            ConfigurationError: If the worker is missing or its file is invalid. The message names
+                line and key.
         """
         files = self.files()
         path = files.get(name)
         if path is None:
             places = ", ".join(map(str, self.folders))
             hint = f"workers: {', '.join(files) or 'none'}; looked in {places}"
-            if self._root is not None and (self._root / f"{name}{_LATER}").is_file():
+            if self._root is not None and (self._root / f"{name}{_NEWER_SUFFIX}").is_file():
                 hint = (
-                    f"{name}{_LATER} is of llm-do's layout with project.json, which is not read; "
-                    "docs/migrating/llm-do.md says how to rename its files"
+                    f"{name}{_NEWER_SUFFIX} has llm-do's format with project.json, which is not "
+                    "supported; docs/migrating/llm-do.md says how to rename its files"
                 )
             raise ConfigurationError(
                 f"there is no worker {name[:80]!r}{did_you_mean(name, files)}", hint=hint
@@ -93,20 +94,20 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def tools_file(self, worker: WorkerDefinition) -> Path:
-        """Return the ``tools.py`` next to a worker, or else the project's."""
-        beside = worker.file.parent / TOOLS_FILE
-        if self._root is None or beside.is_file():
-            return beside
-        of_project = self._root / TOOLS_FILE
-        return of_project if of_project.is_file() else beside
+        """Return the path of the ``tools.py`` next to a worker's file, or else of the project's."""
+        neighbour = worker.file.parent / TOOLS_FILE
+        if self._root is None or neighbour.is_file():
+            return neighbour
+        project_file = self._root / TOOLS_FILE
+        return project_file if project_file.is_file() else neighbour
 
     def is_generated(self, path: Path) -> bool:
-        """Return True if a worker's file is in the folder of workers made by models."""
+        """Return True if a worker's file is in a folder for workers that models create."""
         generated_folders = [folder / GENERATED for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in generated_folders)
 
     def text_of(self, table: dict[str, Any], instructions: str) -> str:
-        """Return the file of a generated worker.
+        """Return the text of a generated worker's file, after validating the worker.
 
         Raises:
             ConfigurationError: If the worker would be invalid.
@@ -122,7 +123,7 @@ class Registry:
         return self.generated / name / INSIDE
 
     def check_free(self, name: str) -> None:
-        """Raise if a worker with this name exists.
+        """Check that no worker has a name.
 
         Raises:
             ConfigurationError: If the name is taken.
@@ -133,10 +134,10 @@ class Registry:
             )
 
     def write(self, name: str, text: str) -> Path:
-        """Write a generated worker atomically.
+        """Write the file of a generated worker atomically, and return its path.
 
         Raises:
-            ConfigurationError: If there is a worker of that name, or it cannot be written.
+            ConfigurationError: If a worker of that name exists, or the file cannot be written.
         """
         self.check_free(name)
         path = self._path(name)

@@ -18,21 +18,21 @@ from delf_workers.registry import Registry
 
 WORKERS: Final = "workers"
 _PERMISSIONS: Final = frozenset({"allow", "confirm"})
-_DEEPEST: Final = 20
+_MAX_MAKERS: Final = 20
 W = TypeVar("W", bound=ConnectionLike)
 
 
 @dataclass
 class Workshop(Generic[W]):
-    """Makes the connections of workers, once for an agent, and closes them.
+    """Creates the connections of workers once per agent, and closes them.
 
     Args:
         registry: The workers.
-        tools: The agent's own connections, by name.
-        connect: Makes further connections.
-        environ: The environment for settings in ``tools.py`` files.
-        for_worker: Copies a connection to workers for the calls of a worker, which may call those
-            that match the patterns.
+        tools: The agent's connections, by name.
+        connect: Creates further connections.
+        environ: Environment variables for settings in ``tools.py`` files.
+        for_worker: Copies the connection ``workers`` for a worker, which can then call only the
+            workers that match some patterns.
     """
 
     registry: Registry
@@ -45,22 +45,23 @@ class Workshop(Generic[W]):
     )
 
     def tools_of(self, worker: WorkerDefinition, own: W) -> list[ConnectionLike]:
-        """Return the connections of a worker.
+        """Return the connections of a worker, which are created at the first call.
 
         Args:
             worker: The worker.
-            own: The agent's connection ``workers``; the worker gets a copy with its own rights.
+            own: The agent's connection ``workers``. The worker gets a copy with its own rights.
 
         Raises:
-            ConfigurationError: If the worker's file is invalid; the error names file, line and key.
+            ConfigurationError: If the worker's file is invalid. The message names file, line and
+                key.
         """
         key = f"{worker.file}\0{worker.model_dump_json()}"
         if key not in self._connections_by_worker:
-            self._connections_by_worker[key] = list(self._make(worker, own))
+            self._connections_by_worker[key] = list(self._create_connections(worker, own))
         return self._connections_by_worker[key]
 
-    def _make(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
-        """Yield a worker's connections; a generated worker inherits them from its maker."""
+    def _create_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
+        """Create and yield a worker's connections. A generated worker has those of its maker."""
         if worker.generated:
             yield from self._inherited_connections(worker, own)
             return
@@ -75,12 +76,15 @@ class Workshop(Generic[W]):
             yield from self._connection(worker, name, own)
 
     def _connection(self, worker: WorkerDefinition, name: str, own: W) -> Iterator[ConnectionLike]:
-        """Yield a worker's connection by name; for ``tools``, the functions of ``tools.py``."""
+        """Create and yield a worker's connection by its name in the worker's file.
+
+        ``custom`` stands for several connections: the functions of ``tools.py``.
+        """
         where = worker.place("connections", name)
         settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
         kind = worker.kind_of(name)
         if name == TOOLS:
-            yield from self._custom(worker, settings, where)
+            yield from self._tools_of_file(worker, settings, where)
         elif kind == WORKERS or (kind is None and name == WORKERS):
             yield self.for_worker(own, worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
@@ -95,7 +99,7 @@ class Workshop(Generic[W]):
     def _make_connection(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
     ) -> ConnectionLike:
-        """Make a connection; errors name the line in the worker's file."""
+        """Create a connection. Errors name the line in the worker's file."""
         try:
             return self.connect(name, kind=kind, settings=settings, where=where)
         except ConfigurationError as error:
@@ -104,9 +108,9 @@ class Workshop(Generic[W]):
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
-        """Return the agent's connection of a name, or else make one.
+        """Return the agent's connection of a name, or else create one.
 
-        A name in ``delf.toml`` has its settings there; another name is the type of the connection.
+        If ``delf.toml`` has no settings for the name, the name is the type of the connection.
         """
         if name in self.tools:
             return self.tools[name]
@@ -119,10 +123,10 @@ class Workshop(Generic[W]):
         except ConfigurationError as error:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
-    def _custom(
+    def _tools_of_file(
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
     ) -> Iterator[ConnectionLike]:
-        """Yield the functions of ``tools.py`` that a worker names."""
+        """Load and yield the functions of ``tools.py`` that a worker's file names."""
         path = self.registry.tools_file(worker)
         tools = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
@@ -142,24 +146,24 @@ class Workshop(Generic[W]):
             yield cast("ConnectionLike", tool)
 
     def _inherited_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
-        """Yield a generated worker's connections, at most those of its maker."""
-        pool = self._maker_connections(worker, own)
+        """Yield a generated worker's connections, which are restricted copies of its maker's."""
+        maker_connections = self._maker_connections(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
-            if name not in pool:
+            if name not in maker_connections:
                 maker_text = "the agent" if worker.maker is None else f"the worker {worker.maker!r}"
                 raise ConfigurationError(
                     f"{where}: its maker, {maker_text}, does not have {name!r}",
-                    hint=f"it has: {', '.join(pool) or 'nothing'}",
+                    hint=f"it has: {', '.join(maker_connections) or 'nothing'}",
                 )
-            inherited = pool[name]
+            inherited = maker_connections[name]
             if name == WORKERS:
                 yield self.for_worker(cast("W", inherited), worker, _patterns(settings, where))
             else:
                 yield _narrow_to_allowed(inherited, settings.get("allow"), where)
 
     def _maker_connections(self, worker: WorkerDefinition, own: W) -> Mapping[str, ConnectionLike]:
-        """Return the connections of a generated worker's maker."""
+        """Return the connections of a generated worker's maker, by name."""
         if worker.maker is None:
             return self.tools
         lineage(self.registry, worker)  # raises for a circle, in which tools_of would not end
@@ -167,30 +171,32 @@ class Workshop(Generic[W]):
         return {connection.name: connection for connection in self.tools_of(maker, own)}
 
     async def aclose(self) -> None:
-        """Close the connections made here; the agent's own stay open."""
+        """Close the connections created for workers. The agent's own connections stay open."""
         connections, self._connections_by_worker = self._connections_by_worker, {}
-        kept_ids = {id(tool) for tool in self.tools.values()}
-        for connection in {id(c): c for some in connections.values() for c in some}.values():
-            if isinstance(connection, SupportsClose) and id(connection) not in kept_ids:
+        agent_ids = {id(tool) for tool in self.tools.values()}
+        # Several workers may share a connection, which is closed once.
+        by_id = {id(each): each for created in connections.values() for each in created}
+        for connection_id, connection in by_id.items():
+            if isinstance(connection, SupportsClose) and connection_id not in agent_ids:
                 await connection.aclose()
 
 
 def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefinition]:
-    """Return a worker with its maker, the maker's maker, and so on.
+    """Return a worker followed by its maker, the maker's maker, and so on.
 
     Raises:
-        ConfigurationError: If a worker is its own maker.
+        ConfigurationError: If a worker is its own maker, directly or indirectly.
     """
-    line = [worker]
-    while (maker := line[-1].maker) is not None:
-        line.append(registry.find(maker))
-        if len(line) > _DEEPEST:
+    workers = [worker]
+    while (maker := workers[-1].maker) is not None:
+        workers.append(registry.find(maker))
+        if len(workers) > _MAX_MAKERS:
             raise ConfigurationError(f"{worker.place('maker')}: its makers form a circle")
-    return line
+    return workers
 
 
 def _with_create(root: Any) -> Any:
-    """Return a sandbox root's settings with ``create = true``, unless the worker sets it."""
+    """Return a folder's settings with the default ``create = true``."""
     if not isinstance(root, Mapping):
         return root
     return {"create": True, **cast("Mapping[str, Any]", root)}
@@ -208,7 +214,7 @@ def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def _with_permissions(
     connection: ConnectionLike, settings: Mapping[str, Any], where: str
 ) -> ConnectionLike:
-    """Return a connection with other permissions, as the user wrote them."""
+    """Return a copy of a connection with the permissions in a worker's file."""
     if not settings:
         return connection
     changed = copy.copy(connection)
@@ -218,21 +224,26 @@ def _with_permissions(
 
 
 def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
-    """Return a connection limited to the allowed actions; the connection itself if unlimited."""
+    """Return a copy of a connection that allows only the actions that both sides allow.
+
+    Args:
+        connection: The maker's connection.
+        allow: The actions that the worker's file allows; None for all actions of the maker.
+        where: The place of the setting, for error messages.
+    """
     if allow is None:
         return connection
     permission = check_permission(allow, "allow", where)
     names = (permission,) if isinstance(permission, str) else permission
-    current = connection.allow
-    changed = copy.copy(connection)
-    if isinstance(names, bool) or names is None:
-        changed.allow = current if names is not False else False
-    # Actions that the maker may not call stay forbidden.
-    elif current is False:
-        changed.allow = False
-    elif current is None or current is True:
-        changed.allow = names
-    else:
-        current_names = {current} if isinstance(current, str) else set(current)
-        changed.allow = tuple(name for name in names if name in current_names) or False
-    return changed
+    maker_allow = connection.allow
+    narrowed = copy.copy(connection)
+    if names is False or maker_allow is False:
+        narrowed.allow = False
+    elif names is True or names is None:
+        narrowed.allow = maker_allow
+    elif maker_allow is None or maker_allow is True:
+        narrowed.allow = names
+    else:  # actions that the maker may not call stay forbidden
+        maker_names = {maker_allow} if isinstance(maker_allow, str) else set(maker_allow)
+        narrowed.allow = tuple(name for name in names if name in maker_names) or False
+    return narrowed

@@ -15,6 +15,7 @@ from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
+from delf_engine.sync import running_loop
 from delf_engine.views.prompts import Prompt, prompts_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 
 DEFAULT_TASK: Final = "Do what your instructions say."
-_GIVEN: Final = "\n\nGiven: "
+_GIVEN_MARK: Final = "\n\nGiven: "
 _GIVEN_KEYS: Final = {"inputs", "attachments"}
 _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTALL)
 
@@ -31,37 +32,39 @@ _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTAL
 def order(
     worker: str, task: str | None, inputs: Mapping[str, Any], attachments: Sequence[str]
 ) -> str:
-    """Return the text of a task that passes everything to a worker.
+    """Return the text of a task that passes a task with inputs and attachments to a worker.
 
     Args:
-        worker: The name.
-        task: The task; when omitted, the worker follows its instructions.
-        inputs: Values by name.
-        attachments: Names of the task's files.
+        worker: The name of the worker.
+        task: The task; None to follow the worker's instructions.
+        inputs: The values of inputs, by name.
+        attachments: The names of the task's files to attach.
     """
     fields = {"inputs": dict(inputs), "attachments": list(attachments)}
-    more = _GIVEN + json.dumps(fields, ensure_ascii=False) if inputs or attachments else ""
-    return f"{worker}: {task or DEFAULT_TASK}{more}"
+    text = f"{worker}: {task or DEFAULT_TASK}"
+    if inputs or attachments:
+        text += _GIVEN_MARK + json.dumps(fields, ensure_ascii=False)
+    return text
 
 
 class WorkerStrategy:
-    """A strategy that passes a task ``NAME: TASK`` to the worker NAME.
+    """A strategy that passes a task of the form ``NAME: TASK`` to the worker NAME.
 
     Implements :class:`delf.protocols.strategy.Strategy`.
     """
 
     async def solve(self, host: StrategyHost) -> str:
-        """Return the worker's answer.
+        """Call the worker, and return its answer as text.
 
         Raises:
-            ToolExecutionError: If the worker failed, or the task names none.
+            ToolExecutionError: If the worker failed, or the task names no worker.
         """
-        text, more = _parts(host.task)
+        text, given = _split_order(host.task)
         match = _ORDER.fullmatch(text.strip())
         if match is None:
             raise ToolExecutionError("the task names no worker", hint="NAME: TASK")
         arguments = {"worker": match["worker"], "task": match["task"] or DEFAULT_TASK}
-        answer = await host.call("workers.call", {**arguments, **more})
+        answer = await host.call("workers.call", {**arguments, **given})
         if isinstance(answer, Raised):
             hint = getattr(answer.cause, "hint", None)
             raise ToolExecutionError(answer.message, hint=hint) from answer.cause
@@ -69,22 +72,23 @@ class WorkerStrategy:
         return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _parts(task: str) -> tuple[str, dict[str, Any]]:
-    """Split the text of :func:`order` into the task, and its inputs and attachments.
+def _split_order(task: str) -> tuple[str, dict[str, Any]]:
+    """Split a text made by :func:`order` into the task and a mapping of inputs and attachments.
 
-    Any other text is the task itself, because a person's own text may contain ``Given:``, too.
+    Any other text is returned as the task, because a user's text may contain ``Given:``, too.
     """
-    text, _, fields = task.rpartition(_GIVEN)
+    text, _, fields = task.rpartition(_GIVEN_MARK)
     try:
-        more: Any = json.loads(fields) if text else None
+        given: Any = json.loads(fields) if text else None
     except ValueError:
-        more = None
-    is_order = isinstance(more, dict) and set(cast("dict[str, Any]", more)) == _GIVEN_KEYS
-    return (text, cast("dict[str, Any]", more)) if is_order else (task, {})
+        given = None
+    if isinstance(given, dict) and set(cast("dict[str, Any]", given)) == _GIVEN_KEYS:
+        return text, cast("dict[str, Any]", given)
+    return task, {}
 
 
 MessageCallback = Callable[[str, Prompt], None]
-"""Receives each model call of a worker: name, messages and answer."""
+"""Function that gets a worker's name and each completed model call of the worker."""
 
 
 async def arun_worker(
@@ -102,19 +106,19 @@ async def arun_worker(
     """Run a worker's task.
 
     Args:
-        worker: The name.
-        task: The task; when omitted, the worker follows its instructions.
+        worker: The name of the worker.
+        task: The task; None to follow the worker's instructions.
         project: The folder of the project.
-        inputs: Values for its inputs, by name.
-        attachments: Paths of files for the worker.
-        timeout: Seconds.
-        listeners: Called with each event of the worker and of workers it calls.
+        inputs: The values of the worker's inputs, by name.
+        attachments: The paths of files to attach.
+        timeout: The timeout in seconds.
+        listeners: Called with each event of the worker and of the workers that it calls.
         message_callback: Called with the worker's name and each answered or failed model call.
-        options: Parameters of :class:`delf.Agent`, such as ``llm`` and ``on_confirm``.
+        **options: Parameters of :class:`delf.Agent`, such as ``llm`` and ``on_confirm``.
 
     Returns:
-        The response: the worker's own scripts, calls, tokens and messages are in ``trace`` and
-        ``events``. ``value`` is the worker's answer as data, if the worker declares its shape.
+        The response. ``trace`` and ``events`` have the worker's own scripts, calls, tokens and
+        messages. ``value`` is the answer as data if the worker's file declares a result schema.
 
     Raises:
         ConfigurationError: If the worker is missing or invalid.
@@ -130,22 +134,29 @@ async def arun_worker(
         **options,
     )
     events: list[Event] = []
-    seeing: list[Listener] = [events.append, *listeners]
+    child_listeners: list[Listener] = [events.append, *listeners]
     names: dict[str, str] = {}
 
-    def note(event: Event) -> None:
+    def remember_worker(event: Event) -> None:
         if isinstance(event, ChildStarted):
             names[event.child_id] = event.worker or worker
 
     if message_callback is not None:
-        seeing += [note, _Messages(names, message_callback)]
+        child_listeners += [remember_worker, _ModelCallReporter(names, message_callback)]
     async with agent:
-        response = await agent.arun(text, timeout, listeners=[note], child_listeners=seeing)
+        response = await agent.arun(
+            text, timeout, listeners=[remember_worker], child_listeners=child_listeners
+        )
     return of_worker(response, events)
 
 
-class _Messages:
-    """An event listener that reports model calls."""
+class _ModelCallReporter:
+    """An event listener that reports each completed model call of a worker.
+
+    Args:
+        names: The names of workers, by task id.
+        callback: Called with the worker's name and the model call.
+    """
 
     def __init__(self, names: Mapping[str, str], callback: MessageCallback) -> None:
         self._names = names
@@ -171,30 +182,29 @@ class _Messages:
 
 
 def of_worker(response: Response, events: Sequence[Event]) -> Response:
-    """Return the response of the worker's task; the outer response if that task never began."""
+    """Return the response of the worker's task; the outer task's if the worker never began.
+
+    Args:
+        response: The response of the outer task.
+        events: The events of all child tasks.
+    """
     child_ids = (e.child_id for e in response.events if isinstance(e, ChildStarted))
     task_id = next(child_ids, None)
-    own = [event for event in events if event.task_id == task_id]
-    if not own:
+    worker_events = [event for event in events if event.task_id == task_id]
+    if not worker_events:
         return response
-    end = end_event(own)
+    end = end_event(worker_events)
     if end is None:
-        return replace(response, events=own)
-    return replace(response, events=own, files=dict(end.files), value=end.value)
+        return replace(response, events=worker_events)
+    return replace(response, events=worker_events, files=dict(end.files), value=end.value)
 
 
 def run_worker(worker: str, task: str | None = None, **options: Any) -> Response:
-    """Run a worker's task and wait, from synchronous code.
+    """Run a worker's task and wait for its end, from sync code.
 
     Raises:
-        AgentStateError: In an event loop, which it would block.
+        AgentStateError: If called inside an event loop, which the call would block.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        is_in_loop = False
-    else:
-        is_in_loop = True
-    if is_in_loop:
+    if running_loop() is not None:
         raise AgentStateError("run_worker would block the event loop", hint="await arun_worker(…)")
     return asyncio.run(arun_worker(worker, task, **options))

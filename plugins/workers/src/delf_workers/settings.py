@@ -10,7 +10,7 @@ from delf.settings import LocalPath, PluginSettings
 
 
 class WorkersSettings(PluginSettings):
-    """The search path, and the permissions of scripts."""
+    """The folders of workers, and the workers that scripts can call."""
 
     folders: tuple[LocalPath, ...] = Field(
         default=(), description="Folders of workers; the project's folder `workers` when empty."

@@ -21,7 +21,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return the fault of a value, in words for its author; None for a valid value."""
+    """Describe how a value violates a JSON Schema; None if the value is valid."""
     faults = Checker(schema, "result").faults(value, _MAX_LISTED + 1)
     if not faults:
         return None

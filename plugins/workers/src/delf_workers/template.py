@@ -10,12 +10,12 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 FILE: Final = "file"
-"""The template function that includes a text from the worker's folder."""
+"""The template function that includes a text file of the worker's folder."""
 _VALUES_ONLY: Final = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name)
 
 
 class InstructionsError(ValueError):
-    """The instructions are invalid."""
+    """The instructions are not a valid template."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -23,11 +23,11 @@ class InstructionsError(ValueError):
 
 
 class Instructions:
-    """Parsed instructions.
+    """A parsed template of a worker's instructions.
 
     Args:
         text: The template.
-        values_only: Whether only ``{{ input }}`` is allowed.
+        values_only: Whether only ``{{ input }}`` is allowed, without conditions or calls.
 
     Raises:
         InstructionsError: If the template is invalid.
@@ -42,7 +42,7 @@ class Instructions:
         try:
             self._tree = self._environment.parse(text)
         except TemplateSyntaxError as error:
-            raise InstructionsError(error.message or "no template", error.lineno) from None
+            raise InstructionsError(error.message or "invalid template", error.lineno) from None
         if values_only:
             for node in self._tree.find_all(nodes.Node):
                 if not isinstance(node, _VALUES_ONLY):
@@ -51,17 +51,17 @@ class Instructions:
                     )
 
     def names(self) -> Iterator[tuple[str, int]]:
-        """Yield the inputs that the template names, each with a line."""
+        """Yield the inputs that the template uses, each with its line number."""
         free = find_undeclared_variables(self._tree) - {FILE, *self._environment.globals}
         for node in self._tree.find_all(nodes.Name):
             if node.name in free and node.ctx == "load":
                 yield node.name, node.lineno
 
     def filled(self, values: Mapping[str, Any], read: Callable[[str], str]) -> str:
-        """Return the instructions with inputs filled in.
+        """Return the instructions after replacing placeholders by the values of inputs.
 
         Raises:
-            InstructionsError: If rendering fails, for example for a missing attribute.
+            InstructionsError: If rendering fails, for example because an attribute is missing.
         """
         template = self._environment.from_string(self._tree, {FILE: read})
         try:

@@ -11,4 +11,4 @@ from delf_serve.standards.openai_chat import CHAT
 from delf_serve.standards.openai_responses import RESPONSES
 
 STANDARDS: Final[tuple[Operation, ...]] = (*CHAT, *RESPONSES, *AG_UI, *A2A)
-"""The operations of all standards; each standard documents its own format."""
+"""The operations of all supported standards, which the OpenAPI document omits."""

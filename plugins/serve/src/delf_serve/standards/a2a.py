@@ -14,7 +14,7 @@ from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
 
 A2A: Final = Operations()
-"""The operations of the protocol."""
+"""The operations of the A2A protocol."""
 RPC: Final = "/a2a"
 _CARD: Final = "/.well-known/agent-card.json"
 
@@ -32,7 +32,7 @@ async def agent_card(call: Call) -> Response:
 
 @A2A.add("POST", RPC, "read", sent="*/*", any_query=True)
 async def a2a_request(call: Call) -> Response:
-    """Answer a request of another agent."""
+    """Answer an A2A request of another agent."""
     _require_package()
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 

@@ -38,9 +38,9 @@ from delf_serve.standards.turns import (
     Outcome,
     Turn,
     begin,
+    build_decision,
     decide,
     decision,
-    decision_from,
     models_of,
     outcome,
     page_link,
@@ -66,7 +66,7 @@ _STATES: Final = {
 
 
 async def card_of(call: Call, path: str) -> pb.AgentCard:
-    """Return the agent card of an endpoint; the agent and its workers are listed as skills."""
+    """Return the A2A agent card of an endpoint, with the agent and its workers as skills."""
     url = page_link(call, path)
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
     card: dict[str, Any] = {
@@ -97,10 +97,10 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
 
 
 class A2ATasks(RequestHandler):
-    """Handles the A2A methods of one HTTP request, for the tasks visible to its sender.
+    """Handles the A2A methods of one HTTP request, for the tasks that the caller may see.
 
     Args:
-        call: The HTTP request, with the key of its sender.
+        call: The HTTP request, with its caller.
     """
 
     def __init__(self, call: Call) -> None:
@@ -109,29 +109,29 @@ class A2ATasks(RequestHandler):
     async def on_message_send(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> pb.Task:
-        """Begin or continue a task, and wait until it is over or asks a person."""
-        task_id, _ = await self._begin(params.message)
+        """Start or continue a task, and wait until it ends or needs a person."""
+        task_id, _ = await self._start_or_decide(params.message)
         seconds = 0 if params.configuration.return_immediately else WAIT_SECONDS
         return await self._task(task_id, seconds, params.message)
 
     async def on_message_send_stream(
         self, params: pb.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Begin or continue a task, and yield its progress until it is over or asks a person."""
-        task_id, after = await self._begin(params.message)
+        """Start or continue a task, and yield its progress until it ends or needs a person."""
+        task_id, after = await self._start_or_decide(params.message)
         async for update in self._updates(task_id, after):
             yield update
 
     async def on_subscribe_to_task(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Yield the progress of a task."""
+        """Yield the progress of a running task."""
         detail = await self._detail(params.id)
         async for update in self._updates(detail.task_id, detail.events):
             yield update
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
-        """Return a task as it is now."""
+        """Return the current state of a task."""
         await self._detail(params.id)  # raises if the sender sees no such task
         return await self._task(params.id, 0)
 
@@ -141,16 +141,16 @@ class A2ATasks(RequestHandler):
         """Return the newest tasks, without their answers."""
         size = min(params.page_size, _MAX) if params.page_size > 0 else _MAX
         try:
-            found, last = await self._call.service.tasks.find(
+            tasks_found, next_cursor = await self._call.service.tasks.find(
                 limit=size, after=params.page_token or None, key=self._call.key
             )
         except ValueError:
             raise InvalidParamsError(message="this page token is not one of ours") from None
         tasks = [
             pb.Task(id=task.task_id, status=pb.TaskStatus(state=_STATES[task.state]))
-            for task in found
+            for task in tasks_found
         ]
-        return pb.ListTasksResponse(tasks=tasks, next_page_token=last or "", page_size=size)
+        return pb.ListTasksResponse(tasks=tasks, next_page_token=next_cursor or "", page_size=size)
 
     async def on_cancel_task(
         self, params: pb.CancelTaskRequest, context: ServerCallContext
@@ -167,31 +167,31 @@ class A2ATasks(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: people choose their own notices."""
+        """Refuse the method: people choose their own notices."""
         raise PushNotificationNotSupportedError
 
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: people choose their own notices."""
+        """Refuse the method: people choose their own notices."""
         raise PushNotificationNotSupportedError
 
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: people choose their own notices."""
+        """Refuse the method: people choose their own notices."""
         raise PushNotificationNotSupportedError
 
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: people choose their own notices."""
+        """Refuse the method: people choose their own notices."""
         raise PushNotificationNotSupportedError
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse: the ordinary card is complete, because it requires a key already."""
+        """Refuse the method: the ordinary card is complete, because it requires a key already."""
         raise ExtendedAgentCardNotConfiguredError
 
     def _require_right(self, right: str) -> None:
@@ -199,7 +199,11 @@ class A2ATasks(RequestHandler):
             raise InvalidParamsError(message=f"this key has no right to {right}")
 
     async def _detail(self, task_id: str) -> s.TaskDetail:
-        """Return a task; raise TaskNotFoundError if the sender sees none with this whole id."""
+        """Return a task by its full id.
+
+        Raises:
+            TaskNotFoundError: If the caller may see no such task.
+        """
         if not task_id:
             raise TaskNotFoundError
         try:
@@ -214,17 +218,18 @@ class A2ATasks(RequestHandler):
         # Another agent writes the message, so it holds no user's words.
         return await begin(self._call, _read_turn(message, conversation), trust="outside")
 
-    async def _begin(self, message: pb.Message) -> tuple[str, int]:
-        """Begin a task, or decide the approval request that the message answers.
+    async def _start_or_decide(self, message: pb.Message) -> tuple[str, int]:
+        """Start a task, or decide the approval request that a message answers.
 
-        Returns the task's id and the number of its last known event.
+        Returns:
+            The id of the task, and the number of its last event before this message.
         """
         self._require_right("run")
         try:
             if not message.task_id:
                 return await self._new(message, message.context_id or None), 0
             detail = await self._detail(message.task_id)
-            answer = _answer_of(message)
+            answer = _parse_decision(message)
             if answer is not None:
                 request_id, decision = answer
                 if request_id not in detail.approvals:
@@ -253,7 +258,7 @@ class A2ATasks(RequestHandler):
         )
 
     async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
-        """Yield the task, then its calls, then its artifacts and its last status."""
+        """Yield updates of a task: first its state, then its calls, artifacts and final status."""
         first_task = await self._task(task_id, 0)
         yield first_task
         context = first_task.context_id
@@ -276,14 +281,15 @@ class A2ATasks(RequestHandler):
                     pass
 
     def _status(self, task_outcome: Outcome) -> pb.TaskStatus:
-        """Return the status of a task, with its question or its failure as a message."""
+        """Return the A2A status of a task, with its question or its error as a message."""
         detail = task_outcome.detail
         status = pb.TaskStatus(state=_STATES[detail.state])
         if task_outcome.question is not None:
             name = task_outcome.question.request_id
             is_question = task_outcome.question.record.requested.is_question
-            yes = f"answer {name}: ANSWER" if is_question else f"approve {name}"
-            text = f"{task_outcome.question.text}\n(Here: `{yes}` or `reject {name}: REASON`.)"
+            approval_reply = f"answer {name}: ANSWER" if is_question else f"approve {name}"
+            replies = f"`{approval_reply}` or `reject {name}: REASON`"
+            text = f"{task_outcome.question.text}\n(Here: {replies}.)"
             status.message.CopyFrom(_message(name, text))
         elif detail.state is TaskState.FAILED:
             status.message.CopyFrom(
@@ -301,7 +307,10 @@ def _message(name: str, text: str) -> pb.Message:
 
 
 def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
-    """Return the answer of a done task, with its value and links to its files; else nothing."""
+    """Return a done task's answer, data value and links to files as an artifact.
+
+    The list is empty if the task is not done.
+    """
     detail = task_outcome.detail
     if detail.state is not TaskState.DONE:
         return []
@@ -320,7 +329,7 @@ def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
 def _read_turn(message: pb.Message, conversation: str | None) -> Turn:
     metadata = MessageToDict(message.metadata)
     turn = Turn(model=str(metadata.get("model", OWN_MODEL)), conversation=conversation)
-    turn.say("user", "\n".join(part.text for part in message.parts if part.text))
+    turn.add_message("user", "\n".join(part.text for part in message.parts if part.text))
     for part in message.parts:
         match part.WhichOneof("content"):
             case "raw":
@@ -332,14 +341,18 @@ def _read_turn(message: pb.Message, conversation: str | None) -> Turn:
     return turn
 
 
-def _answer_of(message: pb.Message) -> tuple[str, s.DecisionRequest] | None:
-    """Return the decision of a message and the request that the message names."""
+def _parse_decision(message: pb.Message) -> tuple[str, s.DecisionRequest] | None:
+    """Parse a message that decides a request.
+
+    Returns:
+        The id of the request, and the decision; None for any other message.
+    """
     for part in message.parts:
         if part.WhichOneof("content") == "data":
             data = cast("object", MessageToDict(part.data))
             fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
             if "request_id" in fields:
-                return str(fields["request_id"]), decision_from(fields)
+                return str(fields["request_id"]), build_decision(fields)
         match = _REPLY.fullmatch(part.text)
         if match is not None:
             word = match["word"].lower()

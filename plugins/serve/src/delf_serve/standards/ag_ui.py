@@ -28,7 +28,7 @@ from delf.values.encoding import to_jsonable
 from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
-from delf_serve.standards.content import say
+from delf_serve.standards.content import add_message
 from delf_serve.standards.openai_chat import ClientBody, answer_text, frame
 from delf_serve.standards.turns import (
     OWN_MODEL,
@@ -36,24 +36,24 @@ from delf_serve.standards.turns import (
     PendingRequest,
     Turn,
     begin,
+    build_decision,
+    continue_task,
     decide,
-    decision_from,
-    replied,
     watch,
 )
 from delf_serve.streams import BEAT
 
 AG_UI: Final = Operations()
-"""The operation of the protocol."""
+"""The operations of the AG-UI protocol."""
 VERSION: Final = "1.0"
-_LONGEST: Final = 20_000
-"""The maximum number of characters sent of a call's result; the page shows the whole result."""
-_DECISION: Final = {
+_MAX_RESULT_CHARACTERS: Final = 20_000
+"""The maximum number of characters of a call's result in the stream."""
+_DECISION_SCHEMA: Final = {
     "type": "object",
     "properties": {"approve": {"type": "boolean"}, "reason": {"type": "string"}},
     "required": ["approve"],
 }
-"""The JSON Schema of a decision about a call."""
+"""The JSON Schema of the answer to an approval request."""
 _ANSWER_TYPES: Final = {"yes/no": "boolean", "number": "number"}
 
 
@@ -79,7 +79,7 @@ class Resume(CamelBody):
 
 
 class RunInput(CamelBody):
-    """The input of a run."""
+    """The input of an AG-UI run."""
 
     thread_id: str
     run_id: str
@@ -90,49 +90,60 @@ class RunInput(CamelBody):
 
 @AG_UI.add("POST", "/ag-ui", "run")
 async def run_agent(call: Call, body: RunInput) -> Response:
-    """Do the task of the last message as a run, whose events are streamed."""
+    """Start a task for the last message, and stream its progress as AG-UI events."""
     task_id, after = await _task(call, body)
     return EventStreamResponse(call, _run(call, body, task_id, after))
 
 
 async def _task(call: Call, body: RunInput) -> tuple[str, int]:
-    """Begin the turn of a run; return the task and the last event that the client knows."""
+    """Start or continue the task of a run.
+
+    Returns:
+        The id of the task, and the number of the last event that the client has.
+    """
     if body.resume:
-        return await _resumed(call, body.resume)
+        return await _decide_interrupts(call, body.resume)
     turn = Turn(model=str((body.forwarded_props or {}).get("model", OWN_MODEL)))
     for message in body.messages:
         if message.role in ("user", "assistant", "system", "developer"):
-            say(turn, message.role, message.content, is_last=message is body.messages[-1])
-    return await replied(call, turn) or await begin(call, turn), 0
+            add_message(turn, message.role, message.content, is_last=message is body.messages[-1])
+    return await continue_task(call, turn) or await begin(call, turn), 0
 
 
-async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
-    """Decide the requests that a resumed run answers; a cancelled interrupt rejects its request.
+async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
+    """Decide the requests that a resumed run answers. A cancelled interrupt rejects its request.
 
     Returns:
-        The task's id, and the number of the event of the latest request.
+        The id of the task, and the number of the event of the latest request.
     """
     task_id, after = "", 0
     for answer in answers:
         payload = (answer.payload or {}) if answer.status == "resolved" else {}
         record = await call.service.approvals.record(answer.interrupt_id, call.key)
         after = max(after, record.requested.seq)
-        task_id = await decide(call, answer.interrupt_id, decision_from(payload))
+        task_id = await decide(call, answer.interrupt_id, build_decision(payload))
     return task_id, after
 
 
 async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGenerator[bytes]:
-    """Yield a task's progress after an event, as events of AG-UI; open steps end with the task."""
-    where = {"threadId": body.thread_id, "runId": body.run_id}
+    """Yield a task's progress as AG-UI events.
+
+    Args:
+        call: The API request.
+        body: The input of the run.
+        task_id: The id of the task.
+        after: The number of the last event that the client has.
+    """
+    ids = {"threadId": body.thread_id, "runId": body.run_id}
     metadata = {"delf": {"taskId": task_id}}
-    yield _event("RUN_STARTED", **where, protocolVersion=VERSION, metadata=metadata)
+    yield _event("RUN_STARTED", **ids, protocolVersion=VERSION, metadata=metadata)
     steps: list[str] = []
     async for item in watch(call, task_id, after=after):
         match item:
             case Outcome():
                 for step in reversed(steps):
                     yield _event("STEP_FINISHED", stepName=step)
-                for event in _end(call, item, where):
+                for event in _end_events(call, item, ids):
                     yield event
             case StepStarted(step=step):
                 steps.append(step)
@@ -148,7 +159,10 @@ async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGen
 
 
 def _call_events(event: Event) -> Iterator[bytes]:
-    """Yield AG-UI's events for the start or the end of a call; nothing for other events."""
+    """Yield AG-UI events for the start or the end of a tool call.
+
+    Other events yield nothing.
+    """
     match event:
         case CallStarted():
             name = _call_name(event)
@@ -158,7 +172,9 @@ def _call_events(event: Event) -> Iterator[bytes]:
             yield _event("TOOL_CALL_END", toolCallId=name)
         case CallFinished(digest=None):
             name = _call_name(event)
-            result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[:_LONGEST]
+            result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[
+                :_MAX_RESULT_CHARACTERS
+            ]
             yield _event(
                 "TOOL_CALL_RESULT",
                 messageId=f"{name}_result",
@@ -174,8 +190,14 @@ def _call_name(event: CallStarted | CallFinished) -> str:
     return f"{event.task_id}_{event.call_id}"
 
 
-def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterator[bytes]:
-    """Yield the answer as a message, and the end of the run."""
+def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield AG-UI events for the end of a run: the answer, an interrupt or an error.
+
+    Args:
+        call: The API request.
+        task_outcome: The state of the task.
+        ids: The ids of thread and run.
+    """
     detail, used = task_outcome.detail, task_outcome.usage
     usage = [
         {
@@ -188,7 +210,7 @@ def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterato
     ]
     if task_outcome.question is not None:
         outcome = {"type": "interrupt", "interrupts": [_interrupt(task_outcome.question)]}
-        yield _event("RUN_FINISHED", **where, outcome=outcome, usage=usage)
+        yield _event("RUN_FINISHED", **ids, outcome=outcome, usage=usage)
         return
     if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):
         yield _event("RUN_ERROR", message=detail.error or "the task failed", usage=usage)
@@ -200,19 +222,19 @@ def _end(call: Call, task_outcome: Outcome, where: Mapping[str, str]) -> Iterato
         yield _event("TEXT_MESSAGE_CONTENT", messageId=message, delta=text)
         yield _event("TEXT_MESSAGE_END", messageId=message)
     kind = "cancelled" if detail.state is TaskState.STOPPED else "success"
-    yield _event("RUN_FINISHED", **where, outcome={"type": kind}, usage=usage)
+    yield _event("RUN_FINISHED", **ids, outcome={"type": kind}, usage=usage)
 
 
 def _interrupt(pending: PendingRequest) -> dict[str, Any]:
-    """Return a request as an interrupt, with the schema of its answer."""
+    """Return a pending request as an AG-UI interrupt, with the JSON Schema of its answer."""
     request = pending.record.requested
-    schema, question = _DECISION, Question.from_request(request)
+    schema, question = _DECISION_SCHEMA, Question.from_request(request)
     fact_list = facts_data(request, pending.record.so_far)
     if question is not None:
-        wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
+        answer_schema: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
         if question.options:
-            wanted["enum"] = list(question.options)
-        schema = {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
+            answer_schema["enum"] = list(question.options)
+        schema = {"type": "object", "properties": {"answer": answer_schema}, "required": ["answer"]}
     return {
         "id": request.request_id,
         "reason": "approval_required" if question is None else "input_required",

@@ -9,53 +9,57 @@ from delf_serve.problems import ProblemError
 from delf_serve.standards.turns import Turn
 
 
-def say(turn: Turn, role: str, content: object, *, is_last: bool) -> None:
-    """Add a message to a turn, and attach its files if the message is the last.
+def add_message(turn: Turn, role: str, content: object, *, is_last: bool) -> None:
+    """Add a message to a turn. Files are attached only from the last message.
 
     Args:
         turn: The turn.
         role: The author of the message.
         content: A text, or a list of parts.
-        is_last: Whether no message follows.
+        is_last: Whether the message is the last of the request.
 
     Raises:
-        ProblemError: If the content has another form, or a part of the last message cannot be used.
+        ProblemError: If the content is neither text nor a list, or a part of the last message is
+            not supported.
     """
     if content is None or isinstance(content, str):
-        turn.say(role, content or "")
+        turn.add_message(role, content or "")
         return
     if not isinstance(content, list):
         raise ProblemError(422, "the content of a message is a text or a list of parts")
     parts = cast("list[object]", content)
-    turn.say(role, text_of(parts))
+    turn.add_message(role, text_of(parts))
     for part in parts if is_last else ():
         if _text(part) is None:
-            _attach(turn, table(part))
+            _attach(turn, as_object(part))
 
 
 def forced_function(
     tools: Sequence[Mapping[str, Any]], choice: object, *, besides: str = ""
 ) -> tuple[str, dict[str, Any]] | None:
-    """Return name and JSON Schema of the client's function that an answer has to call.
+    """Return the name and the JSON Schema of the client's function that the answer must call.
 
-    Clients force a call to get structured data: the arguments of the call are the answer.
+    Clients force a function call to get structured data: its arguments are the answer.
 
     Args:
-        tools: The functions, as chat completions or responses describe them.
+        tools: The client's functions, as chat completions or responses describe them.
         choice: The client's ``tool_choice``.
         besides: The name of a function to ignore.
 
+    Returns:
+        Name and schema; None if no call is forced.
+
     Raises:
-        ProblemError: If a call is forced, but not of one function that the client describes.
+        ProblemError: If the forced function is not described, or the choice is among several.
     """
-    described = [table(tool.get("function")) or tool for tool in tools]
+    described = [as_object(tool.get("function")) or tool for tool in tools]
     functions = {
         str(function["name"]): function
         for function in described
         if function.get("name") not in (None, besides)
     }
-    chosen = table(choice)
-    name = table(chosen.get("function")).get("name") or chosen.get("name")
+    chosen = as_object(choice)
+    name = as_object(chosen.get("function")).get("name") or chosen.get("name")
     is_forced = name is not None or (choice == "required" and bool(functions))
     if not is_forced or name == besides:
         return None
@@ -74,20 +78,20 @@ def forced_function(
 
 
 def text_of(content: object) -> str:
-    """Return the text of a content, without its images and files."""
+    """Return the text parts of a message's content, without images and files."""
     if isinstance(content, list):
         texts = map(_text, cast("list[object]", content))
         return "\n".join(text for text in texts if text)
     return content if isinstance(content, str) else ""
 
 
-def table(value: object) -> Mapping[str, Any]:
-    """Return an object of a request; an empty one for any other value."""
+def as_object(value: object) -> Mapping[str, Any]:
+    """Return a value if it is a JSON object, else an empty mapping."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(part: Any) -> str | None:
-    """Return the text of a part; None for images, files and parts that are malformed."""
+    """Return the text of a message part; None for images, files and malformed parts."""
     match part:
         case str():
             return part
@@ -100,19 +104,19 @@ def _text(part: Any) -> str | None:
 
 
 def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
-    """Attach a file of a message part in any of the forms that clients send."""
+    """Attach the file of a message part, which may have any of the formats that clients send."""
     match part:
         case {"image_url": {"url": str(url)}} | {"image_url": str(url)} | {"file_url": str(url)}:
             turn.attach(url)
-        case {"file": file} if table(file):
-            _attach(turn, table(file))
+        case {"file": file} if as_object(file):
+            _attach(turn, as_object(file))
         case {"file_id": str(file_id)} | {"source": {"type": "file", "value": str(file_id)}}:
             turn.files.append(file_id)
         case {"file_data": str(url), **more}:
             turn.attach(url, _name(more))
         case {"source": {"type": "data", "value": str(data), **source}, **more}:
             kind = str(source.get("mimeType", "")).partition(";")[0]
-            turn.attach(f"data:{kind};base64,{data}", _name(table(more.get("metadata"))))
+            turn.attach(f"data:{kind};base64,{data}", _name(as_object(more.get("metadata"))))
         case _:
             type_name = str(part.get("type"))[:40]
             raise ProblemError(422, f"a part of type {type_name!r} cannot be used")

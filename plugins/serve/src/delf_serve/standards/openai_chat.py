@@ -24,32 +24,32 @@ from delf_serve.operation import JSON, Operations
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import DecisionRequest
-from delf_serve.standards.content import forced_function, say, table, text_of
+from delf_serve.standards.content import add_message, as_object, forced_function, text_of
 from delf_serve.standards.turns import (
     Outcome,
     Turn,
     begin,
+    continue_task,
     decide,
     decision,
     models_of,
     outcome,
-    replied,
-    reply_to,
+    parse_reply,
     watch,
 )
 from delf_serve.streams import BEAT
 
 CHAT: Final = Operations()
-"""The operations of the API."""
-DECIDE: Final = "delf_decide"
-"""The function that a client offers to get questions as tool calls, and not as text."""
-CALL: Final = "call_"
-"""The prefix of the ids of function calls that an answer asks the client to make."""
+"""The operations of the chat completions API."""
+DECIDE_FUNCTION: Final = "delf_decide"
+"""The name of the function that a client offers to get questions as tool calls."""
+CALL_ID_PREFIX: Final = "call_"
+"""The prefix of the ids of function calls that the client has to make."""
 Finish = Literal["stop", "tool_calls"]
 
 
 class ClientBody(BaseModel):
-    """A body of another standard; unknown fields are ignored, because clients send many."""
+    """A request body of another standard. Unknown fields are ignored, because clients send many."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -76,8 +76,8 @@ class ChatBody(ClientBody):
 
     @property
     def forced(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and schema of the function that the answer has to call."""
-        return forced_function(self.tools or (), self.tool_choice, besides=DECIDE)
+        """Name and JSON Schema of the function that the answer must call; None if not forced."""
+        return forced_function(self.tools or (), self.tool_choice, besides=DECIDE_FUNCTION)
 
 
 @CHAT.add("GET", "/v1/models", "read")
@@ -93,8 +93,8 @@ async def list_models(call: Call) -> Response:
 
 @CHAT.add("GET", "/v1/models/{name}", "read")
 async def get_model(call: Call) -> Response:
-    """Return one of the models."""
-    name = call.part("name")
+    """Return a model by its name."""
+    name = call.path_parameter("name")
     if name not in (names := await models_of(call)):
         raise ProblemError(404, f"no model {name[:80]!r} is here: {', '.join(names)}")
     return shown_json(
@@ -104,7 +104,7 @@ async def get_model(call: Call) -> Response:
 
 @CHAT.add("POST", "/v1/chat/completions", "run")
 async def chat_completions(call: Call, body: ChatBody) -> Response:
-    """Do the task of the last message, and return the answer or a question as a completion."""
+    """Run a task for the last message, and return the answer or a question as a completion."""
     if body.n not in (None, 1):
         raise ProblemError(422, "a task has one answer", param="n")
     if body.stream:
@@ -119,26 +119,26 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
 
 
 async def _task(call: Call, body: ChatBody) -> str:
-    """Begin the turn of a request: a decision, a reply, or a new task; return the task's id."""
+    """Decide a request, continue a task, or start a new one; return the id of the task."""
     last = body.messages[-1]
-    if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL):
+    if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL_ID_PREFIX):
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)
         text = text_of(last.content)
-        decision = _decision_of(text) or reply_to(record, text)
+        decision = _decision_of(text) or parse_reply(record, text)
         if decision is None:
             raise ProblemError(
                 422,
-                f"the result of {DECIDE} is no decision",
+                f"the result of {DECIDE_FUNCTION} is no decision",
                 '{"decision": "approve"}, {"decision": "reject", "reason": "…"} or '
                 '{"decision": "answer", "answer": …}',
             )
         return await decide(call, record.requested.request_id, decision)
     turn = turn_of(body)
-    return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
+    return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
 
 def _decision_of(text: str) -> DecisionRequest | None:
-    """Read the result of ``delf_decide``; None if the result is not a JSON object."""
+    """Parse the result of ``delf_decide``; None if the result is not a JSON object."""
     try:
         data: Any = json.loads(text)
     except ValueError:
@@ -150,51 +150,56 @@ def _decision_of(text: str) -> DecisionRequest | None:
 
 
 def is_retry(call: Call) -> bool:
-    """Return True if an official client sends the request again after a failure."""
+    """Return True if an official client repeats a request after a failure."""
     return call.http.headers.get("x-stainless-retry-count", "0") not in ("", "0")
 
 
 def turn_of(body: ChatBody) -> Turn:
-    """Read the messages of a request."""
+    """Convert the messages of a request to a turn."""
     forced = body.forced
     output = schema_of(body.response_format) if forced is None else forced[1]
     turn = Turn(model=body.model, output=output)
     for message in body.messages:
-        is_result = (message.tool_call_id or "").startswith(CALL)
+        is_result = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
         if message.role == "tool" and not is_result:
             continue  # the decision of an earlier question
         # The client's words on an answer that was a call of its function.
         role = "user" if is_result else message.role
-        say(turn, role, message.content, is_last=message is body.messages[-1])
+        add_message(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
 
 
 def schema_of(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the JSON Schema of a ``response_format``, if it has one."""
+    """Return the JSON Schema in a ``response_format``; None if there is none."""
     if wanted is None or wanted.get("type") not in ("json_schema", "json_object"):
         return None
     if wanted["type"] == "json_object":
         return {"type": "object"}
-    schema = table(wanted.get("json_schema", wanted)).get("schema")
+    schema = as_object(wanted.get("json_schema", wanted)).get("schema")
     if not isinstance(schema, dict):
         raise ProblemError(422, "a json_schema has its JSON Schema as schema")
     return cast("dict[str, Any]", schema)
 
 
 def _asks_by_tool(body: ChatBody, task_outcome: Outcome) -> bool:
-    names = [table(tool.get("function")).get("name") for tool in body.tools or ()]
-    return task_outcome.question is not None and DECIDE in names
+    names = [as_object(tool.get("function")).get("name") for tool in body.tools or ()]
+    return task_outcome.question is not None and DECIDE_FUNCTION in names
 
 
 def call_of(
-    forced: tuple[str, dict[str, Any]] | None, found: Outcome
+    forced: tuple[str, dict[str, Any]] | None, task_outcome: Outcome
 ) -> tuple[str, str, str] | None:
-    """Return id, name and arguments of the function call that is the answer of a done task."""
-    detail = found.detail
+    """Return a finished task's value as a call of the client's forced function.
+
+    Returns:
+        The id, the name and the JSON arguments of the call; None if no call is forced or the task
+        has no value.
+    """
+    detail = task_outcome.detail
     if forced is None or not detail.is_terminal or detail.value is None:
         return None
     arguments = json.dumps(to_jsonable(detail.value), ensure_ascii=False)
-    return f"{CALL}{detail.task_id}", forced[0], arguments
+    return f"{CALL_ID_PREFIX}{detail.task_id}", forced[0], arguments
 
 
 def _finish(message: Mapping[str, Any]) -> Finish:
@@ -209,7 +214,7 @@ def _message(call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any
         question = task_outcome.question
         arguments = {"request_id": question.request_id, "question": question.text}
         text = json.dumps(arguments, ensure_ascii=False)
-        message["tool_calls"] = [_call(question.request_id, DECIDE, text)]
+        message["tool_calls"] = [_call(question.request_id, DECIDE_FUNCTION, text)]
     return message
 
 
@@ -218,16 +223,16 @@ def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": function}
 
 
-def answer_text(call: Call, found: Outcome) -> str:
-    """Return the text of an answer; JSON if the client asked for data."""
-    detail = found.detail
+def answer_text(call: Call, task_outcome: Outcome) -> str:
+    """Return the text of an answer, which is JSON if the task has a structured value."""
+    detail = task_outcome.detail
     if detail.is_terminal and detail.value is not None:
         return json.dumps(to_jsonable(detail.value), ensure_ascii=False)
-    return found.text(call)
+    return task_outcome.text(call)
 
 
 def usage_of(used: Usage) -> dict[str, Any]:
-    """Return the tokens of a task under the field names of chat completions."""
+    """Return token counts under the field names of chat completions."""
     return {
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,
@@ -237,9 +242,9 @@ def usage_of(used: Usage) -> dict[str, Any]:
     }
 
 
-def delf_of(found: Outcome) -> dict[str, Any]:
+def delf_of(task_outcome: Outcome) -> dict[str, Any]:
     """Return delf's extension fields: the task's id, state and cost."""
-    detail = found.detail
+    detail = task_outcome.detail
     return {"task_id": detail.task_id, "state": detail.state, "cost_usd": detail.cost_usd}
 
 
@@ -249,7 +254,7 @@ def _head(body: ChatBody, task_id: str, kind: str) -> dict[str, Any]:
 
 
 async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[bytes]:
-    """Yield a completion as chunks: the calls of scripts as reasoning, then the answer."""
+    """Yield the chunks of a streamed completion: tool calls as reasoning, then the answer."""
     head = _head(body, task_id, "chat.completion.chunk")
 
     def chunk(delta: Mapping[str, Any], finish: Finish | None = None) -> bytes:
@@ -284,5 +289,5 @@ def frame(data: Mapping[str, Any], event: str | None = None) -> bytes:
 
 
 def shown_json(data: Mapping[str, Any]) -> Response:
-    """Make a response of data."""
+    """Convert JSON-ready data to a JSON response."""
     return Response(json_bytes(data), media_type=JSON)

@@ -23,7 +23,7 @@ from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
-from delf_serve.standards.content import forced_function, say, table
+from delf_serve.standards.content import add_message, as_object, forced_function
 from delf_serve.standards.openai_chat import (
     ClientBody,
     answer_text,
@@ -39,18 +39,18 @@ from delf_serve.standards.turns import (
     Outcome,
     Turn,
     begin,
+    build_decision,
+    continue_task,
     decide,
-    decision_from,
     is_continue,
     outcome,
-    replied,
-    reply_to,
+    parse_reply,
     watch,
 )
 from delf_serve.streams import BEAT
 
 RESPONSES: Final = Operations()
-"""The operations of the API."""
+"""The operations of the responses API."""
 _PREFIX: Final = "resp_"
 _TASK: Final = "task_"
 
@@ -70,14 +70,14 @@ class ResponseBody(ClientBody):
 
     @property
     def forced(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and schema of the function that the answer has to call."""
+        """Name and JSON Schema of the function that the answer must call; None if not forced."""
         described = [tool for tool in self.tools or () if tool.get("type") == "function"]
         return forced_function(described, self.tool_choice)
 
 
 @RESPONSES.add("POST", "/v1/responses", "run")
 async def create_response(call: Call, body: ResponseBody) -> Response:
-    """Do the task of the input, and return the answer or a question as a response."""
+    """Run a task for the input, and return the answer or a question as a response."""
     task_id = await _task(call, body)
     if body.stream:
         return EventStreamResponse(call, _events(call, body, task_id))
@@ -87,27 +87,27 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
 
 @RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
 async def get_response(call: Call) -> Response:
-    """Return the response of a task as it is now."""
-    task_id, _ = _task_of(call.part("response_id"))
+    """Return a task's current state as a response."""
+    task_id, _ = _task_of(call.path_parameter("response_id"))
     return shown_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
 @RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
 async def cancel_response(call: Call) -> Response:
     """Stop the task of a response."""
-    task_id, _ = _task_of(call.part("response_id"))
+    task_id, _ = _task_of(call.path_parameter("response_id"))
     await call.service.tasks.cancel(task_id, call.key, call.via)
     return shown_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
 async def _task(call: Call, body: ResponseBody) -> str:
-    """Begin the turn of a request: a decision, a reply, or a new task; return the task's id."""
+    """Decide a request, continue a task, or start a new one; return the id of the task."""
     items = (
         body.input if isinstance(body.input, list) else [{"role": "user", "content": body.input}]
     )
     last = items[-1]
     if last.get("type") == "mcp_approval_response":
-        decision = decision_from({"approve": last.get("approve"), "reason": last.get("reason")})
+        decision = build_decision({"approve": last.get("approve"), "reason": last.get("reason")})
         return await decide(call, str(last.get("approval_request_id")), decision)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
@@ -116,7 +116,7 @@ async def _task(call: Call, body: ResponseBody) -> str:
         turn.conversation = detail.conversation_id
         if detail.state is TaskState.WAITING:
             record = await call.service.approvals.record(detail.approvals[0], call.key)
-            decision = reply_to(record, turn.words)
+            decision = parse_reply(record, turn.words)
             # With an equal number of decisions, the first request is still the shown one.
             if decision is not None and decided == len(detail.decisions):
                 await decide(call, detail.approvals[0], decision)
@@ -124,11 +124,15 @@ async def _task(call: Call, body: ResponseBody) -> str:
                 return before
         if is_continue(turn.words):
             return before
-    return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
+    return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
 
 def _task_of(response_id: str) -> tuple[str, int]:
-    """Return the task's id and its number of decisions, as encoded in a response's id."""
+    """Parse the id of a response into the task's id and the number of its decisions.
+
+    Raises:
+        ProblemError: If the id is malformed.
+    """
     name, _, decided = response_id.removeprefix(_PREFIX).partition("_")
     if not response_id.startswith(_PREFIX) or not decided.isdecimal() or len(decided) > 9:
         raise ProblemError(404, f"no response {response_id[:60]!r} is known")
@@ -136,25 +140,25 @@ def _task_of(response_id: str) -> tuple[str, int]:
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
-    """Read the turn of a request from its instructions and messages."""
+    """Convert the instructions and messages of a request to a turn."""
     forced = body.forced
-    wanted = schema_of(table((body.text or {}).get("format")))
+    wanted = schema_of(as_object((body.text or {}).get("format")))
     turn = Turn(model=body.model, output=wanted if forced is None else forced[1])
     if body.instructions:
-        turn.say("system", body.instructions)
+        turn.add_message("system", body.instructions)
     for item in items:
         if item.get("type") == "function_call_output":
             # The client's words on an answer that was a call of its function.
-            say(turn, "user", item.get("output"), is_last=item is items[-1])
+            add_message(turn, "user", item.get("output"), is_last=item is items[-1])
             continue
         if item.get("type", "message") != "message":
             continue  # reasoning, or an answered question
-        say(turn, str(item.get("role")), item.get("content"), is_last=item is items[-1])
+        add_message(turn, str(item.get("role")), item.get("content"), is_last=item is items[-1])
     return turn
 
 
 def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> dict[str, Any]:
-    """Return a task as a response, with its output once the task is over or asks a person."""
+    """Convert a task to a response. The output is empty while the task runs."""
     detail, used = task_outcome.detail, task_outcome.usage
     is_over = detail.is_terminal or task_outcome.question is not None
     status = "completed" if is_over else "in_progress"
@@ -181,7 +185,13 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
 
 
 def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
-    """Return a response without output; its id tells the task and how many decisions it had."""
+    """Return the fields of a response that do not depend on the task's outcome.
+
+    Args:
+        body: The request, if it created the response.
+        task_id: The id of the task.
+        decided: The number of the task's decisions, which is part of the response's id.
+    """
     return {
         "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decided}",
         "object": "response",
@@ -199,7 +209,10 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
 
 
 def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list[dict[str, Any]]:
-    """Return a response's output: a forced function call, or a message and approval requests."""
+    """Return the output items of a response.
+
+    The output is one forced function call; or a message and, for a pending approval, its request.
+    """
     tool_call = call_of(None if body is None else body.forced, task_outcome)
     if tool_call is not None:
         call_id, name, arguments = tool_call
@@ -234,7 +247,7 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
 
 
 async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerator[bytes]:
-    """Yield a response as events: the calls of scripts as a summary of reasoning, then the rest."""
+    """Yield the events of a streamed response: tool calls as reasoning, then the output."""
     number = 0
 
     def event(kind: str, **data: Any) -> bytes:
@@ -281,7 +294,13 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
 
 
 def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]:
-    """Return the events of a finished item of the output."""
+    """Return the streaming events of an output item, which is sent as a whole.
+
+    Args:
+        event: A function that encodes an event.
+        place: The index of the item in the output.
+        item: The output item.
+    """
     position = {"output_index": place}
     if item["type"] == "function_call":
         arguments = {**position, "item_id": item["id"]}

@@ -27,47 +27,47 @@ from delf_serve import schemas as s
 from delf_serve.call import Call
 from delf_serve.problems import ProblemError
 from delf_serve.streams import BEAT_SECONDS
-from delf_serve.tasks import TURN, kept_name
+from delf_serve.tasks import CLIENT_CONVERSATION_PREFIX, stored_name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 OWN_MODEL: Final = "delf"
-"""The name under which clients find the agent itself."""
+"""The model name by which clients choose the agent itself."""
 WAIT_SECONDS: Final = 540.0
-"""The longest wait for a task: clients of OpenAI's API give up after 600 seconds."""
-_RETRIED_SECONDS: Final = 900.0
-"""The period in seconds in which a repeated request means the same task."""
+"""The maximum wait for a task in seconds. Clients of OpenAI's API give up after 600 seconds."""
+_MAX_RETRY_SECONDS: Final = 900.0
+"""The seconds within which a repeated request continues the same task."""
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _MAX_REPLIES: Final = 20
-"""The most messages of the user between a task and a reply to its question."""
+"""The maximum number of user messages between a task and the reply to its question."""
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 
 
 @runtime_checkable
 class OffersWorkers(Protocol):
-    """A connection whose workers can be given whole tasks.
+    """A connection with workers, to which clients can give whole tasks.
 
-    A protocol, because a server works without the plugin that brings workers.
+    A protocol, so that the server also works without the workers plugin.
     """
 
     def callable_workers(self) -> Sequence[str]:
-        """Return the names of the workers that may be called; reads files."""
+        """Return the names of the workers that clients may call. Reads the workers' files."""
         ...
 
 
 @dataclass(kw_only=True)
 class Turn:
-    """The messages of a client's request, converted to a task.
+    """A client's request, converted from the messages of a standard to a task.
 
     Args:
         model: The name of the model that the client chose.
         words: The user's newest message.
-        history: The earlier messages, the oldest first.
+        history: The earlier messages, oldest first.
         instructions: The texts of system and developer messages.
-        files: The attached files as names and contents, and ids of uploaded files.
-        output: The JSON Schema of the answer, if the client asks for data.
-        conversation: The conversation to continue, if delf keeps it.
+        files: The attached files: pairs of name and content, or ids of uploaded files.
+        output: The JSON Schema of the answer; None for a text answer.
+        conversation: The id of the conversation to continue; None if the client sends the history.
     """
 
     model: str = OWN_MODEL
@@ -78,26 +78,28 @@ class Turn:
     output: dict[str, Any] | None = None
     conversation: str | None = None
 
-    def say(self, role: str, text: str) -> None:
-        """Add a message; the newest message of the user so far becomes history."""
+    def add_message(self, role: str, text: str) -> None:
+        """Add a message. A user's message becomes the newest one, and the previous one history."""
         if role in ("system", "developer"):
             self.instructions.append(text)
         elif role == "user":
-            if self.words:
-                self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
+            self._move_to_history()
             self.words = text
         elif text:
-            if self.words:
-                self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
-                self.words = ""
+            self._move_to_history()
             # A client's copy of an answer has no record of what the task read.
             self.history.append(ChatMessage(role="assistant", content=text, at=time.time()))
 
+    def _move_to_history(self) -> None:
+        if self.words:
+            self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
+            self.words = ""
+
     def attach(self, url: str, name: str | None = None) -> None:
-        """Attach a file that came as a data URL.
+        """Attach a file from a data URL.
 
         Raises:
-            ProblemError: For another address, which the server does not open, or for broken data.
+            ProblemError: If the URL is not a data URL, or the data is invalid.
         """
         match = _DATA.fullmatch(url)
         if match is None:
@@ -112,7 +114,7 @@ class Turn:
         self.files.append((name, content))
 
     def task_of(self, words: str) -> str:
-        """Return the task for a message of the user, after the client's instructions."""
+        """Return the task's text for a user message, which follows the client's instructions."""
         kind, _, name = self.model.partition("/")
         task = "\n\n".join([*self.instructions, words])
         return f"{name}: {task}" if kind == "worker" else task
@@ -120,11 +122,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request of a task that waits for a person.
+    """A request that waits for a person.
 
     Args:
         record: The request.
-        text: The request for a person, with the possible answers.
+        text: The message to the person, with the possible answers.
     """
 
     record: RequestRecord
@@ -138,12 +140,12 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The state of a task after a turn.
+    """The state of a task after a client's request.
 
     Args:
         detail: The task.
         usage: The tokens of its model calls so far.
-        question: The first request that waits for a person, if any.
+        question: The first pending request of the task; None if nothing waits for a person.
     """
 
     detail: s.TaskDetail
@@ -151,7 +153,10 @@ class Outcome:
     question: PendingRequest | None = None
 
     def text(self, call: Call) -> str:
-        """Return the answer, the questions or the failure as text for a person."""
+        """Return the text of the answer: the result, the question, or the error.
+
+        A running task gives a note with the link to its page.
+        """
         detail = self.detail
         if self.question is not None:
             return self.question.text
@@ -167,12 +172,12 @@ class Outcome:
 
 
 def page_link(call: Call, path: str) -> str:
-    """Return the whole address of a path, by the name under which the client knows the server."""
+    """Return the full URL of a path on this server, as the client reaches the server."""
     return f"{call.service.settings.public_url or str(call.http.base_url).rstrip('/')}{path}"
 
 
 async def models_of(call: Call) -> list[str]:
-    """Return the names that a client may choose: the agent, its models, and its workers."""
+    """Return the model names that a client may choose: the agent, its models, and its workers."""
     names = [OWN_MODEL, *(f"{OWN_MODEL}/{name}" for name in call.service.settings.models)]
     for connection in call.service.agent.tools:
         if isinstance(connection, OffersWorkers):
@@ -185,14 +190,14 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     """Submit the task of a turn, and return its id.
 
     Args:
-        call: The request.
+        call: The API request.
         turn: The client's messages.
-        is_retry: Whether the client repeats a request that got no answer. The task that the first
-            request submitted is returned in that case.
-        trust: The author of the words: ``outside`` if another agent writes them.
+        is_retry: Whether the client repeats a request that got no answer. The existing task is
+            returned in that case.
+        trust: ``own`` if the user wrote the messages, ``outside`` if another agent did.
 
     Raises:
-        ProblemError: If the model is unknown or the turn has no words of a user.
+        ProblemError: If the model is unknown, or the turn has no user message.
     """
     if not turn.words.strip():
         raise ProblemError(422, "the last message has to be the user's, with text")
@@ -206,7 +211,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     words, strategy = turn.task_of(turn.words), "worker" if kind == "worker" else None
     if is_retry:
         earlier_task = await call.service.tasks.newest(
-            words, call.key, time.time() - _RETRIED_SECONDS
+            words, call.key, time.time() - _MAX_RETRY_SECONDS
         )
         if earlier_task is not None:
             return earlier_task
@@ -214,17 +219,17 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
         "task": words,
         "llm": name if kind == OWN_MODEL and name else None,
         "output": turn.output,
-        "conversation_id": await _conversation(call, turn),
-        "files": [{"id": file_id} for file_id in await _stored(call, turn)],
+        "conversation_id": await _store_history(call, turn),
+        "files": [{"id": file_id} for file_id in await _store_files(call, turn)],
     }
-    order = _valid(s.RunRequest, fields)
+    order = _validate(s.RunRequest, fields)
     submitted = await call.service.tasks.submit(
         order, call.key, strategy=strategy, client=call.client, trust=trust
     )
     return submitted.task_id
 
 
-def _valid(kind: type[ModelT], data: object) -> ModelT:
+def _validate(kind: type[ModelT], data: object) -> ModelT:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -233,20 +238,23 @@ def _valid(kind: type[ModelT], data: object) -> ModelT:
         raise ProblemError(422, f"{where}: {first['msg']}") from None
 
 
-async def _conversation(call: Call, turn: Turn) -> str | None:
-    """Return the conversation of a turn; store earlier messages that only the client keeps."""
+async def _store_history(call: Call, turn: Turn) -> str | None:
+    """Return the id of a turn's conversation; None for a turn without history.
+
+    If the client keeps the conversation, its earlier messages are stored as a new one.
+    """
     if turn.conversation is not None or not turn.history:
         return turn.conversation
     chat: Any = call.service.agent.chat
     if chat is None:
         raise ProblemError(409, "the agent keeps no conversations, and messages came before")
-    name = f"{TURN}{secrets.token_hex(8)}"
-    await chat.store().append(kept_name(name, call.key), turn.history)
+    name = f"{CLIENT_CONVERSATION_PREFIX}{secrets.token_hex(8)}"
+    await chat.store().append(stored_name(name, call.key), turn.history)
     return name
 
 
-async def _stored(call: Call, turn: Turn) -> list[str]:
-    """Store the attached files as uploads, and return their ids."""
+async def _store_files(call: Call, turn: Turn) -> list[str]:
+    """Store the attached files as uploads, and return the ids of all files."""
 
     async def whole(content: bytes) -> AsyncIterator[bytes]:
         yield content
@@ -262,7 +270,13 @@ async def _stored(call: Call, turn: Turn) -> list[str]:
 
 
 async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Outcome:
-    """Wait until a task is over or asks a person, up to a timeout in seconds."""
+    """Wait until a task ends or needs a person, and return its state.
+
+    Args:
+        call: The API request.
+        task_id: The id of the task.
+        seconds: The maximum time to wait.
+    """
     service = call.service
     with service.sessions.seat(call.key, call.cookie):
         await service.tasks.wait(task_id, seconds)
@@ -281,40 +295,44 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
 async def watch(
     call: Call, task_id: str, seconds: float = WAIT_SECONDS, *, after: int = 0
 ) -> AsyncGenerator[Event | Outcome | None]:
-    """Yield the events of a task until it is over or asks a person, then its outcome.
+    """Yield the events of a task until it ends or needs a person, then its outcome.
 
-    None is yielded if nothing happened for some seconds.
+    None is yielded if nothing happens for some seconds.
 
     Args:
-        call: The request.
-        task_id: The task.
-        seconds: The timeout.
+        call: The API request.
+        task_id: The id of the task.
+        seconds: The maximum time to watch.
         after: The number of the last event that the client has.
     """
     journal = call.service.tasks.journal
-    live, coming, last = journal.subscribe(task_id), None, after
-    resting = asyncio.ensure_future(outcome(call, task_id, seconds))
+    live = journal.subscribe(task_id)
+    next_event: asyncio.Future[Event | None] | None = None
+    last = after
+    outcome_task = asyncio.ensure_future(outcome(call, task_id, seconds))
     try:
         while True:
-            is_over = resting.done()
+            is_over = outcome_task.done()
             for event in await journal.read(task_id, last):
                 last = event.seq
                 yield event
             if is_over:
-                yield await resting
+                yield await outcome_task
                 return
-            coming = coming or asyncio.ensure_future(anext(live, None))
+            next_event = next_event or asyncio.ensure_future(anext(live, None))
             await asyncio.wait(
-                {resting, coming}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                {outcome_task, next_event},
+                timeout=BEAT_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
             )
-            if not coming.done():
+            if not next_event.done():
                 yield None
-            elif coming.result() is None:
-                await asyncio.wait({resting})  # the journal was closed
+            elif next_event.result() is None:
+                await asyncio.wait({outcome_task})  # the journal was closed
             else:
-                coming = None  # the event only signals new data
+                next_event = None  # the event only signals new data
     finally:
-        for work in (resting, coming):
+        for work in (outcome_task, next_event):
             if work is not None:
                 work.cancel()
 
@@ -322,47 +340,55 @@ async def watch(
 def _question_text(call: Call, record: RequestRecord) -> str:
     lines = "\n".join(plain_lines(facts(record.requested, record.so_far)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
-    ways = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
+    instructions = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
     if record.requested.is_question:
-        ways = f"Answer on the page: {url}\nOr reply with the answer, or `reject`."
+        instructions = f"Answer on the page: {url}\nOr reply with the answer, or `reject`."
     return (
-        f"{visible(record.requested.message)}\n\n{lines}\n\n{ways} "
+        f"{visible(record.requested.message)}\n\n{lines}\n\n{instructions} "
         "Reply `continue` once it is decided."
     )
 
 
-def decision_in(text: str) -> s.DecisionRequest | None:
-    """Return the decision if a message is an approval or a rejection; otherwise None."""
+def parse_decision(text: str) -> s.DecisionRequest | None:
+    """Parse a message as an approval or a rejection; None for any other message."""
     match = _DECISION.fullmatch(text)
     if match is None:
         return None
-    is_yes, reason = match[1].lower() == "approve", (match[2] or "").strip() or None
-    if is_yes and reason is not None:
-        return None  # "approve" may be followed by a condition
-    return decision("approve" if is_yes else "reject", reason=reason)
+    kind, reason = match[1].lower(), (match[2] or "").strip() or None
+    if kind == "approve" and reason is not None:
+        return None  # the text after "approve" could be a condition
+    return decision(kind, reason=reason)
 
 
-def reply_to(record: RequestRecord, text: str) -> s.DecisionRequest | None:
-    """Return the decision of a message about a request; a question takes any text as its answer."""
-    given = decision_in(text)
+def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
+    """Parse a reply to a request as a decision; None if the reply decides nothing.
+
+    For a question, any text is an answer.
+    """
+    parsed = parse_decision(text)
     if not record.requested.is_question or is_continue(text):
-        return given
-    is_no = given is not None and given.root.decision == "reject"
-    return given if is_no else decision("answer", answer=text.strip())
+        return parsed
+    if parsed is not None and parsed.root.decision == "reject":
+        return parsed
+    return decision("answer", answer=text.strip())
 
 
 def decision(kind: str, **fields: Any) -> s.DecisionRequest:
-    """Make a decision about one request.
+    """Create a decision from its kind and its fields.
 
     Raises:
-        ProblemError: If the fields are no decision.
+        ProblemError: If the fields are invalid.
     """
-    filled = {name: value for name, value in fields.items() if value is not None}
-    return _valid(s.DecisionRequest, {"decision": kind, **filled})
+    given_fields = {name: value for name, value in fields.items() if value is not None}
+    return _validate(s.DecisionRequest, {"decision": kind, **given_fields})
 
 
-def decision_from(data: Mapping[str, Any]) -> s.DecisionRequest:
-    """Read the decision of a program: ``approve`` as true or false, ``answer``, and ``reason``."""
+def build_decision(data: Mapping[str, Any]) -> s.DecisionRequest:
+    """Create a decision from a program's fields.
+
+    Args:
+        data: ``answer`` for a question, or ``approve`` as true or false, and ``reason``.
+    """
     if "answer" in data:
         return decision("answer", answer=data["answer"])
     return decision(
@@ -371,10 +397,12 @@ def decision_from(data: Mapping[str, Any]) -> s.DecisionRequest:
 
 
 async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
-    """Answer a request of a task as its person; return the task's id.
+    """Decide a request as the caller, and return the id of the task.
+
+    If the request is already decided, the decision is ignored.
 
     Raises:
-        ProblemError: If the person may not decide, or the request is unknown.
+        ProblemError: If the caller may not decide, or the request is unknown.
     """
     record = await call.service.approvals.record(request_id, call.key)
     if record.waits:
@@ -382,15 +410,16 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
     return record.task.task_id
 
 
-async def replied(call: Call, turn: Turn) -> str | None:
-    """Return the task whose question a turn answers; None if the turn begins a new task.
+async def continue_task(call: Call, turn: Turn) -> str | None:
+    """Return the id of the task that a turn continues; None if the turn starts a new task.
 
-    A client that keeps its messages itself sends the text of the task again, and after it the
-    question. The task is found by its owner and its text, and the request by the id in the
-    question. A stranger's text in an answer may look like a question, but names no pending request.
+    A turn continues a task by deciding its pending request, or by asking for its outcome. A client
+    that keeps its messages itself sends the text of the task again, followed by the question. The
+    task is then found by its owner and text, and the request by the id in the question. An injected
+    text may look like a question, but names no pending request.
 
     Raises:
-        ProblemError: If the person may not decide.
+        ProblemError: If the caller may not decide.
     """
     if not turn.history:
         return None
@@ -401,19 +430,20 @@ async def replied(call: Call, turn: Turn) -> str | None:
         for record in requests
         if record.requested.request_id in last_message
     ]
-    is_reply = is_continue(turn.words) or decision_in(turn.words) is not None
+    is_reply = is_continue(turn.words) or parse_decision(turn.words) is not None
     if not named_requests and not is_reply:
         return None
     task_id = await _task_before(call, turn)
     named_requests = [record for record in named_requests if record.task.task_id == task_id]
-    decision = reply_to(named_requests[0], turn.words) if len(named_requests) == 1 else None
+    decision = parse_reply(named_requests[0], turn.words) if len(named_requests) == 1 else None
     if decision is not None:
         await decide(call, named_requests[0].requested.request_id, decision)
-    return task_id if decision is not None or is_reply else None
+        return task_id
+    return task_id if is_reply else None
 
 
 async def _task_before(call: Call, turn: Turn) -> str | None:
-    """Return the person's newest task that one of the latest user messages started."""
+    """Return the caller's newest task whose text is one of the latest user messages."""
     earlier = [m.content for m in turn.history if m.role == "user"]
     for words in earlier[: -_MAX_REPLIES - 1 : -1]:
         task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
@@ -423,5 +453,5 @@ async def _task_before(call: Call, turn: Turn) -> str | None:
 
 
 def is_continue(text: str) -> bool:
-    """Return True if a message asks for the outcome of the earlier task."""
+    """Return True if a message asks for the outcome of the current task."""
     return text.strip().lower() == "continue"
