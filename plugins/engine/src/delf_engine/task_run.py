@@ -283,7 +283,7 @@ class TaskRun:
 
     def _origins(self) -> Origins:
         """Build the index of the task's texts that finds the origins of values."""
-        # A child's task is written by its parent's script and may contain others' words.
+        # The parent's script wrote the task of a child, which may contain untrusted data.
         is_own = self.request.trust == "own"
 
         def earlier_texts() -> Iterator[tuple[Trust, str, str]]:
@@ -316,7 +316,7 @@ class TaskRun:
             return self.tools.get(name)
 
         has_read = bool(untrusted_files or self.request.variables)
-        # A task that others wrote may pass arguments to a routine.
+        # An untrusted task may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
         keyword_names = [str(each.arg) for call in calls for each in call.keywords]
         return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=keyword_names)

@@ -119,8 +119,10 @@ def is_valid(
     """
     all_people, name = list(people), _voter(vote)
     voter = next((person for person in all_people if person.holder == vote.key), None)
-    if voter is None:  # not in the journal: a key of the settings, a channel's user, the local user
-        return not any(normalise_name(person.name) == normalise_name(name) for person in all_people)
+    if voter is None:
+        # The voter is a key of the settings, a channel's user or the local user: the vote is valid
+        # unless a person of the journal has the same name.
+        return all(normalise_name(person.name) != normalise_name(name) for person in all_people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
     if not sees(voter, [person for person in all_people if person.revoked_at is None], asker):

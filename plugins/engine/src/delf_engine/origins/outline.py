@@ -232,7 +232,7 @@ class Planned:
         ):
             name, node = names.get(letters, letters), planned.get(letters)
             value = values.get(name)
-            # A default carries no text of others.
+            # A default contains no untrusted data.
             is_default = name in defaults and value == defaults[name]
             if name not in values:
                 is_fitting = node is None or _is_open(node)
@@ -242,9 +242,10 @@ class Planned:
                 is_fitting = self._fits(node, value, name, is_content)
             else:
                 # What the task leaves open may also be data for machines, such as a table.
-                is_text = partial(_is_named, is_content)
-                is_fitting = self._is_computed_from(node, foreign[name])
-                is_fitting = is_fitting or self._fits(node, value, name, is_text)
+                has_content_name = partial(_is_named, is_content)
+                is_fitting = self._is_computed_from(node, foreign[name]) or self._fits(
+                    node, value, name, has_content_name
+                )
             if not is_fitting:
                 yield name
 
