@@ -59,7 +59,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_TIMEOUT_SECONDS):
-        newest_names = [*reversed(names)][:_MAX_VARIABLES]
+        newest_names = [*names][::-1][:_MAX_VARIABLES]
         for name in newest_names:
             if not is_variable(name):
                 continue
