@@ -77,7 +77,7 @@ async def test_path_argument_cannot_change_the_path(
 
 @pytest.mark.parametrize("value", NASTY)
 @pytest.mark.parametrize("reserved", [True, False])
-async def test_query_argument_cannot_add_another(
+async def test_query_argument_cannot_inject_a_parameter(
     value, reserved, open_api, invoke, server: RawServer
 ):
     places = [param("q", allowReserved=reserved), param("last")]
@@ -90,7 +90,7 @@ async def test_query_argument_cannot_add_another(
 
 @pytest.mark.parametrize("place", ["header", "cookie"])
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00b", "a; sid=1", "a\x7fb"])
-async def test_header_argument_cannot_add_another(
+async def test_header_argument_cannot_inject_a_header(
     value, place, open_api, invoke, server: RawServer
 ):
     tool = open_api(one({"parameters": [param("X-A", place)]}))

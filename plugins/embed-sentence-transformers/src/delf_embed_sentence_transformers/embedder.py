@@ -21,33 +21,33 @@ _DEFAULT: Final = "all-MiniLM-L6-v2"
 
 
 class _Loaded:
-    """A model in memory, with the one thread in which it is loaded and computes.
+    """A model in memory, and the only thread that uses the model.
 
-    More threads would not help, because torch uses all processors for one batch: with several
-    threads, a vector took twice as long.
+    Several threads would be slower, because torch uses all processors for one batch.
     """
 
     def __init__(self, name: str, device: str | None, download: bool) -> None:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="delf-embed")
-        self.model: Any = self.thread.submit(_model_of, name, device, download).result()
+        self.model: Any = self.thread.submit(_load_model, name, device, download).result()
 
     def __del__(self) -> None:
         if (thread := getattr(self, "thread", None)) is not None:
             thread.shutdown(wait=False)
 
 
-def _model_of(name: str, device: str | None, download: bool) -> Any:
+def _load_model(name: str, device: str | None, download: bool) -> Any:
     is_first = "torch" not in sys.modules
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
     if is_first:
-        atexit.register(gc.freeze)  # else Python looks through all of torch at its end: 1 s
+        # Without this, Python's last garbage collection walks through all of torch, for 1 s.
+        atexit.register(gc.freeze)
     disable_progress_bar()  # nothing here writes to the terminal
     try:
         model: Any = SentenceTransformer(name, device=device, local_files_only=not download)
     except Exception as error:  # its causes are of many libraries
-        raise _missing(name) from error
+        raise _missing_error(name) from error
     return model
 
 
@@ -58,10 +58,10 @@ _loading = Lock()
 
 def _load(name: str, device: str | None, download: bool) -> _Loaded:
     with _loading:
-        found = _loaded.get((name, device))
-        if found is None:
-            found = _loaded[name, device] = _Loaded(name, device, download)
-        return found
+        loaded = _loaded.get((name, device))
+        if loaded is None:
+            loaded = _loaded[name, device] = _Loaded(name, device, download)
+        return loaded
 
 
 def _load_for(load: Future[_Loaded], name: str, device: str | None, download: bool) -> None:
@@ -71,32 +71,32 @@ def _load_for(load: Future[_Loaded], name: str, device: str | None, download: bo
         load.set_exception(error)
 
 
-def _missing(name: str) -> ConfigurationError:
+def _missing_error(name: str) -> ConfigurationError:
     return ConfigurationError(
         f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
         "the cache, or it is not a model of sentence-transformers",
-        hint=f"hf download {_on_the_hub(name)}, give the path "
+        hint=f"hf download {_hub_name(name)}, give the path "
         "of a folder, or set download = true for this embedder",
     )
 
 
-def _on_the_hub(name: str) -> str:
-    """Return a model's full name; a name without an owner gets the owner sentence-transformers."""
+def _hub_name(name: str) -> str:
+    """Add the owner ``sentence-transformers`` to the name of a model without an owner."""
     return name if "/" in name else f"sentence-transformers/{name}"
 
 
-def _check(name: str) -> None:
+def _check_cached(name: str) -> None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     if Path(name).is_dir():
         return
     try:
-        cached = try_to_load_from_cache(_on_the_hub(name), "config.json")
+        cached = try_to_load_from_cache(_hub_name(name), "config.json")
     except HFValidationError as error:
-        raise _missing(name) from error
+        raise _missing_error(name) from error
     if not isinstance(cached, str):
-        raise _missing(name)
+        raise _missing_error(name)
 
 
 class SentenceTransformersEmbedder:
@@ -106,9 +106,9 @@ class SentenceTransformersEmbedder:
 
     Args:
         model: A name on the Hugging Face hub, or the path of a folder.
-        device: ``"cpu"``, ``"cuda"`` …; what sentence-transformers chooses when None.
-        batch_size: The maximum number of texts at once.
-        download: Whether a model that is not in the cache is fetched.
+        device: The device, such as ``"cpu"`` or ``"cuda"``; None lets sentence-transformers choose.
+        batch_size: The maximum number of texts in a batch.
+        download: Whether a model that is not in the cache is downloaded.
     """
 
     def __init__(
@@ -133,18 +133,18 @@ class SentenceTransformersEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """The length of a vector; None before the first text."""
+        """The length of a vector; None before the model is loaded."""
         if self._model is None:
             return None
         return int(self._model.model.get_embedding_dimension())
 
     @property
     def batch_size(self) -> int:
-        """The maximum number of texts at once."""
+        """The maximum number of texts in a batch."""
         return self._batch_size
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a vector of length 1 for each text, with the prefix that the model's family needs.
+        """Return a vector of length 1 for each text, after the prefix that the model needs.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.
@@ -164,7 +164,7 @@ class SentenceTransformersEmbedder:
         return self._model is not None
 
     async def load(self) -> None:
-        """Load the model, as :class:`delf.protocols.embedder.SupportsLoading` describes.
+        """Load the model in a thread. Implements :class:`delf.protocols.embedder.SupportsLoading`.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.
@@ -182,16 +182,16 @@ class SentenceTransformersEmbedder:
         self._model = await asyncio.shield(asyncio.wrap_future(load))
 
     async def check(self) -> None:
-        """Check that the model is available without loading it; raise otherwise.
+        """Raise if the model is not available; the model is not loaded.
 
         Raises:
             ConfigurationError: If the model is missing and may not be downloaded.
         """
         if not self._download:
-            await asyncio.to_thread(_check, self._name)
+            await asyncio.to_thread(_check_cached, self._name)
 
     async def aclose(self) -> None:
-        """Release the model, which is freed with its last agent."""
+        """Release the model; its memory is freed when no embedder of this process uses it."""
         self._model = self._load = None
 
 

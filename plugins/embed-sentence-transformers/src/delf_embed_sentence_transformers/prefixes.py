@@ -23,12 +23,12 @@ _PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
 
 
 def prefix_of(model: str, kind: EmbeddingKind, own: Mapping[str, str]) -> str:
-    """Return the prefix of a text.
+    """Return the prefix that a model needs before a text.
 
     Args:
         model: The model's name or path.
-        kind: The kind of text.
-        own: The model's own prompts by name, which take precedence.
+        kind: The kind of text: ``query`` or ``passage``.
+        own: A mapping from name to prompt, as the model declares; these take precedence.
     """
     for name in (kind, "document" if kind == "passage" else "query"):
         if own.get(name):

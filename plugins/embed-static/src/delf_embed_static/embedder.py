@@ -19,16 +19,16 @@ class StaticEmbedder:
     The model is loaded in a thread on first use. Nothing is downloaded unless ``download`` is true.
 
     Args:
-        model: A name on the Hugging Face hub, or the path of a folder; ``static:`` may stand
-            before it.
-        download: Whether a model that is not in the cache is fetched.
+        model: A name on the Hugging Face hub, or the path of a folder; with or without the prefix
+            ``static:``.
+        download: Whether a model that is not in the cache is downloaded.
     """
 
     def __init__(self, model: str = _DEFAULT, download: bool = False) -> None:
         self._name = model.removeprefix("static:")
         self._download = download
         self._model: Any = None
-        self._loading = asyncio.Lock()
+        self._load_lock = asyncio.Lock()
 
     @property
     def model(self) -> str:
@@ -37,27 +37,27 @@ class StaticEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """The length of a vector; None before the first text."""
+        """The length of a vector; None before the model is loaded."""
         return None if self._model is None else int(self._model.dim)
 
     @property
     def batch_size(self) -> int:
-        """The largest batch, which takes about a millisecond."""
+        """The maximum number of texts in a batch."""
         return 1024
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a vector of length 1 for each text; queries and passages are alike.
+        """Return a vector of length 1 for each text; the kind of text makes no difference.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.
         """
-        async with self._loading:
+        async with self._load_lock:
             if self._model is None:
                 self._model = await asyncio.to_thread(self._load)
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Check that the model is available without loading it; raise otherwise.
+        """Raise if the model is not available; the model is not loaded.
 
         Raises:
             ConfigurationError: If the model is missing and may not be downloaded.
@@ -66,7 +66,7 @@ class StaticEmbedder:
             await asyncio.to_thread(self._folder)
 
     def _folder(self) -> str:
-        """Return the folder of the model, from the hub's cache or as configured."""
+        """Return the folder of the model, downloading the model if that is allowed."""
         from huggingface_hub import (
             snapshot_download,  # pyright: ignore[reportUnknownVariableType]
         )

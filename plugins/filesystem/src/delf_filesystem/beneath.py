@@ -27,8 +27,9 @@ _RESOLVE_BENEATH: Final = 0x08
 _RESOLVE: Final = (
     _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
 )
-_TRIES: Final = 16
-"""The number of attempts: ``openat2`` fails with EAGAIN after a concurrent rename."""
+_MAX_ATTEMPTS: Final = 16
+"""The maximum number of attempts, because ``openat2`` fails with EAGAIN after a concurrent
+rename."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -41,7 +42,7 @@ class _OpenHow(ctypes.Structure):
 
 @cache
 def has_openat2() -> bool:
-    """Return True if the kernel resolves whole paths under a folder (``openat2``)."""
+    """Return True if the kernel has ``openat2``, which resolves a whole path under a folder."""
     if not sys.platform.startswith("linux"):
         return False
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -60,34 +61,35 @@ def _libc() -> ctypes.CDLL:
 
 
 def open_beneath(folder: int, parts: tuple[str, ...], flags: int, mode: int = 0o666) -> int:
-    """Open a file or folder by its path from a folder, following no link.
+    """Open a file or folder by its path relative to a folder, without following links.
 
     Args:
-        folder: The descriptor of the folder.
-        parts: The path, in parts that are names: neither empty, ``.`` nor ``..``.
-        flags: As for :func:`os.open`.
-        mode: The permissions of a file that is made.
+        folder: The file descriptor of the folder.
+        parts: The names in the relative path; none is empty, ``.`` or ``..``.
+        flags: The flags of :func:`os.open`.
+        mode: The permissions of a new file.
 
     Returns:
-        The descriptor.
+        The file descriptor.
 
     Raises:
-        OSError: ELOOP for a link, EXDEV for another file system, and what ``open`` raises.
+        OSError: If the file cannot be opened. The number is ELOOP for a link, and EXDEV for a file
+            on another file system.
     """
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW
     if not parts:
         return os.open(".", flags, dir_fd=folder)
     if has_openat2():
         return _openat2(folder, "/".join(parts), flags, mode if flags & os.O_CREAT else 0)
-    return _walk(folder, parts, flags, mode)
+    return _open_stepwise(folder, parts, flags, mode)
 
 
 def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
     libc = _libc()
-    how = _OpenHow(flags | os.O_CLOEXEC, mode, _RESOLVE)
-    for _ in range(_TRIES):
+    options = _OpenHow(flags | os.O_CLOEXEC, mode, _RESOLVE)
+    for _ in range(_MAX_ATTEMPTS):
         opened = libc.syscall(
-            _SYS_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+            _SYS_OPENAT2, folder, os.fsencode(path), ctypes.byref(options), ctypes.sizeof(options)
         )
         if opened >= 0:
             return int(opened)
@@ -97,7 +99,7 @@ def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
     raise OSError(number, os.strerror(number), path)
 
 
-def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
+def _open_stepwise(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
     device = os.fstat(folder).st_dev
     current = os.dup(folder)
     try:
@@ -117,19 +119,19 @@ def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
 
 @contextmanager
 def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -> Generator[int]:
-    """Yield the descriptor of a folder under a folder, closed at the end.
+    """Yield the file descriptor of a folder under another folder; close it when the block ends.
 
     Args:
-        folder: The descriptor of the folder above.
-        parts: The path from that folder.
-        make: Whether folders that are missing are made.
+        folder: The file descriptor of the outer folder.
+        parts: The names in the path from the outer folder.
+        make: Whether missing folders are created.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY
     if make:
         for length in range(1, len(parts) + 1):
-            with folder_beneath(folder, parts[: length - 1]) as above:
+            with folder_beneath(folder, parts[: length - 1]) as parent:
                 try:
-                    os.mkdir(parts[length - 1], dir_fd=above)
+                    os.mkdir(parts[length - 1], dir_fd=parent)
                 except FileExistsError:
                     continue
     opened = open_beneath(folder, parts, flags)
@@ -140,5 +142,5 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
 
 
 def is_plain_file(descriptor: int) -> bool:
-    """Return True if a descriptor is a regular file: no folder, device, pipe or socket."""
+    """Return True if a file descriptor is a regular file, not a folder, device, pipe or socket."""
     return stat.S_ISREG(os.fstat(descriptor).st_mode)

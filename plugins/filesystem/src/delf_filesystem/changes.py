@@ -10,18 +10,18 @@ from typing import Final
 
 from delf_filesystem.roots import Place, replacing
 
-_SHOWN_LINES: Final = 5000
-_COMPARED: Final = 200_000
-"""The size above which texts are described instead of compared, which would be slow."""
+_MAX_SHOWN_LINES: Final = 5000
+_MAX_COMPARED_BYTES: Final = 200_000
+"""The size above which a file is described, because comparing its lines would be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file before and after.
+    """The change of one file by a call.
 
     Args:
         place: The file.
-        before: The old content, of a large file possibly a part; None for a new file.
+        before: The old content, truncated for a large file; None for a new file.
         parts: The new content in pieces.
     """
 
@@ -31,7 +31,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """The new size in bytes."""
+        """The size of the new content in bytes."""
         return sum(len(part) for part in self.parts)
 
     def write(self) -> int:
@@ -47,7 +47,7 @@ class Change:
 
 
 def basis_of(changes: Sequence[Change]) -> str:
-    """Return a digest of the target files and of their present content."""
+    """Return a digest of the changed files and their old content, to detect other changes."""
     digest = hashlib.sha256()
     for change in changes:
         before = "new" if change.before is None else hashlib.sha256(change.before).hexdigest()
@@ -56,21 +56,19 @@ def basis_of(changes: Sequence[Change]) -> str:
 
 
 def preview_of(changes: Sequence[Change]) -> str:
-    """Return changes as unified diffs; long diffs are truncated with a notice."""
+    """Format changes as unified diffs; truncate long diffs with a notice."""
     lines = [line for change in changes for line in _diff(change)]
-    if len(lines) > _SHOWN_LINES:
-        hidden_lines = len(lines) - _SHOWN_LINES
-        lines = [*lines[:_SHOWN_LINES], f"… and {hidden_lines} lines more"]
+    if len(lines) > _MAX_SHOWN_LINES:
+        hidden_lines = len(lines) - _MAX_SHOWN_LINES
+        lines = [*lines[:_MAX_SHOWN_LINES], f"… and {hidden_lines} lines more"]
     return "\n".join(lines) or "nothing would change"
 
 
 def _diff(change: Change) -> list[str]:
     name, before = str(change.place), change.before or b""
-    small = change.size <= _COMPARED
-    old, new = (
-        _lines_to_compare(before),
-        _lines_to_compare(b"".join(change.parts)) if small else None,
-    )
+    is_small = change.size <= _MAX_COMPARED_BYTES
+    old = _lines_to_compare(before)
+    new = _lines_to_compare(b"".join(change.parts)) if is_small else None
     if old is None or new is None:
         was = "new" if change.before is None else f"{len(before)} bytes"
         return [f"{name}: {was} → {change.size} bytes"]
@@ -79,8 +77,8 @@ def _diff(change: Change) -> list[str]:
 
 
 def _lines_to_compare(content: bytes) -> list[str] | None:
-    """Return the lines of a text; None for binary or large content."""
-    if len(content) > _COMPARED:
+    """Split text content into lines; None for binary or large content."""
+    if len(content) > _MAX_COMPARED_BYTES:
         return None
     try:
         return content.decode().splitlines()

@@ -29,22 +29,22 @@ from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
 from delf_filesystem.settings import FilesystemSettings
 
-_PIECE: Final = 1_000_000
-_LOOKED_AT: Final = 8192
-_READ: Final = "reading"
-"""The name in ``allow`` and ``confirm`` of all actions that read one file."""
-_WRITES: Final = ("write_file", "edit_file", "replace")
+_CHUNK_BYTES: Final = 1_000_000
+_BINARY_CHECK_BYTES: Final = 8192
+_READING: Final = "reading"
+"""The group name, for ``allow`` and ``confirm``, of the actions that read one file."""
+_WRITE_ACTIONS: Final = ("write_file", "edit_file", "replace")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadableFile:
-    """A file under a root.
+    """A file that another connection may read.
 
     Args:
         name: The file's name.
         size: The size in bytes.
         read: Returns the content of the file.
-        asks: The reason that reading needs approval; None if it needs none.
+        asks: The reason for which reading needs approval; None if reading needs no approval.
     """
 
     name: str
@@ -57,7 +57,8 @@ class Filesystem(Connection[FilesystemSettings]):
     """Files under named folders: ``root/folder/file``. No other file can be reached.
 
     Args:
-        roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.
+        roots: A mapping from root name to the path of a folder, which scripts may read, or to
+            settings such as ``{"root": …, "mode": "rw"}``.
 
     Raises:
         ConnectionFileNotFoundError: If a folder does not exist.
@@ -84,11 +85,11 @@ class Filesystem(Connection[FilesystemSettings]):
                 )
 
     async def aclose(self) -> None:
-        """End the processes that read documents."""
+        """Stop the child processes that read documents."""
         await self._readers.aclose()
 
     async def context(self, task: str) -> str | None:
-        """Return the roots, for the prompt."""
+        """Return a list of the roots, for the prompt."""
         lines = [f"{self.name}: paths begin with one of these folders:"]
         writes = any(item.effect != "read" for item in self._allowed)
         for place in self._roots:
@@ -99,9 +100,9 @@ class Filesystem(Connection[FilesystemSettings]):
         return "\n".join(lines)
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Check a call by the rules of the roots."""
+        """Check a call by the settings of its roots, such as ``write_approval``."""
         try:
-            if call.action not in _WRITES:  # decided without reading files
+            if call.action not in _WRITE_ACTIONS:  # decided without reading files
                 return self._check_call(call.action, call.arguments)
             return await asyncio.to_thread(self._check_call, call.action, call.arguments)
         except ToolRefusedError as error:
@@ -114,15 +115,26 @@ class Filesystem(Connection[FilesystemSettings]):
         ]
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Return a file for another connection, such as the plugin ``workers``."""
+        """Return a file for another connection, such as ``workers``.
+
+        Args:
+            path: The path with its root.
+
+        Returns:
+            None if the path has no known root.
+
+        Raises:
+            ToolRefusedError: If the file may not be read.
+            ToolExecutionError: If the file cannot be read.
+        """
         if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
             return None
         place = self._roots.file(path)
-        reading_ones = [item for item in self._allowed if item.permission == _READ]
-        if not reading_ones:
+        reading_actions = [item for item in self._allowed if item.permission == _READING]
+        if not reading_actions:
             raise ToolRefusedError(f"{self.name} may not read files here")
         asks = place.settings.read_approval or any(
-            needs_confirmation(self.confirm, item) for item in reading_ones
+            needs_confirmation(self.confirm, item) for item in reading_actions
         )
         with reading(place) as file:
             size = os.fstat(file.fileno()).st_size
@@ -134,47 +146,49 @@ class Filesystem(Connection[FilesystemSettings]):
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
-        """Check a call by the approval settings of its roots; show the changes of a write call."""
-        if name not in _WRITES:
+        """Check a call by the approval settings of its roots; add a preview to a write call."""
+        if name not in _WRITE_ACTIONS:
             path = str(arguments.get("path", "."))
             places = list(self._roots) if path == "." else [self._roots.place(path)]
-            asking = [place.name for place in places if place.settings.read_approval]
+            asking_roots = [place.name for place in places if place.settings.read_approval]
             return (
-                NeedsApproval(reason=f"{asking[0]} asks before each read") if asking else Allowed()
+                NeedsApproval(reason=f"{asking_roots[0]} asks before each read")
+                if asking_roots
+                else Allowed()
             )
-        if not self._may_ask():
+        if not self._needs_preview():
             return Allowed()
         changes = list(self._changes(name, arguments))
         preview, basis = preview_of(changes), basis_of(changes)
-        asking = [c.place.name for c in changes if c.place.settings.write_approval]
-        if asking:
-            reason = f"{asking[0]} asks before each write"
+        asking_roots = [c.place.name for c in changes if c.place.settings.write_approval]
+        if asking_roots:
+            reason = f"{asking_roots[0]} asks before each write"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
         return Allowed(preview=preview, basis=basis)
 
-    def _may_ask(self) -> bool:
-        """Return True if a write may need approval; otherwise no preview is made."""
+    def _needs_preview(self) -> bool:
+        """Return True if a write call may need approval, and so a preview of its changes."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
-    @action(_READ, effect="read")
+    @action(_READING, effect="read")
     def read_file(self, path: str, start: int = 1, lines: int | None = None) -> str:
         """The text of a file.
 
         Args:
-            path: As ``notes/2024/plan.md``.
-            start: The first line that is wanted, from 1.
-            lines: How many lines; all when None. A file that is too large is read in parts.
+            path: The path, such as ``notes/2024/plan.md``.
+            start: The first line to read, from 1.
+            lines: The number of lines; all when None. A large file is read in several calls.
         """
         place = self._roots.file(path)
         if start < 1 or (lines is not None and lines < 0):
             raise ToolRefusedError("start counts from 1, and lines is not negative")
         with reading(place) as file:
             if start == 1 and lines is None:
-                return _text(place, _whole(place, file))
+                return _text(place, _read_whole(place, file))
             return _text(place, _read_lines(place, file, start, lines))
 
-    @action(_READ, effect="read")
+    @action(_READING, effect="read")
     async def read_document(self, path: str, context: CallContext | None = None) -> str:
         """A PDF, DOCX, HTML or other document as Markdown."""
         from delf_filesystem.documents import as_markdown
@@ -186,19 +200,19 @@ class Filesystem(Connection[FilesystemSettings]):
     def _document(self, path: str) -> tuple[Place, bytes]:
         place = self._roots.file(path)
         with reading(place) as file:
-            return place, _whole(place, file)
+            return place, _read_whole(place, file)
 
-    @action(_READ, effect="read")
+    @action(_READING, effect="read")
     def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file, or some of them."""
+        """The bytes of a file, or a part of them."""
         place = self._roots.file(path)
         if offset < 0 or (length is not None and length < 0):
             raise ToolRefusedError("offset and length are not negative")
         with reading(place) as file:
             file.seek(offset)
-            most = place.settings.max_file_bytes
-            content = file.read(min(most + 1, most + 1 if length is None else length))
-            if len(content) > most:
+            max_bytes = place.settings.max_file_bytes
+            content = file.read(min(max_bytes + 1, max_bytes + 1 if length is None else length))
+            if len(content) > max_bytes:
                 raise _too_large(place, "read", "read_bytes(path, offset, length) reads a part")
             return content
 
@@ -206,12 +220,12 @@ class Filesystem(Connection[FilesystemSettings]):
     def list_files(
         self, path: str = ".", pattern: str = "*", limit: int = 10_000
     ) -> list[FileInfo]:
-        """The files under a folder and the folders in it, in the order of their names.
+        """The files under a folder and its subfolders, in the order of their names.
 
         Args:
-            path: A root, or a folder in one; "." for all roots.
-            pattern: Which of them: ``*.md``, ``2024/**/*.pdf``.
-            limit: More files than this are an error.
+            path: A root, or a folder under a root; "." for all roots.
+            pattern: The pattern of the paths, such as ``*.md`` or ``2024/**/*.pdf``.
+            limit: The maximum number of files; more files are an error.
         """
         files: list[FileInfo] = []
         for place, status in self._files(path, pattern):
@@ -232,14 +246,14 @@ class Filesystem(Connection[FilesystemSettings]):
         ignore_case: bool = False,
         limit: int = 1000,
     ) -> list[Match]:
-        """The lines that hold a text, in the files under a folder; the first ``limit`` of them.
+        """The first ``limit`` lines with a text, in the files under a folder.
 
         Args:
-            text: The text as it is in a line; no regular expression.
+            text: The text within a line; no regular expression.
             path: A root, a folder, or one file; "." for all roots.
-            pattern: Which files: ``*.py``.
+            pattern: The pattern of the files' paths, such as ``*.py``.
             ignore_case: Whether ``A`` and ``a`` are the same.
-            limit: How many lines at most.
+            limit: The maximum number of lines.
         """
         if not text or "\n" in text:
             raise ToolRefusedError("text must be part of one line, and not empty")
@@ -260,7 +274,7 @@ class Filesystem(Connection[FilesystemSettings]):
         """Write a whole file; an existing file of that name is replaced.
 
         Args:
-            path: Such as ``output/report.md``; missing folders are made.
+            path: The path, such as ``output/report.md``; missing folders are created.
             content: The whole content.
             context: The task.
 
@@ -280,8 +294,8 @@ class Filesystem(Connection[FilesystemSettings]):
 
         Args:
             path: The file.
-            old_text: What is there, with enough around it to be found only once.
-            new_text: What will be there.
+            old_text: The present text, with enough of the text around it to occur only once.
+            new_text: The new text.
             context: The task.
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
@@ -298,17 +312,17 @@ class Filesystem(Connection[FilesystemSettings]):
         *,
         context: CallContext | None = None,
     ) -> dict[str, int]:
-        """Replace a text wherever it is in the files under a folder.
+        """Replace every occurrence of a text in the files under a folder.
 
         Args:
-            old_text: What is there; no regular expression.
-            new_text: What will be there.
-            path: A root, a folder, or one file; "." for all roots that can be written to.
-            pattern: Which files: ``*.md``.
+            old_text: The present text; no regular expression.
+            new_text: The new text.
+            path: A root, a folder, or one file; "." for all writable roots.
+            pattern: The pattern of the files' paths, such as ``*.md``.
             context: The task.
 
         Returns:
-            How often, by path; files without the text are left as they are.
+            A mapping from the path of a changed file to the number of occurrences.
         """
         arguments = {"old_text": old_text, "new_text": new_text, "path": path, "pattern": pattern}
         counts: dict[str, int] = {}
@@ -321,10 +335,10 @@ class Filesystem(Connection[FilesystemSettings]):
     def _approved_changes(
         self, name: str, arguments: Mapping[str, Any], context: CallContext | None
     ) -> list[Change]:
-        """Return the changes of a call, if they equal the approved ones.
+        """Return the changes of a call, unless a file has changed since the approval.
 
         Raises:
-            ToolExecutionError: If a file has changed since.
+            ToolExecutionError: If a file has changed since the approval.
         """
         changes = list(self._changes(name, arguments))
         approved = None if context is None else context.basis
@@ -336,23 +350,25 @@ class Filesystem(Connection[FilesystemSettings]):
         return changes
 
     def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
-        """Yield the changes that a call would make to the current files."""
+        """Yield the changes that a write call would make to the files."""
         match name:
             case "write_file":
                 yield self._write_change(str(arguments["path"]), arguments["content"])
             case "edit_file":
-                path, old, new = (str(arguments[n]) for n in ("path", "old_text", "new_text"))
-                yield self._edit_change(path, old.encode(), new.encode())
+                old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
+                yield self._edit_change(
+                    str(arguments["path"]), old_text.encode(), new_text.encode()
+                )
             case _:
-                texts = (str(arguments["old_text"]).encode(), str(arguments["new_text"]).encode())
-                if not texts[0]:
+                old, new = (str(arguments[name]).encode() for name in ("old_text", "new_text"))
+                if not old:
                     raise ToolRefusedError("old_text is empty")
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
                 for place in self._writable(str(path), str(pattern)):
                     content = self._content(place)
-                    changed = _pattern(texts[0]).sub(_LineEnds(texts[1], content).of, content)
-                    if changed != content and b"\0" not in content[:_LOOKED_AT]:
-                        _check_encoding(place, content, texts[1])
+                    changed = _pattern(old).sub(_LineEnds(new, content).replacement_for, content)
+                    if changed != content and b"\0" not in content[:_BINARY_CHECK_BYTES]:
+                        _check_encoding(place, content, new)
                         yield Change(place, content, (changed,))
 
     def _write_change(self, path: str, content: str | bytes) -> Change:
@@ -382,17 +398,17 @@ class Filesystem(Connection[FilesystemSettings]):
                 "the text around it, or use replace"
             )
         view = memoryview(content)  # avoids copies of unchanged parts
-        new_bytes = _LineEnds(new, content).of(occurrence)
+        new_bytes = _LineEnds(new, content).replacement_for(occurrence)
         return Change(
             place, content, (view[: occurrence.start()], new_bytes, view[occurrence.end() :])
         )
 
     def _content(self, place: Place) -> bytes:
         with reading(place) as file:
-            return _whole(place, file, "edit")
+            return _read_whole(place, file, "edit")
 
     def _content_before(self, place: Place) -> bytes | None:
-        """Return the content of a file to be replaced; None if there is none to show."""
+        """Return the old content of a file to be replaced; None if it is missing or unreadable."""
         try:
             with reading(place) as file:
                 return file.read(place.settings.max_file_bytes)
@@ -400,7 +416,7 @@ class Filesystem(Connection[FilesystemSettings]):
             return None
 
     def _writable(self, path: str, pattern: str) -> Iterator[Place]:
-        """Yield the files that a call of replace may change."""
+        """Yield the files that a call of ``replace`` may change."""
         for place, status in self._files(path, pattern):
             if path == "." and place.settings.mode != "rw":
                 continue
@@ -414,25 +430,25 @@ class Filesystem(Connection[FilesystemSettings]):
         return (entry for place in places for entry in walk(place, glob))
 
 
-def _too_large(place: Place, doing: str, instead: str) -> ToolExecutionError:
-    most = place.settings.max_file_bytes
+def _too_large(place: Place, verb: str, advice: str) -> ToolExecutionError:
+    max_bytes = place.settings.max_file_bytes
     return ToolExecutionError(
-        f"cannot {doing} {str(place)!r}: file too large. Maximum: {most} bytes; {instead}"
+        f"cannot {verb} {str(place)!r}: file too large. Maximum: {max_bytes} bytes; {advice}"
     )
 
 
-def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
+def _read_whole(place: Place, file: BinaryIO, verb: str = "read") -> bytes:
     content = file.read(place.settings.max_file_bytes + 1)
     if len(content) > place.settings.max_file_bytes:
-        raise _too_large(place, doing, "read_file(path, start, lines) reads a part")
+        raise _too_large(place, verb, "read_file(path, start, lines) reads a part")
     return content
 
 
 def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
-    """Return some lines of a file with bounded memory, even for long lines."""
+    """Read some lines of a file; memory is bounded even if lines are long."""
     max_bytes, content, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
-    while (end is None or number < end) and (piece := file.readline(_PIECE)):
+    while (end is None or number < end) and (piece := file.readline(_CHUNK_BYTES)):
         if number >= start:
             content.append(piece)
             size += len(piece)
@@ -452,11 +468,17 @@ def _text(place: Place, content: bytes) -> str:
 
 
 def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
-    """Refuse to mix two encodings in one text; ASCII letters are equal in most encodings."""
+    """Raise if an edit would mix encodings; ASCII text is the same in most encodings.
+
+    Args:
+        place: The file.
+        content: The content of the file.
+        text: The new text, in UTF-8.
+    """
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        if not text.isascii() or b"\0" in content[:_LOOKED_AT]:
+        if not text.isascii() or b"\0" in content[:_BINARY_CHECK_BYTES]:
             raise ToolExecutionError(
                 f"cannot edit {str(place)!r}: it is not UTF-8 text",
                 hint="read_bytes and write_file change it in its own encoding",
@@ -464,27 +486,27 @@ def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """Return a pattern of a text that also matches CRLF, if the text has no CR."""
+    """Return a pattern for a text, whose line ends also match CRLF unless the text has CR."""
     exact = re.escape(text)
     return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
 
 
 class _LineEnds:
-    """Adapts the line ends of a new text to the line ends of the replaced text.
+    """Writes a new text with the line ends of the text that it replaces.
 
     Args:
         text: The new text.
-        content: The file.
+        content: The content of the file, whose line ends count if the replaced text has none.
     """
 
     def __init__(self, text: bytes, content: bytes) -> None:
         self._text = text
         self._content = content
 
-    def of(self, found: re.Match[bytes]) -> bytes:
-        """Return the text that replaces a match."""
+    def replacement_for(self, occurrence: re.Match[bytes]) -> bytes:
+        """Return the new text for one occurrence of the old text."""
         if b"\r" in self._text or b"\n" not in self._text:
             return self._text
-        lines = found[0] if b"\n" in found[0] else self._content
+        lines = occurrence[0] if b"\n" in occurrence[0] else self._content
         is_crlf = 2 * lines.count(b"\r\n") > lines.count(b"\n")
         return self._text.replace(b"\n", b"\r\n") if is_crlf else self._text

@@ -21,22 +21,22 @@ from delf_filesystem.roots import Place
 _ARCHIVE: Final = b"PK"
 _MARKUP: Final = (".html", ".htm", ".xhtml", ".xml", ".rss", ".atom")
 _PLAIN: Final = (".csv", ".tsv", ".txt", ".text", ".md", ".markdown", ".json", ".jsonl")
-_LOCKED: Final = "EncryptedPackage".encode("utf-16-le")
+_ENCRYPTED_STREAM: Final = "EncryptedPackage".encode("utf-16-le")
 _LIMITS: Final = Limits(seconds=30.0, memory=1_000_000_000)
 
 
 async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) -> str:
-    """Return a document's text as Markdown.
+    """Convert a document to Markdown, in a child process.
 
     Args:
-        readers: The readers.
-        place: The document, whose suffix gives its type.
-        content: The bytes.
-        key: The task that asks.
+        readers: The child processes that read documents.
+        place: The path of the document, whose suffix is its type.
+        content: The content of the document.
+        key: The id of the task; tasks share the child processes fairly.
 
     Raises:
         OptionalDependencyError: If markitdown is not installed.
-        ToolExecutionError: If the document cannot be read, or not within its limits.
+        ToolExecutionError: If the document cannot be read within the limits of time and memory.
     """
     if find_spec("markitdown") is None:
         raise OptionalDependencyError(
@@ -55,12 +55,12 @@ async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) 
 
 
 def convert(content: bytes, name: str, suffix: str) -> str:
-    """Convert a document, in a child process.
+    """Convert a document to Markdown; this function runs in the child process.
 
     Args:
-        content: The document.
-        name: The path, for messages.
-        suffix: The kind of document, such as ``.docx``.
+        content: The content of the document.
+        name: The path of the document, for messages.
+        suffix: The suffix of the document's name, such as ``.docx``.
 
     Raises:
         ToolExecutionError: If the document cannot be read.
@@ -90,28 +90,28 @@ def convert(content: bytes, name: str, suffix: str) -> str:
             f"{name!r} cannot be read as a {suffix} document{locked}"
         ) from error
     if suffix == ".pdf":
-        _tell_bare_pages(content, name)
+        _note_pages_without_text(content, name)
     elif not converted.markdown.strip():
         note(f"{name} holds no text")
     return converted.markdown
 
 
-def _tell_bare_pages(content: bytes, name: str) -> None:
-    """Add a note on pages of a PDF that have no text and are missing in the Markdown."""
+def _note_pages_without_text(content: bytes, name: str) -> None:
+    """Add a note about the pages of a PDF that have no text, which Markdown omits."""
     import pdfplumber
 
     try:
         with pdfplumber.open(io.BytesIO(content)) as document:
-            total = bare = 0
+            total = pages_without_text = 0
             for page in document.pages:
                 total += 1
-                bare += all(char["text"].isspace() for char in page.chars)
+                pages_without_text += all(char["text"].isspace() for char in page.chars)
                 page.close()
     except Exception:  # a damaged document, which markitdown may still read
         note(f"{name}: it is not known whether all of its pages hold text")
     else:
-        tell_bare(name, bare, total)
+        tell_bare(name, pages_without_text, total)
 
 
 def _is_locked(content: bytes) -> bool:
-    return b"/Encrypt" in content or _LOCKED in content
+    return b"/Encrypt" in content or _ENCRYPTED_STREAM in content

@@ -21,12 +21,12 @@ _TEMPORARY: Final = ".delf-"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path under a root.
+    """The path of a file or folder under a root.
 
     Args:
         name: The root's name.
         settings: The settings of the root.
-        parts: The path from the root, in names.
+        parts: The names in the path from the root.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Place:
         return "/".join((self.name, *self.parts))
 
     def below(self, name: str) -> Place:
-        """Return the path with this name in this folder."""
+        """Return the path of a file in this folder."""
         return Place(self.name, self.settings, (*self.parts, name))
 
 
 class Roots:
-    """The folders that scripts know by name, outside of which nothing can be reached.
+    """The named folders that scripts can use.
 
     Args:
-        roots: Settings by name.
+        roots: A mapping from root name to settings.
     """
 
     def __init__(self, roots: Mapping[str, RootSettings]) -> None:
@@ -55,22 +55,22 @@ class Roots:
         return (Place(name, settings, ()) for name, settings in self._roots.items())
 
     def place(self, path: str) -> Place:
-        """Return the checked path.
+        """Parse and check a script's path.
 
         Args:
-            path: ``root/folder/file``.
+            path: The path, as ``root/folder/file``.
 
         Raises:
-            ToolRefusedError: If the path is under no root, or its name is forbidden.
+            ToolRefusedError: If the path is under no root, is invalid, or has hidden names.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         names = ", ".join(self._roots)
         if path.startswith("/") or not parts or parts[0] not in self._roots or ".." in parts:
-            unknown = bool(parts) and parts[0] not in self._roots
-            near = did_you_mean(parts[0], self._roots) if unknown else ""
+            is_unknown = bool(parts) and parts[0] not in self._roots
+            suggestion = did_you_mean(parts[0], self._roots) if is_unknown else ""
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
-                f"under it. Roots: {names}{near}"
+                f"under it. Roots: {names}{suggestion}"
             )
         place = Place(parts[0], self._roots[parts[0]], tuple(parts[1:]))
         if not _is_name(path):
@@ -82,10 +82,10 @@ class Roots:
         return place
 
     def file(self, path: str, *, write: bool = False) -> Place:
-        """Return the checked path of a file to read or write.
+        """Parse and check the path of a file to read or write.
 
         Raises:
-            ToolRefusedError: If the name or the root does not allow the access.
+            ToolRefusedError: If the path is invalid, or its root forbids the access.
         """
         place = self.place(path)
         settings = place.settings
@@ -97,7 +97,7 @@ class Roots:
                 f"cannot write to {path!r}: {place.name} is read-only. "
                 f"Writable roots: {', '.join(writable) or 'none'}"
             )
-        if not suits(place, place.parts[-1]):
+        if not is_visible(place, place.parts[-1]):
             raise ToolRefusedError(
                 f"cannot access {path!r}: suffix not allowed. "
                 f"Allowed in {place.name}: {', '.join(settings.suffixes)}"
@@ -106,15 +106,15 @@ class Roots:
 
 
 def _is_name(path: str) -> bool:
-    """Return True if a file name is possible on this system."""
+    """Return True if a path can be a file's name on this system."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
         return False
 
 
-def suits(place: Place, name: str) -> bool:
-    """Return True if a file name is allowed and visible in a root."""
+def is_visible(place: Place, name: str) -> bool:
+    """Return True if the settings of a root allow a file's name."""
     settings = place.settings
     if name.startswith(".") and not settings.hidden:
         return False
@@ -122,22 +122,22 @@ def suits(place: Place, name: str) -> bool:
 
 
 @contextmanager
-def convert_errors(place: Place, doing: str) -> Generator[None]:
+def convert_errors(place: Place, verb: str) -> Generator[None]:
     """Convert the operating system's errors in the block to tool errors with the script's path.
 
     Args:
         place: The file or folder.
-        doing: The purpose of the block, as a verb: ``read``.
+        verb: The purpose of the block for messages, such as ``read``.
     """
     try:
         yield
     except OSError as error:
-        _raise_failure(place, doing, error)
+        _raise_failure(place, verb, error)
 
 
-def _raise_failure(place: Place, doing: str, error: OSError) -> NoReturn:
-    """Raise an error of the operating system in words for the model."""
-    why = {
+def _raise_failure(place: Place, verb: str, error: OSError) -> NoReturn:
+    """Raise a tool error that explains an error of the operating system to the model."""
+    reason = {
         errno.ENOENT: "it does not exist",
         errno.ENOTDIR: "a part of the path is a file",
         errno.EISDIR: "it is a folder",
@@ -151,12 +151,12 @@ def _raise_failure(place: Place, doing: str, error: OSError) -> NoReturn:
         errno.ENAMETOOLONG: "its name is too long",
         errno.ENXIO: "it is not a plain file",
     }.get(error.errno or 0, error.strerror or type(error).__name__)
-    raise ToolExecutionError(f"cannot {doing} {str(place)!r}: {why}") from error
+    raise ToolExecutionError(f"cannot {verb} {str(place)!r}: {reason}") from error
 
 
 @contextmanager
 def root_of(place: Place) -> Generator[int]:
-    """Yield the descriptor of a path's root folder."""
+    """Open the root folder of a path; yield its file descriptor."""
     try:
         descriptor = os.open(place.settings.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -172,10 +172,10 @@ def root_of(place: Place) -> Generator[int]:
 
 @contextmanager
 def reading(place: Place) -> Generator[BinaryIO]:
-    """Yield a file, open to be read.
+    """Open a file for reading.
 
     Raises:
-        ToolExecutionError: If the file is missing, not a regular file, or has further hard links.
+        ToolExecutionError: If the file is missing, not a regular file, or has other hard links.
     """
     with convert_errors(place, "read"), root_of(place) as root:
         # Open without blocking, because opening a pipe waits for a writer.
@@ -196,19 +196,19 @@ def reading(place: Place) -> Generator[BinaryIO]:
 
 @contextmanager
 def replacing(place: Place) -> Generator[BinaryIO]:
-    """Yield a file to write, which replaces the file at a path when the block ends.
+    """Open a temporary file for writing; when the block ends, it replaces the file at the path.
 
-    If the block raises, the path stays as it was. A replaced file keeps its permissions, and
-    missing folders are made.
+    If the block raises, the file at the path stays unchanged. A replaced file keeps its
+    permissions, and missing folders are created.
 
     Raises:
-        ToolExecutionError: If the path is a folder, a link or no plain file.
+        ToolExecutionError: If the path is a folder, a link or not a regular file.
     """
-    *above, name = place.parts
+    *folder_names, name = place.parts
     with (
         convert_errors(place, "write to"),
         root_of(place) as root,
-        folder_beneath(root, tuple(above), make=True) as folder,
+        folder_beneath(root, tuple(folder_names), make=True) as folder,
     ):
         mode = _mode_of(place, folder, name)
         temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
@@ -229,7 +229,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
 
 
 def _mode_of(place: Place, folder: int, name: str) -> int | None:
-    """Return the permissions of the file to be replaced; None if there is none."""
+    """Return the permissions of the file to be replaced; None if there is no file."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

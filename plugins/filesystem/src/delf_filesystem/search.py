@@ -12,17 +12,17 @@ from typing import Final, TypedDict
 
 from delf.errors import ToolRefusedError
 from delf_filesystem.beneath import open_beneath
-from delf_filesystem.roots import Place, convert_errors, reading, root_of, suits
+from delf_filesystem.roots import Place, convert_errors, is_visible, reading, root_of
 
-_DEEPEST: Final = 100
-_LONGEST_PATTERN: Final = 500
-_SHOWN_OF_LINE: Final = 500
-_PIECE: Final = 4_000_000
-_LOOKED_AT: Final = 8192
+_MAX_DEPTH: Final = 100
+_MAX_PATTERN_CHARS: Final = 500
+_MAX_SHOWN_BYTES: Final = 500
+_CHUNK_BYTES: Final = 4_000_000
+_BINARY_CHECK_BYTES: Final = 8192
 
 
 class FileInfo(TypedDict):
-    """A file: its path, its size in bytes, and when it was changed last (UTC)."""
+    """A file: its path, its size in bytes, and the time of its last change (UTC)."""
 
     path: str
     size: int
@@ -30,7 +30,7 @@ class FileInfo(TypedDict):
 
 
 class Match(TypedDict):
-    """A matching line; its number counts from 1."""
+    """A line with the searched text; line numbers start at 1."""
 
     path: str
     line: int
@@ -38,9 +38,10 @@ class Match(TypedDict):
 
 
 class Glob:
-    """A pattern of paths: ``*`` and ``?`` stay in a folder, ``**`` is any folders or none.
+    """A pattern of paths.
 
-    A pattern without a slash counts for names in every folder.
+    ``*`` and ``?`` match within one name. ``**`` matches any number of folders. A pattern without
+    a slash matches names in every folder.
 
     Args:
         pattern: The pattern, such as ``*.md`` or ``2024/**/*.pdf``.
@@ -50,8 +51,8 @@ class Glob:
     """
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > _LONGEST_PATTERN:
-            raise ToolRefusedError(f"a pattern has at most {_LONGEST_PATTERN} characters")
+        if len(pattern) > _MAX_PATTERN_CHARS:
+            raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
         parts = pattern.strip("/").split("/")
         if len(parts) == 1 and parts != ["**"]:
             parts = ["**", *parts]
@@ -61,33 +62,37 @@ class Glob:
         ]
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Return True if a path, given as its parts, matches this pattern."""
-        wanted, at, of_pattern = self._parts, 0, 0
-        # The last ``**`` in the pattern, and the place in the path up to which it reaches so far.
+        """Return True if the names in a path match this pattern."""
+        pattern_parts, name_index, part_index = self._parts, 0, 0
+        # The index of the last ``**`` in the pattern, and of the first name that it does not match.
         last_stars: tuple[int, int] | None = None
-        while at < len(path):
-            part = wanted[of_pattern] if of_pattern < len(wanted) else re.compile(r"(?!)")
+        while name_index < len(path):
+            part = (
+                pattern_parts[part_index]
+                if part_index < len(pattern_parts)
+                else re.compile(r"(?!)")
+            )
             if part is None:
-                last_stars = (of_pattern, at)
-                of_pattern += 1
-            elif part.match(path[at]):
-                at, of_pattern = at + 1, of_pattern + 1
-            elif last_stars is not None:  # go back, and let the stars cover one part more
+                last_stars = (part_index, name_index)
+                part_index += 1
+            elif part.match(path[name_index]):
+                name_index, part_index = name_index + 1, part_index + 1
+            elif last_stars is not None:  # go back, and let ``**`` match one more name
                 last_stars = (last_stars[0], last_stars[1] + 1)
-                of_pattern, at = last_stars[0] + 1, last_stars[1]
+                part_index, name_index = last_stars[0] + 1, last_stars[1]
             else:
                 return False
-        return all(part is None for part in wanted[of_pattern:])
+        return all(part is None for part in pattern_parts[part_index:])
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
-    """Yield the regular files under a path, folder by folder in order of names.
+    """Yield the regular files under a path with their status, in the order of their names.
 
-    Links, other file systems and hidden files are skipped.
+    Links and other file systems are skipped, and hidden files unless the root shows them.
 
     Args:
         place: A folder, or one file.
-        glob: Selects files by path relative to it.
+        glob: The pattern of the paths relative to the folder.
     """
     with root_of(place) as root:
         with convert_errors(place, "list"):
@@ -104,16 +109,24 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
 def _walk_folder(
     place: Place, path: tuple[str, ...], descriptor: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
-    """Yield the files under an open folder, which is closed at the end."""
+    """Yield the files under an open folder, and close the folder.
+
+    Args:
+        place: The folder at which the walk began.
+        path: The names in the path from that folder to the open folder.
+        descriptor: The file descriptor of the open folder.
+        device: The device of the file system.
+        glob: The pattern of the paths relative to ``place``.
+    """
     try:
         with os.scandir(descriptor) as entries:
             names = sorted(entries, key=lambda entry: entry.name)
         for entry in names:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
-                if len(path) < _DEEPEST and (place.settings.hidden or not name.startswith(".")):
-                    yield from _folder(place, (*path, name), descriptor, device, glob)
-            elif suits(place, name) and glob.matches((*path, name)):
+                if len(path) < _MAX_DEPTH and (place.settings.hidden or not name.startswith(".")):
+                    yield from _walk_subfolder(place, (*path, name), descriptor, device, glob)
+            elif is_visible(place, name) and glob.matches((*path, name)):
                 status = _stat(name, descriptor)
                 if status is not None and stat.S_ISREG(status.st_mode):
                     yield Place(place.name, place.settings, (*place.parts, *path, name)), status
@@ -121,11 +134,11 @@ def _walk_folder(
         os.close(descriptor)
 
 
-def _folder(
-    place: Place, path: tuple[str, ...], above: int, device: int, glob: Glob
+def _walk_subfolder(
+    place: Place, path: tuple[str, ...], parent: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
     try:
-        descriptor = open_beneath(above, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = open_beneath(parent, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # gone meanwhile, a link now, not readable, or another file system
         return
     if os.fstat(descriptor).st_dev != device:
@@ -141,40 +154,42 @@ def _stat(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def info(place: Place, found: os.stat_result) -> FileInfo:
+def info(place: Place, status: os.stat_result) -> FileInfo:
     """Describe a file for scripts."""
-    modified = datetime.fromtimestamp(found.st_mtime, UTC)
-    return FileInfo(path=str(place), size=found.st_size, modified=modified)
+    modified = datetime.fromtimestamp(status.st_mtime, UTC)
+    return FileInfo(path=str(place), size=status.st_size, modified=modified)
 
 
 def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Match]:
-    """Yield the lines of a file that contain a text; nothing for a file that is not text.
+    """Yield the lines of a file that contain a text; no lines of a binary file.
 
     Args:
         place: The file.
         text: The text to find within a line.
         ignore_case: Whether capital and small letters of ASCII are the same.
     """
-    wanted = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
+    pattern_parts = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     with reading(place) as file:
         line = 1
         # Read complete lines, so that no match is cut; only a line longer than a piece is split.
-        while piece := file.read(_PIECE) + file.readline(_PIECE):
-            if line == 1 and b"\0" in piece[:_LOOKED_AT]:
+        while piece := file.read(_CHUNK_BYTES) + file.readline(_CHUNK_BYTES):
+            if line == 1 and b"\0" in piece[:_BINARY_CHECK_BYTES]:
                 return
-            yield from _hits(place, piece, wanted, line)
+            yield from _matching_lines(place, piece, pattern_parts, line)
             line += piece.count(b"\n")
 
 
-def _hits(place: Place, piece: bytes, wanted: re.Pattern[bytes], line: int) -> Iterator[Match]:
-    counted, end = 0, -1
-    for hit in wanted.finditer(piece):
+def _matching_lines(
+    place: Place, piece: bytes, pattern_parts: re.Pattern[bytes], line: int
+) -> Iterator[Match]:
+    counted_to, end = 0, -1
+    for hit in pattern_parts.finditer(piece):
         if hit.start() < end:
             continue
         start = piece.rfind(b"\n", 0, hit.start()) + 1
         end = piece.find(b"\n", hit.end())
         end = len(piece) if end < 0 else end
-        line += piece.count(b"\n", counted, start)
-        counted = start
-        line_text = piece[start : min(end, start + _SHOWN_OF_LINE)].decode(errors="replace")
+        line += piece.count(b"\n", counted_to, start)
+        counted_to = start
+        line_text = piece[start : min(end, start + _MAX_SHOWN_BYTES)].decode(errors="replace")
         yield Match(path=str(place), line=line, text=line_text)

@@ -11,7 +11,7 @@ from delf.settings import LocalPath, PluginSettings
 
 
 class RootSettings(BaseModel):
-    """A folder with its allowed actions."""
+    """The settings of one root: a folder, and the access that scripts have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -41,7 +41,7 @@ class RootSettings(BaseModel):
 
 
 class FilesystemSettings(PluginSettings):
-    """The folders, by the names that scripts use."""
+    """The settings of the connection: a mapping from root name to folder."""
 
     roots: dict[str, RootSettings] = Field(
         description='Folders by name: {"notes": "./notes"} or {"notes": {"root": …, "mode": "rw"}}.'
@@ -50,7 +50,7 @@ class FilesystemSettings(PluginSettings):
     @field_validator("roots", mode="before")
     @classmethod
     def _from_paths(cls, value: Any) -> Any:
-        """Convert a plain path to settings of a read-only folder."""
+        """Convert a path in place of settings to the settings of a read-only root."""
         if not isinstance(value, dict):
             return value
         settings = cast("dict[str, Any]", value)

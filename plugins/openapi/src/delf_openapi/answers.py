@@ -15,18 +15,18 @@ from delf_openapi.failures import APIError, GatewayError
 from delf_openapi.requests import Request
 
 _ERROR_CHARS: Final = 1500
-LOOK: Final = "check before you repeat it"
-_LOST_BY_A_GATEWAY: Final = frozenset({502, 504})
+CHECK_HINT: Final = "check before you repeat it"
+_GATEWAY_STATUSES: Final = frozenset({502, 504})
 _HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
 
 
 class Answer:
-    """A completely read response.
+    """A response whose body has been read.
 
     Args:
         status: The HTTP status.
         reason: The reason phrase of the status.
-        headers: The headers by lower-case name.
+        headers: A mapping from lower-case header name to value.
         content: The body.
     """
 
@@ -42,15 +42,15 @@ class Answer:
 
     @property
     def media(self) -> str:
-        """The media type without parameters."""
+        """The media type of the body, without parameters, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def body(self) -> Any:
-        """Return JSON as data, text as ``str``, other content as bytes, and nothing as None."""
+        """Return JSON as data, text as ``str``, other content as bytes; None for an empty body."""
         if not self.content:
             return None
         media = self.media
-        if (kind_of(media) == "json" and media) or not media:
+        if not media or kind_of(media) == "json":
             try:
                 return self._json()
             except (ValueError, RecursionError) as error:
@@ -91,13 +91,13 @@ class Answer:
         return text
 
     def as_dict(self, body: Any) -> dict[str, Any]:
-        """Return status, headers and body as a dict, for scripts that page or save files."""
+        """Return status, headers and body as a dict, for scripts that need headers."""
         headers = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
         return {"status": self.status, "headers": headers, "body": body}
 
 
 def failure(answer: Answer, request: Request) -> APIError:
-    """Return the error for an unsuccessful answer."""
+    """Return the error for a response with an error status."""
     text = f"{request.label} answered {answer.status} {clean(answer.reason, 60)}".rstrip()
     message = _body_text(answer, request)
     if message:
@@ -106,9 +106,9 @@ def failure(answer: Answer, request: Request) -> APIError:
     if answer.status == 401 and request.unmet:
         hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
     headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
-    if answer.status in _LOST_BY_A_GATEWAY and not request.is_repeatable:
+    if answer.status in _GATEWAY_STATUSES and not request.is_repeatable:
         text += f". The {request.method} may have been done"
-        return GatewayError(text, status=answer.status, headers=headers, hint=LOOK)
+        return GatewayError(text, status=answer.status, headers=headers, hint=CHECK_HINT)
     return APIError(text, status=answer.status, headers=headers, hint=hint)
 
 
@@ -123,7 +123,7 @@ def _body_text(answer: Answer, request: Request) -> str:
 
 
 def scrub(text: str, request: Request) -> str:
-    """Return a text without the request's credentials, because some services repeat them."""
+    """Redact a request's credentials in a text, because some services repeat them in errors."""
     for value in [
         *request.secret.values(),
         *(p.partition("=")[2] for p in request.query.split("&")),

@@ -18,11 +18,11 @@ _MAX_FIELDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A property of the body with its own keyword.
+    """A property of the body that is a keyword argument of the action.
 
     Args:
-        arg: The keyword.
-        name: The property.
+        arg: The keyword argument's name.
+        name: The property's name.
         schema: The schema of the value.
         required: Whether the body must have the property.
     """
@@ -35,17 +35,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request's body.
+    """The request body of an operation.
 
     Args:
         media: The media type.
-        kind: The serialisation.
-        required: Whether a call must have one.
+        kind: The serialisation format.
+        required: Whether a call must have a body.
         schema: The schema of the whole body.
-        encoding: The encodings of a form's parts.
-        fields: The properties as keywords; None if the whole body is one keyword.
-        whole: The keyword for the whole body.
-        extra: The keyword for additional properties, if allowed.
+        encoding: A mapping from a form's property to its declared encoding.
+        fields: The properties that are keyword arguments; None if the body is one argument.
+        whole: The name of the keyword argument for the whole body; None if ``fields`` is set.
+        extra: The name of the keyword argument for additional properties; None if the schema
+            allows none.
         doc: The description in the specification.
     """
 
@@ -61,7 +62,7 @@ class Body:
 
     @property
     def is_patch(self) -> bool:
-        """True for a merge patch, in which None removes a property."""
+        """True for a JSON merge patch, in which null removes a property."""
         return self.media.partition(";")[0].strip().lower() == "application/merge-patch+json"
 
 
@@ -79,30 +80,38 @@ _TEXTS: Final = (
 
 
 def kind_of(media: str) -> BodyKind:
-    """Return the serialisation for a media type."""
-    plain = media.partition(";")[0].strip().lower()
-    if plain in ("*/*", "application/*") or plain.endswith(("/json", "+json")):
+    """Return the serialisation format for a media type."""
+    media_type = media.partition(";")[0].strip().lower()
+    if media_type in ("*/*", "application/*") or media_type.endswith(("/json", "+json")):
         return "json"
-    if plain == "application/x-www-form-urlencoded":
+    if media_type == "application/x-www-form-urlencoded":
         return "form"
-    if plain.startswith("multipart/"):
+    if media_type.startswith("multipart/"):
         return "multipart"
-    if plain.startswith("text/") or plain.endswith(_TEXTS):
+    if media_type.startswith("text/") or media_type.endswith(_TEXTS):
         return "text"
     return "binary"
 
 
 def _rank_of(media: str) -> int:
-    """Return the preference of a media type; 0 is best."""
-    plain = media.partition(";")[0].strip().lower()
+    """Return a sort key that prefers media types; 0 is best."""
+    media_type = media.partition(";")[0].strip().lower()
     order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
     exact = {"application/json": 0, "application/merge-patch+json": 1}
     exact |= {"*/*": 3, "application/*": 3}
-    return exact.get(plain, order[kind_of(media)])
+    return exact.get(media_type, order[kind_of(media)])
 
 
 def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) -> Body | None:
-    """Return the body of an operation; None if the operation accepts no supported body.
+    """Parse the declaration of an operation's body.
+
+    Args:
+        document: The specification.
+        raw: The declared body, or a reference to one.
+        used_keywords: The names of other keyword arguments, which the body may not use.
+
+    Returns:
+        None if the declaration lists no media type.
 
     Raises:
         SpecError: If the body's declaration is invalid.
@@ -144,7 +153,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     )
 
 
-def _forbids_others(document: Document, schema: Any) -> bool:
+def _forbids_additional(document: Document, schema: Any) -> bool:
     """Return whether an object forbids additional properties."""
     resolved = document.resolve(schema)
     parts: Any = resolved.get("allOf")
@@ -157,7 +166,18 @@ def _forbids_others(document: Document, schema: Any) -> bool:
 def _flatten(
     document: Document, schema: Any, used_keywords: Mapping[str, str], *, whole_allowed: bool
 ) -> tuple[tuple[Field, ...] | None, str | None]:
-    """Return the properties as keywords, and the keyword for additional properties."""
+    """Return the properties of a body as fields, and the keyword for additional properties.
+
+    Args:
+        document: The specification.
+        schema: The schema of the body.
+        used_keywords: The names of other keyword arguments.
+        whole_allowed: Whether the body may be a single argument.
+
+    Returns:
+        ``(None, None)`` if the body has to be a single argument. The keyword is None if the
+        schema allows no additional properties.
+    """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:
         return None, None
@@ -166,10 +186,12 @@ def _flatten(
     }
     if len(writable) > _MAX_FIELDS:
         return None, None
-    if not merged.properties and not _forbids_others(document, schema):
+    if not merged.properties and not _forbids_additional(document, schema):
         return None, None  # its properties are not declared
-    if not writable and (merged.additional or whole_allowed is False):
-        return (None, None) if merged.additional else ((), None)
+    if not writable and merged.additional:
+        return None, None
+    if not writable and not whole_allowed:
+        return (), None
     names: dict[str, str] = {}
     for name in writable:
         arg = argument_name(name)

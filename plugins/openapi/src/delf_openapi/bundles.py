@@ -14,36 +14,41 @@ from delf_openapi.patterns import readable
 
 _MAX_NODES: Final = 200_000
 # Keywords that do not constrain values: identifiers, annotations and examples.
-_LEFT_OUT: Final = frozenset(
+_IGNORED_KEYWORDS: Final = frozenset(
     {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
     | {"examples", "xml", "externalDocs", "default", "x-model"}
 )
-_DATA: Final = frozenset({"enum", "const"})
-_NAMED: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_DATA_KEYWORDS: Final = frozenset({"enum", "const"})
+_KEYWORDS_OF_NAMED_SCHEMAS: Final = frozenset(
+    {"properties", "$defs", "definitions", "dependentSchemas"}
+)
 _TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 _FORMATS: Final = {
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "uuid": r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
 }
-"""Formats that services interpret alike."""
+"""The patterns of formats that all services interpret in the same way."""
 
 
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
-    """Return a schema with all references under ``components``.
+    """Return a schema together with all schemas that it refers to.
 
     Args:
         document: The specification.
         schema: The schema.
-        sent: Whether the schema is for the values of a request.
+        sent: Whether the schema describes values that are sent, not received.
+
+    Returns:
+        A mapping with the ``schema``, and ``components`` with the referenced schemas.
 
     Raises:
         SpecError: If a reference is broken or leads to too many schemas.
     """
     names: dict[str, str] = {}
-    waiting: list[str] = []
+    pending_refs: list[str] = []
     remaining_nodes = _MAX_NODES
 
-    def copied(node: Any, *, named: bool = False) -> Any:
+    def copied(node: Any, *, has_named_schemas: bool = False) -> Any:
         nonlocal remaining_nodes
         remaining_nodes -= 1
         if remaining_nodes < 0:
@@ -54,29 +59,37 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
             return node
         result: dict[str, Any] = {}
         for key, value in cast("dict[Any, Any]", node).items():
-            word = str(key)
-            if named:
-                result[word] = copied(value)
-            elif word == "$ref" and isinstance(value, str):
+            keyword = str(key)
+            if has_named_schemas:
+                result[keyword] = copied(value)
+            elif keyword == "$ref" and isinstance(value, str):
                 ref = document.absolute(value)
                 if ref not in names:
                     names[ref] = f"s{len(names)}"
-                    waiting.append(ref)
+                    pending_refs.append(ref)
                 result["$ref"] = f"#/components/schemas/{names[ref]}"
-            elif word in _DATA:
-                result[word] = value
-            elif word not in _LEFT_OUT:
-                result[word] = copied(value, named=word in _NAMED and isinstance(value, dict))
-        if "patternProperties" in result and not named:
-            for word in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
-                result.pop(word, None)
+            elif keyword in _DATA_KEYWORDS:
+                result[keyword] = value
+            elif keyword not in _IGNORED_KEYWORDS:
+                result[keyword] = copied(
+                    value,
+                    has_named_schemas=keyword in _KEYWORDS_OF_NAMED_SCHEMAS
+                    and isinstance(value, dict),
+                )
+        if "patternProperties" in result and not has_named_schemas:
+            for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+                result.pop(keyword, None)
         original = cast("dict[str, Any]", node)
-        return result if named or not sent else _convert_to_2020(document, result, original)
+        return (
+            result
+            if has_named_schemas or not sent
+            else _convert_to_2020(document, result, original)
+        )
 
     copied_schema = copied(schema)
     schemas: dict[str, Any] = {}
-    while waiting:
-        ref = waiting.pop()
+    while pending_refs:
+        ref = pending_refs.pop()
         schemas[names[ref]] = copied(document.at(ref))
     return {"schema": copied_schema, "components": {"schemas": schemas}}
 
@@ -84,21 +97,26 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
 def _convert_to_2020(
     document: Document, copy: dict[str, Any], original: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a copied schema in the 2020-12 dialect, without unverifiable rules."""
+    """Convert a copied schema to JSON Schema 2020-12; drop rules that services rarely enforce."""
     if "oneOf" in copy:  # many alternatives overlap, and services take what fits several
-        one, other = copy.pop("oneOf"), copy.pop("anyOf", None)
-        copy |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}
+        one_of, any_of = copy.pop("oneOf"), copy.pop("anyOf", None)
+        if any_of is None:
+            copy["anyOf"] = one_of
+        else:
+            copy["allOf"] = [{"anyOf": one_of}, {"anyOf": any_of}]
     kind = copy.get("type")
     if isinstance(kind, str) and kind not in _TYPES:
         del copy["type"]
-    for word, strict in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(copy.get(strict), bool):
-            copy |= {strict: copy.pop(word)} if copy.pop(strict) and word in copy else {}
+    for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(copy.get(exclusive), bool):
+            copy |= (
+                {exclusive: copy.pop(keyword)} if copy.pop(exclusive) and keyword in copy else {}
+            )
     if not isinstance(copy.get("multipleOf"), int):
         copy.pop("multipleOf", None)  # inexact for fractions
-    form = copy.get("format")
-    if kind == "string" and isinstance(form, str) and form in _FORMATS:
-        copy.setdefault("pattern", _FORMATS[form])
+    format_name = copy.get("format")
+    if kind == "string" and isinstance(format_name, str) and format_name in _FORMATS:
+        copy.setdefault("pattern", _FORMATS[format_name])
     if "pattern" in copy and (pattern := readable(copy.pop("pattern"))) is not None:
         copy["pattern"] = pattern
     if isinstance(copy.get("required"), list):

@@ -21,20 +21,18 @@ _log = logging.getLogger(__name__)
 
 
 class _CachedDocument(BaseModel):
-    """A cached document."""
-
     format: Literal[5]  # increased to invalidate older files
     uri: str
-    state: list[int]
+    version: list[int]
     digest: str
     tree: dict[str, Any]
 
 
 class Cache:
-    """Documents and learned shapes in a folder.
+    """A folder with cached documents and learned response shapes.
 
     Args:
-        folder: The folder; the user's cache folder when None.
+        folder: The path of the folder; None for the user's cache folder.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -42,19 +40,19 @@ class Cache:
         self._folder = Path(folder or f"{base}/delf/openapi").expanduser()
 
     def document(self, uri: str, limit: int) -> Source:
-        """Return a document from the cache if still valid; otherwise read it.
+        """Return a document from the cache if its entry is valid; otherwise read and cache it.
 
         Raises:
             SpecError: If the document is invalid.
-            ConnectionUnavailableError: If the document is unavailable and not cached.
+            ConnectionUnavailableError: If the document is not cached and cannot be read.
         """
         name = f"{_digest(uri)}.document"
         cached = self._read_entry(name, uri)
-        state = _file_version(uri)
-        if cached is not None and _is_fresh(uri, cached.state, state):
+        version = _file_version(uri)
+        if cached is not None and _is_fresh(uri, cached.version, version):
             return Source(uri, cached.tree, cached.digest)
         source = read(uri, limit)
-        fields = {"format": 5, "uri": uri, "state": state, "digest": source.digest}
+        fields = {"format": 5, "uri": uri, "version": version, "digest": source.digest}
         self.write(name, {**fields, "tree": source.tree})
         return source
 
@@ -66,7 +64,7 @@ class Cache:
         return cached if cached.uri == uri else None
 
     def read(self, name: str) -> Any:
-        """Return a cached file's content; None if missing or unreadable."""
+        """Return the JSON of a cached file; None if the file is missing or unreadable."""
         try:
             with (self._folder / name).open("rb") as file:
                 _check_owner(file)
@@ -75,7 +73,7 @@ class Cache:
             return None
 
     def write(self, name: str, value: Any) -> None:
-        """Write a cached file atomically; an unwritable folder only causes a warning."""
+        """Write JSON to a cached file atomically; log a warning if the folder is not writable."""
         try:
             write_private(self._folder / name, dumps(value))
         except (OSError, ValueError, RecursionError) as error:
@@ -83,7 +81,7 @@ class Cache:
 
 
 class Learned:
-    """A file of shapes learned from responses to one version of a specification.
+    """Stores the response shapes learned for one version of a specification in a cached file.
 
     Args:
         cache: The cache.
@@ -104,15 +102,15 @@ class Learned:
 
 
 def _check_owner(file: BinaryIO) -> None:
-    """Refuse a file that other users may have written, even in a shared folder.
+    """Raise if another user may have written a file.
 
     Raises:
         OSError: If another user owns the file or may write to it.
     """
     if not hasattr(os, "geteuid"):  # Windows: the folder is the user's own
         return
-    status = os.fstat(file.fileno())
-    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+    file_status = os.fstat(file.fileno())
+    if file_status.st_uid not in (0, os.geteuid()) or file_status.st_mode & 0o022:
         _log.warning("%s is not used: others may have written it", file.name)
         raise PermissionError(f"{file.name} may have been written by others")
 
@@ -122,17 +120,19 @@ def _digest(text: str) -> str:
 
 
 def _file_version(uri: str) -> list[int]:
-    """Return a file's time and size, to detect changes; the current time for a URL."""
+    """Return a file's modification time and size; for a URL, the current time in seconds."""
     if not uri.startswith("file:"):
         return [int(time.time())]
     try:
-        status = path_of(uri).stat()
+        file_status = path_of(uri).stat()
     except OSError:
         return []
-    return [status.st_mtime_ns, status.st_size]
+    return [file_status.st_mtime_ns, file_status.st_size]
 
 
-def _is_fresh(uri: str, kept: list[int], now: list[int]) -> bool:
+def _is_fresh(uri: str, cached_version: list[int], current_version: list[int]) -> bool:
     if uri.startswith("file:"):
-        return kept == now
-    return len(kept) == 1 and 0 <= now[0] - kept[0] <= _FRESH_SECONDS
+        return cached_version == current_version
+    return (
+        len(cached_version) == 1 and 0 <= current_version[0] - cached_version[0] <= _FRESH_SECONDS
+    )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delf_schemas.samples import Found, Samples
 
 CONTEXT: Final = " context"
-"""The keyword that passes the task to a call; no API has a parameter of that name."""
+"""The keyword that passes the task to a call. The space prevents clashes with parameters."""
 
 _SIGNATURE_CHARS: Final = 1500
 _MAX_LISTED: Final = 1000
@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 
 
 class Caller:
-    """The shared parts of one connection's calls.
+    """Sends the calls of one connection, and learns from the responses.
 
     Args:
         name: The connection's name.
         settings: Credentials, addresses and limits.
-        keep_secret: Called with each obtained token.
+        keep_secret: Receives each obtained OAuth2 token, to redact the token in messages.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Caller:
         self._transport: Transport | None = None
         self._responses: Responses | None = None
         self._reported: set[tuple[str, tuple[str, ...]]] = set()
-        self._found: dict[str, set[Found]] = {}
+        self._known_types: dict[str, set[Found]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
         """Return the request builder of an action, created on first use.
@@ -86,8 +86,8 @@ class Caller:
         Raises:
             APIError: If the API answers with an error.
             ConnectionUnavailableError: If the API does not answer.
-            ToolExecutionError: If the answer does not match the specification and the settings make
-                that an error.
+            ToolExecutionError: If the response does not match the specification and the settings
+                make a mismatch an error.
         """
         from delf_openapi.transport import Transport
 
@@ -95,7 +95,7 @@ class Caller:
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._keep_secret)
-        full = FULL not in call.names and bool(given.pop(FULL, False))
+        is_full_response = FULL not in call.names and bool(given.pop(FULL, False))
         builder = self.builder(call)
         request = builder.build(given)
         answer = await self._transport.send(request)
@@ -103,13 +103,13 @@ class Caller:
             raise failure(answer, request)
         body = answer.body()
         typed = await self._convert_body(call, builder, answer, body)
-        self._learn(call.entry.spot.name, body, typed)
+        self._learn_shape(call.entry.spot.name, body, typed)
         if typed.faults:
             self._report_mismatches(
                 f"{request.label} answered {answer.status}", typed.faults, context
             )
         self._learn_types(call, typed.faults)
-        return answer.as_dict(typed.value) if full else typed.value
+        return answer.as_dict(typed.value) if is_full_response else typed.value
 
     async def _convert_body(
         self, call: Call, builder: RequestBuilder, answer: Answer, body: Any
@@ -123,8 +123,8 @@ class Caller:
             return responses.untyped(builder.operation, answer, body)
         return await asyncio.to_thread(responses.typed, builder.operation, answer, body)
 
-    def _learn(self, action: str, body: Any, typed: Typed) -> None:
-        """Record the shape of a response without a declared type."""
+    def _learn_shape(self, action: str, body: Any, typed: Typed) -> None:
+        """Learn the shape of a response that the specification does not declare."""
         samples = self.samples
         if samples is None or typed.declared or not isinstance(body, (dict, list)):
             return
@@ -132,18 +132,20 @@ class Caller:
             samples.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record types in a response that its declaration does not admit."""
-        name, new_faults = call.entry.spot.name, {(f.place, f.found) for f in faults if f.found}
-        new_faults -= self._found.setdefault(name, set())
-        if self.samples is None or not new_faults:
+        """Record the types in a response that the declared schema does not allow."""
+        name = call.entry.spot.name
+        new_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
+        new_types -= self._known_types.setdefault(name, set())
+        if self.samples is None or not new_types:
             return
-        self._found[name] |= new_faults
+        self._known_types[name] |= new_types
         declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        useful_faults = {each for each in new_faults if with_types(declared, [each]) != declared}
-        self.samples.note_undeclared(name, useful_faults)
+        # Types deeper than the declared type is shown would change nothing.
+        shown_types = {each for each in new_types if with_types(declared, [each]) != declared}
+        self.samples.note_undeclared(name, shown_types)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
-        """Warn once about arguments that are sent although the specification forbids them."""
+        """Log a warning, but only once, about invalid arguments that are sent nevertheless."""
         key = (action, tuple(faults))
         if key in self._reported:
             return
@@ -152,15 +154,15 @@ class Caller:
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
     def _report_mismatches(
-        self, what: str, faults: Sequence[Fault], context: CallContext | None
+        self, label: str, faults: Sequence[Fault], context: CallContext | None
     ) -> None:
-        """Report that a response does not match its declaration, once per path and kind of fault.
+        """Report the faults of a response; report each path and kind of fault only once.
 
         Raises:
             ToolExecutionError: If the settings make a mismatch an error.
         """
         is_error = self._settings.validate == "raise"
-        keys = [(what, (*fault.place, fault.kind)) for fault in faults]
+        keys = [(label, (*fault.place, fault.kind)) for fault in faults]
         new = [
             f for f, key in zip(faults, keys, strict=True) if is_error or key not in self._reported
         ]
@@ -168,7 +170,7 @@ class Caller:
             return
         more = "; and more" if len(new) > _MAX_FAULTS else ""
         listed = "; ".join(fault.text for fault in new[:_MAX_FAULTS])
-        text = f"{what}, and not as its specification says: {listed}{more}"
+        text = f"{label}, and not as its specification says: {listed}{more}"
         if is_error:
             raise ToolExecutionError(
                 text, hint='the call was made; validate="warn" gives what it answered'
@@ -180,7 +182,7 @@ class Caller:
             context.say(f"{text}\n")
 
     async def aclose(self) -> None:
-        """Close all connections, and finish pending writes."""
+        """Close all connections, and finish saving learned shapes."""
         if self._transport is not None:
             await self._transport.aclose()
         if self.samples is not None:
@@ -188,14 +190,14 @@ class Caller:
 
 
 class Call:
-    """The implementation of an action.
+    """The validation and the call of one action.
 
     Args:
         caller: Sends requests.
         api: The specification.
         entry: The compiled action.
-        hidden: Keywords whose values were given in code.
-        shown: Keywords that scripts can give.
+        hidden: The keywords whose values come from the settings.
+        shown: The arguments that scripts can pass.
     """
 
     def __init__(
@@ -214,11 +216,11 @@ class Call:
 
     @property
     def names(self) -> set[str]:
-        """The keywords available to scripts."""
+        """The keywords that scripts can pass."""
         return {a.arg for a in self._shown}
 
     def expected(self) -> str:
-        """Return the signature for error messages."""
+        """Return the action's signature, for error messages."""
         parts = [
             f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
             for a in self._shown
@@ -227,7 +229,7 @@ class Call:
         return text if len(text) <= _SIGNATURE_CHARS else f"{text[:_SIGNATURE_CHARS]}…"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return validated arguments in the form to be sent.
+        """Validate arguments and convert them to the values to be sent.
 
         Raises:
             ToolRefusedError: If an argument is invalid.
@@ -239,7 +241,7 @@ class Call:
         return await self._caller.send(self, given)
 
     def schema(self) -> dict[str, Any]:
-        """Return the arguments as a JSON schema, with types as text."""
+        """Return a JSON schema of the arguments, which describes their types in words."""
         return {
             "type": "object",
             "properties": {

@@ -66,9 +66,9 @@ async def _proposed(tool: Any) -> tuple[list[str], int]:
 
 
 def _likely_reads(tool: APITool) -> tuple[list[str], int]:
-    """Return the actions that probably only read, and the number of all operations.
+    """Return the names of writing actions that probably only read, and the number of all actions.
 
-    An action is chosen by its name if its effect would otherwise be a write.
+    The names and paths of the actions decide.
     """
     from delf_openapi.selection import only_reads
 

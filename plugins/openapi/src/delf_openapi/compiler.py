@@ -21,20 +21,22 @@ from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
 GUESSED: Final = " (what it gives is a guess)"
-"""The suffix of a summary whose result type a model has inferred."""
+"""The suffix of an action's summary if a model has guessed the result type."""
 
-_SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
-_FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"})
+_SAFE_METHODS: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
+_IRREVERSIBLE_WORDS: Final = frozenset(
+    {"delete", "destroy", "purge", "erase", "wipe", "revoke", "remove"}
+)
 
 
-class Room(NamedTuple):
-    """The maximal lengths of an entry's texts.
+class TextLimits(NamedTuple):
+    """The limits on the texts of an entry.
 
     Args:
         argument: The maximum number of characters of an argument's type.
         returns: The maximum number of characters of the result's type.
         doc: The maximum number of characters of an argument's description.
-        depth: The nesting depth to which limits are shown.
+        depth: The number of nested record levels whose constraints are shown.
         has_notes: Whether the keys of records are described.
     """
 
@@ -45,31 +47,33 @@ class Room(NamedTuple):
     has_notes: bool = False
 
 
-SHORT_ROOM: Final = Room(260, 420, 90)
-_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240, 4, has_notes=True)
+SHORT_LIMITS: Final = TextLimits(260, 420, 90)
+_FULL_LIMITS: Final = TextLimits(FULL_CHARS, FULL_CHARS, 240, 4, has_notes=True)
 _BYTES: Final = re.compile(r"\bbytes\b")
-_FILE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
-"""The type of a form part that is a file."""
+_FILE_TYPE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
+"""The type of a file in a multipart form."""
 
-_NOTES: Final = 2_000
-_RESULT_DOC: Final = 240
-_OF_ANY_RESULT: Final = "success successful successfully ok okay response result request operation"
-_DEEP: Final = 3
+_MAX_NOTES: Final = 2_000
+_MAX_RESULT_DOC: Final = 240
+_GENERIC_RESULT_WORDS: Final = (
+    "success successful successfully ok okay response result request operation"
+)
+_MAX_DEPTH: Final = 3
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 
 
 class Argument(NamedTuple):
-    """A keyword argument of an action, as shown.
+    """A keyword argument of an action, as prompts show the argument.
 
     Args:
-        arg: The keyword.
-        name: The name on the wire.
-        place: ``path``, ``query``, ``header``, ``cookie`` or ``body``.
-        type: The type.
-        default: The default; None for a required argument.
+        arg: The keyword argument's name.
+        name: The name in the request.
+        place: The location in the request: ``path``, ``query``, ``header``, ``cookie`` or
+            ``body``.
+        type: The type in stub notation.
+        default: The default value as Python; None for a required argument.
         doc: A one-line description.
-        notes: Further text after ``doc``: further sentences, and the descriptions of the keys in
-            the value.
+        notes: The rest of the description, and the descriptions of the keys in the value.
     """
 
     arg: str
@@ -89,11 +93,11 @@ class Entry:
         spot: The position of the operation in the specification.
         effect: The effect of a call.
         summary: A one-line description.
-        returns: The type of the result.
-        arguments: The arguments, the required ones first.
+        returns: The type of the result, including learned types.
+        arguments: The arguments; required arguments come first.
         undeclared: Whether the specification declares no result.
-        declared: The declared type, without learned shapes.
-        notes: The operation's description without the summary.
+        declared: The declared type of the result.
+        notes: The rest of the operation's description.
         result_notes: The descriptions of the result and of the keys in it.
     """
 
@@ -111,12 +115,12 @@ class Entry:
 def compile_spots(
     document: Document, spots: Iterable[Spot], warnings: list[str]
 ) -> dict[str, Entry]:
-    """Compile operations into entries, skipping unreadable ones with a warning.
+    """Compile operations into entries by action name; skip unreadable operations.
 
     Args:
         document: The specification.
         spots: The operations.
-        warnings: Collects a line for each skipped operation.
+        warnings: Receives a line for each skipped operation.
     """
     shapes = Shapes(document, dates=document.dates)
     entries: dict[str, Entry] = {}
@@ -140,21 +144,21 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
     Args:
         document: The specification.
         entry: The entry; its learned result type is kept.
-        shapes: Renders untruncated types of the same document.
+        shapes: Formats untruncated types of the same document.
     """
     operation = read_operation(document, entry.spot)
-    full = compile_operation(document, operation, shapes, _FULL_ROOM)
+    full = compile_operation(document, operation, shapes, _FULL_LIMITS)
     if entry.returns != entry.declared:
         full.returns = entry.returns
     return full
 
 
 def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
-    """Merge observed result shapes into entries, in addition to their declared types.
+    """Add the observed result types to the declared result types of entries.
 
     Args:
         entries: The entries of one API.
-        samples: The observed shapes.
+        samples: The shapes of observed results.
     """
     samples.has_news = False
     for entry in entries:
@@ -170,23 +174,23 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
 
 
 def compile_operation(
-    document: Document, operation: Operation, shapes: Shapes, room: Room = SHORT_ROOM
+    document: Document, operation: Operation, shapes: Shapes, limits: TextLimits = SHORT_LIMITS
 ) -> Entry:
-    """Return the entry of one operation.
+    """Compile one operation into an entry.
 
     Args:
         document: The specification.
         operation: The operation.
-        shapes: Writes types.
-        room: The maximum number of characters of types and of texts.
+        shapes: Formats types.
+        limits: The limits on the entry's texts.
     """
     spot, raw = operation.spot, operation.raw
-    arguments = [_parameter_argument(p, shapes, document, room) for p in operation.params]
+    arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
-        arguments += _body_arguments(operation.body, shapes, document, room)
+        arguments += _body_arguments(operation.body, shapes, document, limits)
     "".join([spot.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
     arguments.sort(key=lambda a: a.default is not None)
-    declared, returns = return_type(document, raw, shapes, room.returns)
+    declared, returns = return_type(document, raw, shapes, limits.returns)
     summary, notes = _operation_texts(document, raw)
     summary = summary or f"{spot.method} {clean(spot.path, 100)}"
     if raw.get("deprecated") is True:
@@ -200,35 +204,35 @@ def compile_operation(
         undeclared=not declared,
         declared=returns,
         notes=notes,
-        result_notes=_result_notes(document, raw) if room.has_notes else "",
+        result_notes=_result_notes(document, raw) if limits.has_notes else "",
     )
 
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return an operation's summary, and its further descriptions."""
+    """Return an operation's summary, and the rest of its descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = next((first_sentence for text in texts if (first_sentence := sentence(text))), "")
     with contextlib.suppress(SpecError):
         texts.append(document.reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
     for text in texts:
-        line = clean(text, _NOTES)
+        line = clean(text, _MAX_NOTES)
         line = line.removeprefix(summary.removesuffix(".")).lstrip(". ")
         if line and says_more(" ".join([summary, *rest]), line):
             rest.append(line if line.endswith((".", "!", "…")) else f"{line}.")
-    return summary, clean(" ".join(rest), _NOTES)
+    return summary, clean(" ".join(rest), _MAX_NOTES)
 
 
 def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     """Return the descriptions of an operation's result and of the keys in it."""
-    result = _result(document, raw)
+    result = _success_response(document, raw)
     if result is None:
         return ""
     response, _, schema = result
-    about = sentences(response.get("description"), _RESULT_DOC)
-    about = about if says_more(_OF_ANY_RESULT, about) else ""
+    description = sentences(response.get("description"), _MAX_RESULT_DOC)
+    description = description if says_more(_GENERIC_RESULT_WORDS, description) else ""
     return notes_of(
-        document, schema, "out", about, sentences(text_of(document, schema), _RESULT_DOC)
+        document, schema, "out", description, sentences(text_of(document, schema), _MAX_RESULT_DOC)
     )
 
 
@@ -238,46 +242,52 @@ def effect_of(spot: Spot) -> Effect:
         return "irreversible"
     words = snake(spot.operation_id or "").split("_")
     last = snake(spot.path.rpartition("/")[2].rpartition(".")[2]).split("_")
-    if _FINAL_WORDS & {words[0], words[-1], last[0]}:
+    if _IRREVERSIBLE_WORDS & {words[0], words[-1], last[0]}:
         return "irreversible"
-    return "read" if spot.method in _SAFE else "write"
+    return "read" if spot.method in _SAFE_METHODS else "write"
 
 
-def _parameter_argument(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
+def _parameter_argument(
+    param: Param, shapes: Shapes, document: Document, limits: TextLimits
+) -> Argument:
     schema = param.schema
     default = None if param.required else default_text(_resolved(document, schema))
-    type_text = safe_text(shapes, schema, "in", room.argument)
-    texts = _parameter_texts(param.doc or text_of(document, schema), schema, document, room)
+    type_text = safe_text(shapes, schema, "in", limits.argument)
+    texts = _parameter_texts(param.doc or text_of(document, schema), schema, document, limits)
     return Argument(param.arg, param.name, param.place, type_text, default, *texts)
 
 
-def _body_arguments(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
-    """Return an argument for each field of a body, or a single one for the whole body."""
+def _body_arguments(
+    body: Body, shapes: Shapes, document: Document, limits: TextLimits
+) -> list[Argument]:
+    """Return an argument for each field of a body, or one argument for the whole body."""
     if body.fields is None:
         kinds = {"binary": "bytes", "text": "str"}
-        type_text = kinds.get(body.kind) or safe_text(shapes, body.schema, "in", 3 * room.argument)
-        doc = hints_of(document, body.schema, room.doc, room.depth)
+        type_text = kinds.get(body.kind) or safe_text(
+            shapes, body.schema, "in", 3 * limits.argument
+        )
+        doc = hints_of(document, body.schema, limits.doc, limits.depth)
         doc = doc if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
-        notes = _parameter_texts(text_of(document, body.schema), body.schema, document, room)[1]
+        notes = _parameter_texts(text_of(document, body.schema), body.schema, document, limits)[1]
         return [Argument(body.whole or "body", "", "body", type_text, default, doc, notes)]
-    result = [_field_argument(f, body, shapes, document, room) for f in body.fields]
+    result = [_field_argument(f, body, shapes, document, limits) for f in body.fields]
     if body.extra:
         result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
     return result
 
 
 def _field_argument(
-    item: Field, body: Body, shapes: Shapes, document: Document, room: Room
+    item: Field, body: Body, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
     resolved = _resolved(document, item.schema)
     required = item.required and body.required
-    type_text = safe_text(shapes, item.schema, "in", room.argument)
+    type_text = safe_text(shapes, item.schema, "in", limits.argument)
     if body.kind == "multipart":
-        type_text = _BYTES.sub(_FILE, type_text)
+        type_text = _BYTES.sub(_FILE_TYPE, type_text)
     # "...": the body is optional, but the field is required in a body.
     default = None if required else "..." if item.required else default_text(resolved)
-    texts = _parameter_texts(text_of(document, item.schema), item.schema, document, room)
+    texts = _parameter_texts(text_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
 
@@ -289,9 +299,9 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def text_of(document: Document, schema: Any, depth: int = 0) -> str:
-    """Return the description of a schema, or of a part of the schema.
+    """Return the description of a schema, and the meanings of its enumeration's values.
 
-    Values of an enumeration are explained if the specification explains them.
+    A schema without a description has that of its first described alternative.
 
     Args:
         document: The specification.
@@ -312,32 +322,34 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(plain)]
         explained = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
         plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), explained]))
-    if not plain and depth < _DEEP:
+    if not plain and depth < _MAX_DEPTH:
         texts = (text_of(document, part, depth + 1) for part in parts)
         plain = next(filter(None, texts), "")
     values = value_texts(resolved, [_resolved(document, part) for part in parts])
-    if not values and isinstance(resolved.get("items"), dict) and depth < _DEEP:
+    if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:
         items = _resolved(document, resolved["items"])
         values = value_texts(items, [])
     return "; ".join(filter(None, [plain.strip(), values]))
 
 
-def _parameter_texts(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
-    """Return a parameter's limits and description, and its notes."""
+def _parameter_texts(
+    text: Any, schema: Any, document: Document, limits: TextLimits
+) -> tuple[str, str]:
+    """Return a line with a parameter's constraints and description, and further notes."""
     resolved = _resolved(document, schema)
-    shown = sentence(text, room.doc)
+    shown = sentence(text, limits.doc)
     if isinstance(text, str) and _explains_values(resolved) and len(shown) < len(text):
-        shown = clean(text, 2 * room.doc)
-    doc = "; ".join(filter(None, [hints_of(document, schema, room.doc, room.depth), shown]))
-    if not room.has_notes:
+        shown = clean(text, 2 * limits.doc)
+    doc = "; ".join(filter(None, [hints_of(document, schema, limits.doc, limits.depth), shown]))
+    if not limits.has_notes:
         return doc, ""
-    line = clean(text, _NOTES)
+    line = clean(text, _MAX_NOTES)
     rest = line.removeprefix(shown.removesuffix("…")).strip()
     return doc, notes_of(document, schema, "in", rest)
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declared responses by status; statuses are upper-case text."""
+    """Return a mapping from status, as upper-case text, to declared response."""
     responses = raw.get("responses")
     if not isinstance(responses, dict):
         return {}
@@ -345,9 +357,12 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explains_values(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema's description may explain its values line by line."""
-    more = schema.get("allOf") or schema.get("oneOf")
-    parts: Any = [schema, *(cast("list[Any]", more) if isinstance(more, list) else [])]
+    """Return whether a schema is an enumeration, whose description may explain each value."""
+    alternatives = schema.get("allOf") or schema.get("oneOf")
+    parts: Any = [
+        schema,
+        *(cast("list[Any]", alternatives) if isinstance(alternatives, list) else []),
+    ]
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
 
 
@@ -355,22 +370,22 @@ _NOTHING: Final = frozenset({"204", "205"})
 
 
 def return_type(
-    document: Document, raw: Mapping[str, Any], shapes: Shapes, most: int
+    document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
 ) -> tuple[bool, str]:
-    """Return the type of an operation's result, and whether it is declared."""
+    """Return whether an operation's result is declared, and the type of the result."""
     try:
-        result = _result(document, raw)
+        result = _success_response(document, raw)
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
     if result is None:
         # Many specifications do not declare results; only these statuses mean an empty one.
-        good = _success_statuses(raw)
-        return bool(_NOTHING.intersection(good)), "None" if good else "Any"
+        statuses = _success_statuses(raw)
+        return bool(_NOTHING.intersection(statuses)), "None" if statuses else "Any"
     _, kind, schema = result
     if kind == "json":
         if schema is None or schema in ({}, {"type": "object"}):
             return False, "Any" if not schema else "dict"
-        return True, safe_text(shapes, schema, "out", most)
+        return True, safe_text(shapes, schema, "out", limit)
     if kind == "text":
         return True, "str"
     binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
@@ -378,15 +393,19 @@ def return_type(
 
 
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:
-    """Return the declared statuses of success."""
+    """Return the declared 2xx statuses; without these, ``DEFAULT`` if it is declared."""
     responses = responses_of(raw)
     return sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
 
 
-def _result(
+def _success_response(
     document: Document, raw: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], str, Any] | None:
-    """Return the response with an operation's result, the kind of its content, and its schema."""
+    """Return the first declared success response that has content.
+
+    Returns:
+        The response, the kind of its content, and its schema; None if no response has content.
+    """
     responses = responses_of(raw)
     for status in _success_statuses(raw):
         response = document.reference(responses[status])

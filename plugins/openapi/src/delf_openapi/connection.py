@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from delf_openapi.enrichment import Improvements
     from delf_openapi.loading import API
 
-_DESCRIPTION: Final = 600
-_ABOUT: Final = 1_500
-_PLAIN_WORDS: Final = frozenset(
+_MAX_DESCRIPTION: Final = 600
+_MAX_CONTEXT: Final = 1_500
+_GENERIC_WORDS: Final = frozenset(
     {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
     | {"main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io"}
     | {"dev", "app", "co", "github", "raw", "localhost"}
@@ -45,14 +45,14 @@ _PLAIN_WORDS: Final = frozenset(
 
 
 class _Inspect:
-    """Descriptor of ``inspect``, which needs a specification only when called on the class."""
+    """A descriptor for ``inspect``, which is called on an instance, or on the class."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
         if instance is not None:
             return instance.inspected
 
         def inspect(spec: Any = None, *, verbose: bool = False, **settings: Any) -> dict[str, Any]:
-            """Return the actions of a specification as data, without any credentials."""
+            """Return a description of a specification's actions as data; needs no credentials."""
             if spec is None and not settings:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             return owner(spec, **settings).inspected(verbose=verbose)
@@ -67,17 +67,18 @@ class APITool(Connection[OpenAPISettings]):
 
     Args:
         spec: The specification: a file, a URL or a mapping.
-        name: The variable's name in scripts; taken from the specification's address when
+        name: The connection's name in scripts; derived from the specification's address when
             omitted.
         allow: The operations that become actions: names, operationIds, tags or patterns such as
-            ``GET /repos/*``. By default the first 100; True for all.
-        confirm: The operations that need approval, given like ``allow``.
-        metadata: Data of the embedding program.
-        trust: The user's statement on the authors of the service's data.
-        contents: The parameters with contents for people to read, by operation.
-        llm: The model for better descriptions; the agent's light model when omitted.
-        options: The fields of ``OpenAPISettings``; those left out come from
-            ``DELF_<NAME>_<FIELD>``.
+            ``GET /repos/*``. By default the first 100 operations; True for all.
+        confirm: The operations that need approval, in the same notation.
+        metadata: Data of the embedding program; delf does not read it.
+        trust: ``own`` if only the user writes the service's data, else ``outside``; or a mapping
+            from action to one of these.
+        contents: A mapping from operation to its parameters whose text people will read.
+        llm: The model that improves descriptions; the agent's light model when omitted.
+        options: The fields of ``OpenAPISettings``; omitted fields come from the environment
+            variables ``DELF_<NAME>_<FIELD>``.
 
     Raises:
         ConnectionConfigurationError: If a setting is invalid.
@@ -119,15 +120,15 @@ class APITool(Connection[OpenAPISettings]):
             contents=contents,
             **settings,
         )
-        self._own: OpenAPISettings = self.settings
+        self._settings: OpenAPISettings = self.settings
         # The core's check accepts only names, so other words are resolved after loading.
         self._allow_words: Permission = self.allow
         self._confirm_words: Permission = self.confirm
         self.allow = False if self._allow_words is False else None
         self._api: API | None = None
         self._actions: tuple[Action, ...] | None = None
-        self._loading = threading.Lock()
-        self._caller = Caller(self.name, self._own, self.keep_secret)
+        self._load_lock = threading.Lock()
+        self._caller = Caller(self.name, self._settings, self.keep_secret)
         self._improved: Improvements | None = None
 
     @classmethod
@@ -136,7 +137,7 @@ class APITool(Connection[OpenAPISettings]):
         return "openapi"
 
     async def actions(self) -> Sequence[Action]:
-        """Return the operations as actions; the specification is loaded once, in a thread.
+        """Return the operations as actions; load the specification in a thread at first.
 
         Raises:
             ConnectionConfigurationError: If the specification is invalid.
@@ -147,12 +148,12 @@ class APITool(Connection[OpenAPISettings]):
         return self._actions or ()
 
     async def context(self, task: str) -> str | None:
-        """Return the specification's notes on the whole API, such as units and paging."""
+        """Return the specification's description of the whole API, such as units and paging."""
         api = await asyncio.to_thread(self._load)
-        return leads(api.info.get("description"), _ABOUT) or None
+        return leads(api.info.get("description"), _MAX_CONTEXT) or None
 
     def is_stale(self) -> bool:
-        """Return whether learned response shapes are not yet in the actions' types."""
+        """Return True if response shapes were learned that the actions' types do not show yet."""
         return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
@@ -162,9 +163,9 @@ class APITool(Connection[OpenAPISettings]):
     # -- loading ------------------------------------------------------------------------
 
     def _load(self) -> API:
-        with self._loading:  # two tasks may start at once
+        with self._load_lock:  # two tasks may start at once
             if self._api is None:
-                self._api = self._loaded()
+                self._api = self._load_api()
             if self._caller.samples is not None and self._caller.samples.has_news:
                 apply_samples(self._api.entries.values(), self._caller.samples)
                 self._actions = None
@@ -172,83 +173,83 @@ class APITool(Connection[OpenAPISettings]):
                 self._actions = self._all_actions(self._api)
             return self._api
 
-    def _loaded(self) -> API:
+    def _load_api(self) -> API:
         from delf_openapi.loading import load_api
 
-        api = load_api(self.name, self._own, self._tree, self._allow_words)
-        if self._own.sample:
+        api = load_api(self.name, self._settings, self._tree, self._allow_words)
+        if self._settings.sample:
             learned = None if api.version is None else Learned(self._cache(), api.version)
             self._caller.samples = samples = Samples(learned)
             apply_samples(api.entries.values(), samples)
         self.confirm = resolved_confirm(self._confirm_words, api.spots, api.entries, self.name)
-        for name, effect in effects_by_name(self._own.effects, api.spots, self.name).items():
+        for name, effect in effects_by_name(self._settings.effects, api.spots, self.name).items():
             if name in api.entries:
                 api.entries[name].effect = effect
         self.summary = self._summarised(api)
         return api
 
     def _all_actions(self, api: API) -> tuple[Action, ...]:
-        if self._own.enrich:
+        if self._settings.enrich:
             from delf_openapi.enrichment import apply_summaries
 
-            apply_summaries(api.entries.values(), self._kept(api))
+            apply_summaries(api.entries.values(), self._improvements(api))
             if self._caller.samples is not None:  # samples override guesses
                 apply_samples(api.entries.values(), self._caller.samples)
-        hidden = self._hidden(api)
+        configured = self._configured_parameters(api)
         parameters: dict[Argument, Parameter] = {}
         # Part of each action's version: actions do not show their servers.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
-        return tuple(self._action(api, entry, hidden, parameters, servers) for entry in entries)
+        return tuple(self._action(api, entry, configured, parameters, servers) for entry in entries)
 
     # -- set-up -------------------------------------------------------------------------
 
     @property
     def needs_setup(self) -> bool:
-        """True if a model is to improve the descriptions."""
-        return self._own.enrich
+        """True if the settings ask a model to improve the descriptions."""
+        return self._settings.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:
-        """Improve descriptions and guess responses with a model, once per version.
+        """Improve descriptions and guess result types with a model, once per version.
 
-        The results are cached on disk by the specification's digest.
+        The improvements are cached on disk by the specification's digest.
 
         Args:
             ask: Asks the model; the caller counts the cost.
 
         Returns:
-            Whether descriptions were improved.
+            Whether the model was asked.
 
         Raises:
-            DelfError: If the model fails. Earlier answers are kept and used.
+            DelfError: If the model fails. Earlier improvements are kept and used.
         """
         from delf_openapi.enrichment import Enrichment
 
         api = await asyncio.to_thread(self._load)
-        previous = self._kept(api)
-        missing = [e for e in api.entries.values() if e.spot.name not in previous]
-        if not missing:
+        previous = self._improvements(api)
+        unimproved = [e for e in api.entries.values() if e.spot.name not in previous]
+        if not unimproved:
             return False
 
-        def keep(found: Improvements) -> None:
-            previous.update(found)
+        def keep(improvements: Improvements) -> None:
+            previous.update(improvements)
             self._cache().write(f"{api.version}.summaries", previous)
 
         try:
-            await Enrichment(ask, self._llm or self._own.llm, keep).improve(missing)
+            await Enrichment(ask, self._llm or self._settings.llm, keep).improve(unimproved)
         finally:
             self._improved = previous
             self._actions = None
         return True
 
-    def _kept(self, api: API) -> Improvements:
+    def _improvements(self, api: API) -> Improvements:
         if self._improved is None:
             cached = self._cache().read(f"{api.version}.summaries")
             self._improved = cast("Improvements", cached) if isinstance(cached, dict) else {}
         return self._improved
 
     def _cache(self) -> Cache:
-        return Cache(self._own.cache_dir)
+        return Cache(self._settings.cache_dir)
 
     def _summarised(self, api: API) -> str:
         title = clean(api.info.get("title"), 60) or "A REST API"
@@ -258,34 +259,34 @@ class APITool(Connection[OpenAPISettings]):
             text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
         return f"{text}."
 
-    def _hidden(self, api: API) -> set[tuple[str, str]]:
-        """Return parameters with values given in code, as location and lower-case name."""
-        own = self._own
-        hidden = {("path", n.lower()) for n in own.path_params}
-        hidden |= {("query", n.lower()) for n in own.params}
-        hidden |= {("header", n.lower()) for n in own.headers}
-        return hidden | secured_names(api.document, own)
+    def _configured_parameters(self, api: API) -> set[tuple[str, str]]:
+        """Return the location and lower-case name of each parameter that the settings provide."""
+        settings = self._settings
+        configured = {("path", n.lower()) for n in settings.path_params}
+        configured |= {("query", n.lower()) for n in settings.params}
+        configured |= {("header", n.lower()) for n in settings.headers}
+        return configured | secured_names(api.document, settings)
 
     def _action(
         self,
         api: API,
         entry: Entry,
-        hidden: set[tuple[str, str]],
+        configured: set[tuple[str, str]],
         known: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
         shown_arguments: Sequence[Argument] = entry.arguments
-        covered: frozenset[str] = frozenset()
-        has_key = has_credentials(self._own)
-        if hidden or has_key:
+        hidden: frozenset[str] = frozenset()
+        has_key = has_credentials(self._settings)
+        if configured or has_key:
             shown_arguments = [
                 a
                 for a in shown_arguments
-                if (a.place, a.name.lower()) not in hidden
+                if (a.place, a.name.lower()) not in configured
                 and not (has_key and a.place != "path" and asks_for_key(a.name, a.doc))
             ]
-            covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown_arguments}
-        stub_arguments = [a for a in shown_arguments if (a.name, a.place) not in api.everywhere]
+            hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown_arguments}
+        stub_arguments = [a for a in shown_arguments if (a.name, a.place) not in api.common_headers]
         parameters = tuple(known.setdefault(a, _parameter(a)) for a in stub_arguments)
 
         @functools.cache
@@ -302,7 +303,7 @@ class APITool(Connection[OpenAPISettings]):
                 parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
             )
 
-        call = Call(self._caller, api, entry, covered, shown_arguments)
+        call = Call(self._caller, api, entry, hidden, shown_arguments)
         return Action(
             name=entry.spot.name,
             permission=entry.spot.name,
@@ -322,7 +323,7 @@ class APITool(Connection[OpenAPISettings]):
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Return the actions as data: names, or all facts if ``verbose``."""
+        """Return a description of the actions as data: their names, or all facts if ``verbose``."""
         api = self._load()
         description = describe_actions(
             self.name, self.summary, self._actions or (), verbose=verbose
@@ -341,14 +342,14 @@ class APITool(Connection[OpenAPISettings]):
 
 
 def _description(api: API, entry: Entry) -> str:
-    """Return an operation's long description for search."""
+    """Return an operation's full description, for the search for actions."""
     node: Any = api.document.at("#")
     for token in entry.spot.tokens:
         node = cast("Any", node).get(token) if isinstance(node, dict) else None
     description: Any = (
         cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""
     )
-    return clean(description, _DESCRIPTION)
+    return clean(description, _MAX_DESCRIPTION)
 
 
 def _parameter(argument: Argument) -> Parameter:
@@ -366,10 +367,7 @@ def _secret(value: Any) -> Any:
 
 
 def _name_from(spec: Any) -> str | None:
-    """Derive a name for scripts from a specification's address or title.
-
-    None if it has neither.
-    """
+    """Derive a connection's name from its specification's address or title; None without a name."""
     if isinstance(spec, Mapping):
         info: Any = cast("Mapping[str, Any]", spec).get("info")
         title: Any = (
@@ -384,7 +382,7 @@ def _name_from(spec: Any) -> str | None:
         stem = Path(parts.path if host else str(spec)).name.partition(".")[0]
         candidates = [stem, *host.split(".")]
     for candidate in candidates:
-        words = [w for w in snake(candidate).split("_") if w and w not in _PLAIN_WORDS]
+        words = [w for w in snake(candidate).split("_") if w and w not in _GENERIC_WORDS]
         name = "_".join(w for w in words if not re.fullmatch(r"v?\d+", w))
         if name.isidentifier():
             return name

@@ -11,25 +11,25 @@ from delf_openapi.failures import SpecError
 from delf_openapi.sources import Source, is_private, origin_of, path_of, uri_of
 
 Read = Callable[[str], Source]
-"""Reads the document at an address."""
+"""Reads and parses the document at an address."""
 
-_MAX_HOPS: Final = 50
+_MAX_CHAINED_REFS: Final = 50
 _MAX_DOCUMENTS: Final = 3000
 # Annotations of a reference; any other key beside ``$ref`` is part of a schema.
-_NOTES: Final = frozenset(
+_ANNOTATIONS: Final = frozenset(
     {"$ref", "description", "summary", "title", "deprecated", "example", "examples", "default"}
     | {"nullable", "readOnly", "writeOnly", "externalDocs", "xml", "$comment"}
 )
 
 
 class Trees:
-    """Parsed documents; referenced documents are loaded lazily.
+    """The parsed documents of a specification; referenced documents are loaded lazily.
 
     Args:
-        uri: The address of the specification itself.
-        tree: The specification.
-        roots: Folders and origins that references may lead to, in addition to the specification's
-            own.
+        uri: The address of the specification's main document.
+        tree: The content of the main document.
+        roots: The folders and origins that references may lead to, in addition to the folder or
+            origin of the main document.
         read: Reads a document.
     """
 
@@ -41,7 +41,7 @@ class Trees:
         self._failed: dict[str, SpecError] = {}
 
     def document(self, uri: str) -> dict[str, Any]:
-        """Return the document at an address.
+        """Return the parsed document at an address; load it at first.
 
         Raises:
             SpecError: If the document is unreadable or not allowed.
@@ -51,14 +51,14 @@ class Trees:
         return self.documents[uri]
 
     def _load(self, uri: str) -> None:
-        """Load a document of the specification; later calls raise the same failure."""
-        failed = self._failed.get(uri)
-        if failed is not None:
-            raise SpecError(failed.reason, hint=failed.hint)
+        """Load a document. If loading fails, later calls raise the same error."""
+        earlier_error = self._failed.get(uri)
+        if earlier_error is not None:
+            raise SpecError(earlier_error.reason, hint=earlier_error.hint)
         if len(self.documents) >= _MAX_DOCUMENTS:
             raise SpecError(f"the specification refers to over {_MAX_DOCUMENTS} documents")
         try:
-            self._check(uri)
+            self._check_allowed(uri)
             tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
@@ -70,11 +70,11 @@ class Trees:
             raise self._failed[uri] from None
         self.documents[uri] = tree
 
-    def _check(self, uri: str) -> None:
-        """Check that a document has the specification's own origin or folder, or an allowed one.
+    def _check_allowed(self, uri: str) -> None:
+        """Raise unless the main document's folder or origin, or an allowed one, has a document.
 
         Raises:
-            SpecError: If it is not; the error names the address.
+            SpecError: If references may not lead to the document's address.
         """
         own = self.uri
         if not own:
@@ -102,12 +102,18 @@ def _absolute(root: Any) -> Any:
 
 
 def _make_absolute(tree: Any, base: str, own: str) -> None:
-    """Make the references of another document absolute."""
+    """Make the references in a referenced document absolute, in place.
+
+    Args:
+        tree: The content of the referenced document.
+        base: The address of the referenced document.
+        own: The address of the main document, to which references become ``#/…``.
+    """
     # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
-    todo: list[Any] = [tree]
+    pending: list[Any] = [tree]
     visited: set[int] = set()  # YAML's aliases share nodes
-    while todo:
-        node = todo.pop()
+    while pending:
+        node = pending.pop()
         if id(node) in visited:
             continue
         if isinstance(node, dict):
@@ -117,19 +123,19 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
             if isinstance(ref, str):
                 place, fragment = urldefrag(urljoin(base, ref))
                 mapping["$ref"] = f"{'' if place == own else place}#{fragment}"
-            todo.extend(mapping.values())
+            pending.extend(mapping.values())
         elif isinstance(node, list):
             visited.add(id(cast("object", node)))
-            todo.extend(cast("list[Any]", node))
+            pending.extend(cast("list[Any]", node))
 
 
 class Document:
-    """The document that the compiler and the request builder read.
+    """A specification, with functions to resolve its references.
 
     Args:
         trees: The parsed documents.
         version: The OpenAPI version, such as ``(3, 1)``.
-        dates: Whether dates in answers become date objects.
+        dates: Whether dates in responses become date objects.
     """
 
     def __init__(
@@ -142,7 +148,7 @@ class Document:
         self.trees = trees
         self.version = version
         self.dates = dates
-        self._found: dict[str, Any] = {}
+        self._targets: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:
         """Return the target of a reference, which may be another reference.
@@ -150,13 +156,13 @@ class Document:
         Raises:
             SpecError: If the target is missing or not allowed.
         """
-        node = self._found.get(ref)
+        node = self._targets.get(ref)
         if node is None:
             try:
-                node = self._find(ref)
+                node = self._load_target(ref)
             except ValueError:  # not a URL
                 raise SpecError(f"$ref {ref[:200]!r} is not an address") from None
-            self._found[ref] = node
+            self._targets[ref] = node
         return node
 
     def absolute(self, ref: str) -> str:
@@ -168,7 +174,7 @@ class Document:
         place = place if urlsplit(place).scheme else urljoin(own, place)
         return f"{'' if place == own else place}#{fragment}"
 
-    def _find(self, ref: str) -> Any:
+    def _load_target(self, ref: str) -> Any:
         place, _, fragment = self.absolute(ref).partition("#")
         if place and not urlsplit(place).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
@@ -184,7 +190,7 @@ class Document:
         return node
 
     def resolve(self, node: Any) -> dict[str, Any]:
-        """Return an object with its references followed: a mapping without ``$ref``.
+        """Return the mapping that a node's references lead to, without ``$ref``.
 
         Annotations next to a reference, such as a description, override those of the target. Schema
         keywords next to a reference are combined with the target (3.1) or ignored (3.0).
@@ -212,7 +218,7 @@ class Document:
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             if type(mapping.get("$ref")) is str and len(mapping) > 1:
-                return self.resolve({k: v for k, v in mapping.items() if k in _NOTES})
+                return self.resolve({k: v for k, v in mapping.items() if k in _ANNOTATIONS})
         return self.resolve(node)
 
     def is_read_only(self, schema: Any) -> bool:
@@ -223,20 +229,20 @@ class Document:
             return False
 
     def path_item(self, node: Any) -> dict[str, Any]:
-        """Return a path item; fields next to its reference override those of the target."""
+        """Resolve a path item; fields next to its reference override those of the target."""
         item = self.reference(node)
         if isinstance(node, dict) and item is not node:
-            beside = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
-            lists = [holder.get("parameters") for holder in (item, beside)]
+            siblings = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
+            lists = [holder.get("parameters") for holder in (item, siblings)]
             if all(isinstance(listed, list) for listed in lists):
-                beside["parameters"] = [p for listed in lists for p in cast("list[Any]", listed)]
-            return {**item, **beside} if beside else item
+                siblings["parameters"] = [p for listed in lists for p in cast("list[Any]", listed)]
+            return {**item, **siblings} if siblings else item
         return item
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Follow a chain of references; return the target with the keywords beside them."""
+        """Follow a chain of references; combine the target with the keywords next to them."""
         followed_refs: list[str] = []
-        notes: dict[str, Any] = {}
+        annotations: dict[str, Any] = {}
         siblings: list[dict[str, Any]] = []
         current: Any = node
         while isinstance(current, dict):
@@ -246,13 +252,17 @@ class Document:
                 break
             if ref in followed_refs:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
-            if len(followed_refs) > _MAX_HOPS:
-                raise SpecError(f"$ref {followed_refs[0][:200]!r} leads over {_MAX_HOPS} others")
+            if len(followed_refs) > _MAX_CHAINED_REFS:
+                raise SpecError(
+                    f"$ref {followed_refs[0][:200]!r} leads over {_MAX_CHAINED_REFS} others"
+                )
             followed_refs.append(ref)
             if len(mapping) > 1:
-                notes = {k: v for k, v in mapping.items() if k in _NOTES and k != "$ref"} | notes
+                annotations = {
+                    k: v for k, v in mapping.items() if k in _ANNOTATIONS and k != "$ref"
+                } | annotations
                 sibling_keywords = {
-                    k: v for k, v in mapping.items() if k not in _NOTES and k[:2] != "x-"
+                    k: v for k, v in mapping.items() if k not in _ANNOTATIONS and k[:2] != "x-"
                 }
                 if sibling_keywords and self.version >= (3, 1):
                     siblings.append(sibling_keywords)
@@ -263,8 +273,8 @@ class Document:
             raise SpecError(f"$ref {followed_refs[-1][:200]!r} leads to a {type(current).__name__}")
         target = cast("dict[str, Any]", current)
         if siblings:
-            return {**notes, "allOf": [target, *siblings]}
-        return {**target, **notes} if notes else target
+            return {**annotations, "allOf": [target, *siblings]}
+        return {**target, **annotations} if annotations else target
 
 
 def _step(node: Any, token: str) -> Any:

@@ -18,7 +18,7 @@ from delf_openapi.compiler import GUESSED, Entry
 # A batch is some 4,000 tokens and its answer 2,000: small models take and give that.
 _BATCH_CHARS: Final = 12_000
 _BATCH_ENTRIES: Final = 60
-_AT_ONCE: Final = 4
+_MAX_CONCURRENT: Final = 4
 _SUMMARY_CHARS: Final = 120
 
 _QUESTION: Final = """\
@@ -38,19 +38,20 @@ _TYPES: Final = frozenset(
 )
 
 Improvements = dict[str, "str | dict[str, str]"]
-"""Improved descriptions by action, or with ``does`` and ``returns`` also result types."""
+"""A mapping from action to improved description. The value is a mapping with ``does``, the
+description, and ``returns`` if the model has also guessed the type of the result."""
 
 _log = logging.getLogger(__name__)
 
 
 class Enrichment:
-    """Asks a model about actions, in batches.
+    """Improves the descriptions of actions with a model, in batches.
 
     Args:
         ask: Asks the model.
-        llm: The model; the agent's light model when None.
-        keep: Receives the descriptions of a batch by action, and an empty one for each action whose
-            description stays.
+        llm: The model; None for the agent's light model.
+        keep: Receives the improvements of each batch. An empty description means that the action's
+            old description stays.
     """
 
     def __init__(
@@ -59,13 +60,13 @@ class Enrichment:
         self._ask = ask
         self._llm = llm
         self._keep = keep
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def improve(self, entries: Iterable[Entry]) -> None:
-        """Ask the model about actions, several batches at a time.
+        """Improve the descriptions of entries; ask about several batches concurrently.
 
         Raises:
-            DelfError: If the model fails or the budget is used up. Earlier answers are kept.
+            DelfError: If the model fails or the budget is exhausted. Finished batches are kept.
         """
         tasks = [asyncio.ensure_future(self._batch(batch)) for batch in _batches(entries)]
         try:
@@ -76,7 +77,7 @@ class Enrichment:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _batch(self, batch: dict[str, str]) -> None:
-        async with self._places:
+        async with self._semaphore:
             question = user(_QUESTION + "\n".join(batch.values()))
             reply = await self._ask([question], self._llm)
         answered = _parse(reply.text)
@@ -93,7 +94,7 @@ def _summary_of(answer: Any) -> str | dict[str, str]:
 
 
 def type_text(text: Any) -> str | None:
-    """Normalise a type written by a model; None if it is invalid."""
+    """Normalise a type that a model wrote; None if the type is invalid."""
     if not isinstance(text, str) or len(text) > _TYPE_CHARS:
         return None
     try:
@@ -125,7 +126,7 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:
-    """Apply descriptions to entries, and guessed types to entries without a declared result."""
+    """Set improved descriptions, and guessed result types where the specification has none."""
     for entry in entries:
         summary = summaries.get(entry.spot.name)
         texts = cast("dict[str, Any]", summary) if isinstance(summary, dict) else {"does": summary}

@@ -11,9 +11,10 @@ class SpecError(ConnectionConfigurationError):
     """A specification cannot be used.
 
     Args:
-        reason: The fault.
-        pointer: The position as a JSON pointer, after the document's address if there are several.
-        hint: The suggested next step.
+        reason: The fault of the specification.
+        pointer: The JSON pointer to the fault, with the document's address if it is not the main
+            document.
+        hint: Advice for the user.
     """
 
     def __init__(self, reason: str, *, pointer: str = "", hint: str | None = None) -> None:
@@ -28,7 +29,8 @@ class APIError(ToolExecutionError):
     Args:
         message: The call, the status, and the body's message, truncated.
         status: The HTTP status.
-        headers: The answer's headers.
+        headers: The response headers.
+        hint: Advice for the user.
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class APIError(ToolExecutionError):
 
 
 class GatewayError(APIError, OutcomeUnknownError):
-    """A gateway lost the API's answer to a change, whose outcome is unknown."""
+    """A gateway did not get the API's response to a write call, whose outcome is unknown."""
 
 
 def pointer_of(tokens: Sequence[str]) -> str:
-    """Encode a JSON pointer as a URI fragment."""
+    """Encode the tokens of a JSON pointer as a URI fragment, as ``#/paths/~1pets``."""
     steps = (t.replace("~", "~0").replace("/", "~1").replace("%", "%25") for t in tokens)
     return "#" + "".join(f"/{step}" for step in steps)

@@ -10,15 +10,15 @@ from delf_openapi.sources import origin_of
 
 
 class KeyServers:
-    """Decides which servers may receive a connection's keys.
+    """The servers that may receive a connection's keys.
 
-    A specification may change its servers, so it does not decide who gets the user's keys. Keys go
-    to ``base_url``, to the specification's own origin, and to the user's ``servers``.
+    The specification's list of servers does not count, because its author may change the list.
+    Keys go to ``base_url``, to the origin of the specification, and to the user's ``servers``.
 
     Args:
         name: The connection's name, for messages.
-        settings: The user's addresses.
-        spec: The address of the specification; empty for a mapping.
+        settings: The settings with ``base_url`` and ``servers``.
+        spec: The address of the specification; empty if the specification is a mapping.
 
     Raises:
         ConnectionConfigurationError: If an entry of ``servers`` is not a server's address.
@@ -34,14 +34,14 @@ class KeyServers:
         self._origins = frozenset(map(origin_of, addresses))
 
     def check(self, url: str, where: str) -> None:
-        """Check that a key may be sent to an address.
+        """Raise if a key must not be sent to an address.
 
         Args:
             url: The address.
-            where: The sender, for messages.
+            where: The action, for messages.
 
         Raises:
-            ConnectionConfigurationError: If the user has not named that server.
+            ConnectionConfigurationError: If the address is not one of the servers.
         """
         if origin_of(url) in self._origins:
             return
@@ -55,15 +55,15 @@ class KeyServers:
 
 
 def _full_address(name: str, server: str) -> str:
-    """Return the full address of a server; a bare host means https."""
+    """Return the address of a server with its scheme, which is https for a bare host."""
     address = server if "://" in server else f"https://{server}"
     try:
         parts = urlsplit(address)
-        is_good = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+        is_valid = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
         _ = parts.port  # raises for an invalid port
     except ValueError:
-        is_good = False
-    if not is_good or "*" in address:
+        is_valid = False
+    if not is_valid or "*" in address:
         raise ConnectionConfigurationError(
             f"{name}: servers has {server!r}, which is no address of a server",
             hint="write them as https://api.shop.example, one for each host and port",

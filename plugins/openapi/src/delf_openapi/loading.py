@@ -18,30 +18,30 @@ from delf_openapi.document import Document, Read
 from delf_openapi.failures import SpecError
 from delf_openapi.opening import open_document
 from delf_openapi.operations import Spot, find_operations
-from delf_openapi.selection import as_words, choose
+from delf_openapi.selection import choose, selectors_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import Source, of_mapping, read, uri_of
 from delf_schemas.shapes import FULL, Shapes
 
-_LOGGED: Final = 20
-_FEW: Final = 5
+_MAX_LOGGED: Final = 20
+_MIN_OPERATIONS: Final = 5
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class API:
-    """A specification, compiled as far as needed.
+    """A loaded specification with the compiled entries of the chosen operations.
 
     Args:
         document: The specification.
         spots: All operations.
-        entries: The chosen operations, compiled.
-        warnings: The omitted parts, with reasons.
+        entries: A mapping from action name to the entry of a chosen operation.
+        warnings: A line for each operation that cannot be used, with the reason.
         left_out: The number of operations omitted because of the limit.
         version: The digest of the specification; None if unknown.
-        everywhere: The optional headers that most operations have, such as the API's version, by
-            name and place. They are omitted from stubs, but scripts may pass them.
+        common_headers: The name and place of each optional header that most operations have, such
+            as the API's version. Stubs omit these headers, but scripts may pass them.
     """
 
     document: Document
@@ -50,17 +50,17 @@ class API:
     warnings: list[str]
     left_out: int
     version: str | None
-    everywhere: frozenset[tuple[str, str]] = frozenset()
+    common_headers: frozenset[tuple[str, str]] = frozenset()
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @functools.cached_property
     def full_shapes(self) -> Shapes:
-        """Renderer of untruncated types."""
+        """Formats untruncated types of the specification."""
         return Shapes(self.document, dates=self.document.dates, extent=FULL)
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """The specification's data about the whole API."""
+        """The section ``info`` of the specification, about the whole API."""
         info = self.document.at("#").get("info")
         return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
@@ -73,8 +73,8 @@ def load_api(
     Args:
         name: The connection's name, for messages.
         settings: The address of the specification, and limits.
-        tree: The specification, if given as a mapping.
-        allow: The wanted operations.
+        tree: The specification as a mapping; None to read it from the address.
+        allow: The operations that become actions.
 
     Raises:
         ConnectionConfigurationError: If the specification is invalid.
@@ -101,7 +101,7 @@ def load_api(
 
 
 def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
-    if len(entries) < _FEW:
+    if len(entries) < _MIN_OPERATIONS:
         return frozenset()
     counts = Counter(
         (argument.name, argument.place)
@@ -113,21 +113,23 @@ def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
 
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
-    """Return the specification, and the reader of its referenced documents."""
+    """Return the specification, and a function that reads the documents it refers to."""
     limit = settings.max_spec_bytes
     cache = Cache(settings.cache_dir) if settings.cache else None
 
-    def reading(uri: str) -> Source:
+    def read_document(uri: str) -> Source:
         return read(uri, limit) if cache is None else cache.document(uri, limit)
 
-    return of_mapping(tree) if tree is not None else reading(uri_of(settings.spec or "")), reading
+    return of_mapping(tree) if tree is not None else read_document(
+        uri_of(settings.spec or "")
+    ), read_document
 
 
 def _choose(
     name: str, operations: list[Spot], allow: Permission, settings: OpenAPISettings
 ) -> tuple[list[Spot], int]:
     """Return the allowed operations, and the number of operations that the limit omits."""
-    patterns = as_words(allow)
+    patterns = selectors_of(allow)
     if patterns is not None:
         return choose(operations, patterns, "allow", name), 0
     if allow is True:
@@ -137,10 +139,10 @@ def _choose(
 
 
 def _report(name: str, api: API, allow: Permission) -> None:
-    for warning in api.warnings[:_LOGGED]:
+    for warning in api.warnings[:_MAX_LOGGED]:
         _log.warning("%s: %s", name, warning)
-    if len(api.warnings) > _LOGGED:
-        _log.warning("%s: and %d more", name, len(api.warnings) - _LOGGED)
+    if len(api.warnings) > _MAX_LOGGED:
+        _log.warning("%s: and %d more", name, len(api.warnings) - _MAX_LOGGED)
     if api.left_out and allow is None:
         _log.warning(
             "%s: the first %d operations are used and %d left out; allow=… chooses others",

@@ -18,16 +18,17 @@ def open_document(
     *,
     dates: bool = False,
 ) -> Document:
-    """Return a specification of any supported version, Swagger 2.0 as OpenAPI 3.0.
+    """Open a specification of any supported version; convert Swagger 2.0 to OpenAPI 3.0.
 
     Args:
         source: The specification.
-        roots: Places that references may lead to, in addition to the specification's own.
+        roots: The folders and origins that references may lead to, in addition to the
+            specification's own folder or origin.
         read: Reads a referenced document.
-        dates: Whether dates in answers become date objects.
+        dates: Whether dates in responses become date objects.
 
     Raises:
-        SpecError: If the specification is invalid; names the location and the reason.
+        SpecError: If the specification is invalid; the error has a pointer to the fault.
     """
     tree = source.tree
     version = _version(tree)
@@ -49,7 +50,7 @@ def open_document(
 
 
 def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """Resolve top-level sections that consist of a reference, as in split specifications."""
+    """Resolve top-level sections that are a reference, as in specifications of several files."""
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
         if name in result:

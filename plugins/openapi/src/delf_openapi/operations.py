@@ -22,22 +22,22 @@ _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", 
 _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
 
-_NO_WORD: Final = re.compile(r"\W")
-_OF_FRAMEWORKS: Final = re.compile(r"<(?:\w+:)?([^<>/]+)>|(?<=/):([\w-]+)")
-"""A parameter in a path as ``<int:id>`` or ``:id``."""
+_NON_WORD: Final = re.compile(r"\W")
+_FRAMEWORK_PARAMETER: Final = re.compile(r"<(?:\w+:)?([^<>/]+)>|(?<=/):([\w-]+)")
+"""Matches a path parameter in the notation of web frameworks, as ``<int:id>`` or ``:id``."""
 
 Place = Literal["path", "query", "header", "cookie"]
 
 
 class Spot(NamedTuple):
-    """The position of an operation in the specification.
+    """An operation's position in the specification, and its names.
 
     Args:
-        name: The unique Python name.
+        name: The unique name of the action.
         method: The upper-case HTTP method.
         path: The path template.
-        tokens: The JSON pointer to the operation, split into its tokens.
-        operation_id: The declared operationId.
+        tokens: The tokens of the JSON pointer to the operation.
+        operation_id: The declared operationId; None without one.
         tags: The declared tags.
     """
 
@@ -54,14 +54,14 @@ class Param:
     """A parameter of an operation.
 
     Args:
-        arg: The keyword in scripts.
-        name: The name on the wire.
-        place: The part of the request.
+        arg: The name of the keyword argument.
+        name: The name in the request.
+        place: The location in the request.
         required: Whether a call must give a value.
         schema: The schema of the value.
-        style: The serialisation style of the value.
+        style: The serialisation style of the value, such as ``form``.
         explode: Whether each item of a list or object is serialised separately.
-        reserved: Whether reserved characters stay as they are.
+        reserved: Whether reserved characters are not percent-encoded.
         media: The media type of a value that is serialised as a document, such as JSON.
         doc: The description in the specification.
     """
@@ -98,24 +98,24 @@ class Operation:
 
 
 def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
-    """Return all operations with their names.
+    """Return the positions and names of all operations.
 
     Args:
         document: The specification.
-        warnings: Gets a line for each path that cannot be read.
+        warnings: Receives a line for each path or operation that cannot be read.
     """
     spots: list[Spot] = []
     taken_names: set[str] = set()
     counts: dict[str, int] = {}
-    found = list(_walk(document, warnings))
+    operations = list(_declared_operations(document, warnings))
     short_counts = Counter(
-        _without_path(_identity(op), method, path) for method, path, _, op in found
+        _without_path(_operation_id(op), method, path) for method, path, _, op in operations
     )
-    for method, path, tokens, operation in found:
-        identity = _identity(operation)
-        short_identity = _without_path(identity, method, path)
-        words = short_identity if short_counts[short_identity] == 1 else identity
-        base = method_name(_operation_name(words, method, path))
+    for method, path, tokens, operation in operations:
+        operation_id = _operation_id(operation)
+        short_id = _without_path(operation_id, method, path)
+        shown_id = short_id if short_counts[short_id] == 1 else operation_id
+        base = method_name(_operation_name(shown_id, method, path))
         name = base
         if name in taken_names:
             # Continue from the last number; restarting would be slow for many clashes.
@@ -125,27 +125,27 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
                 name = f"{base}_{counts[base]}"
         taken_names.add(name)
         declared_tags: Any = operation.get("tags")
-        words = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
-        tags = tuple(t for t in words if isinstance(t, str))
-        spots.append(Spot(name, method.upper(), path, tokens, identity, tags))
+        listed_tags = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
+        tags = tuple(tag for tag in listed_tags if isinstance(tag, str))
+        spots.append(Spot(name, method.upper(), path, tokens, operation_id, tags))
     return spots
 
 
-def _identity(operation: Mapping[str, Any]) -> str | None:
+def _operation_id(operation: Mapping[str, Any]) -> str | None:
     declared = operation.get("operationId")
     return declared if isinstance(declared, str) and declared else None
 
 
-def _without_path(identity: str | None, method: str, path: str) -> str | None:
-    """Return an operationId without the path and the method that FastAPI puts at its end."""
-    if identity is None:
+def _without_path(operation_id: str | None, method: str, path: str) -> str | None:
+    """Remove the path and method that FastAPI appends to an operationId."""
+    if operation_id is None:
         return None
-    end = f"{_NO_WORD.sub('_', path)}_{method}"
-    plain = identity.removesuffix(end)
-    return plain if plain != identity and any(c.isalpha() for c in plain) else identity
+    suffix = f"{_NON_WORD.sub('_', path)}_{method}"
+    plain = operation_id.removesuffix(suffix)
+    return plain if plain != operation_id and any(c.isalpha() for c in plain) else operation_id
 
 
-def _walk(
+def _declared_operations(
     document: Document, warnings: list[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
     paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
@@ -180,7 +180,7 @@ def _walk(
 def _template(
     document: Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> str:
-    """Return a path with its declared parameters in braces, also for ``<id>`` and ``/:id``."""
+    """Write the declared parameters of a path in braces, in place of ``<id>`` and ``/:id``."""
     if "<" not in path and "/:" not in path:
         return path
     declared: set[Any] = set()
@@ -190,15 +190,15 @@ def _template(
                 param = document.reference(entry)
                 declared |= {param.get("name")} if param.get("in") == "path" else set()
 
-    def put(param: re.Match[str]) -> str:
+    def in_braces(param: re.Match[str]) -> str:
         name = param[1] or param[2]
         return f"{{{name}}}" if name in declared else param[0]
 
-    return _OF_FRAMEWORKS.sub(put, path)
+    return _FRAMEWORK_PARAMETER.sub(in_braces, path)
 
 
 def _operation_name(operation_id: str | None, method: str, path: str) -> str:
-    """Name an operation: by its own id, or by its method and its path."""
+    """Return an operation's id; without a usable id, a name made from its method and path."""
     if operation_id and any(c.isalpha() for c in snake(operation_id)):
         return operation_id
     parts = [f"by_{p[1:-1]}" if p[:1] == "{" else p for p in path.split("/") if p]
@@ -206,7 +206,7 @@ def _operation_name(operation_id: str | None, method: str, path: str) -> str:
 
 
 def read_operation(document: Document, spot: Spot) -> Operation:
-    """Return an operation with its parameters and body.
+    """Parse an operation with its parameters and body.
 
     Raises:
         SpecError: If the operation cannot be called; the error names the location and the reason.
@@ -262,7 +262,7 @@ def _read_params(
             continue
         arg = unique(argument_name(name), names, place)
         names[arg] = place
-        params.append(_param(document, arg, name, cast("Place", place), param))
+        params.append(_parse_param(document, arg, name, cast("Place", place), param))
     return tuple(params), names
 
 
@@ -270,11 +270,13 @@ def _placeholders(path: str) -> list[str]:
     return [part.partition("}")[0] for part in path.split("{")[1:] if "}" in part]
 
 
-def _param(document: Document, arg: str, name: str, place: Place, found: dict[str, Any]) -> Param:
-    """Read a parameter, adding the defaults of OpenAPI."""
+def _parse_param(
+    document: Document, arg: str, name: str, place: Place, declared: dict[str, Any]
+) -> Param:
+    """Parse a declared parameter, and add OpenAPI's defaults."""
     media: str | None = None
-    schema: Any = found.get("schema")
-    content: Any = found.get("content")
+    schema: Any = declared.get("schema")
+    content: Any = declared.get("content")
     if schema is None and isinstance(content, dict) and content:
         media = str(next(iter(cast("dict[str, Any]", content))))
         schema = document.reference(content[media]).get("schema")
@@ -282,17 +284,17 @@ def _param(document: Document, arg: str, name: str, place: Place, found: dict[st
         schema = {} if media else {"type": "string"}
     if not isinstance(schema, (dict, bool)):
         raise SpecError(f"the schema of {name[:60]!r} is a {type(schema).__name__}")
-    style = str(found.get("style") or _DEFAULT_STYLES.get(place, "form"))
-    explode: Any = found.get("explode")
+    style = str(declared.get("style") or _DEFAULT_STYLES.get(place, "form"))
+    explode: Any = declared.get("explode")
     return Param(
         arg=arg,
         name=name,
         place=place,
-        required=place == "path" or found.get("required") is True,
+        required=place == "path" or declared.get("required") is True,
         schema=cast("Any", schema),
         style=style,
         explode=explode if isinstance(explode, bool) else style == "form",
-        reserved=found.get("allowReserved") is True,
+        reserved=declared.get("allowReserved") is True,
         media=media,
-        doc=found.get("description"),
+        doc=declared.get("description"),
     )

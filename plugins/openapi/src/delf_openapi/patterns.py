@@ -11,37 +11,37 @@ if TYPE_CHECKING:
 _MAX_CHARS: Final = 500
 _MAX_BYTES: Final = 1_000_000
 """The maximum number of bytes of a compiled pattern."""
-_OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
-"""Syntax that is literal in JavaScript but has a special meaning for this regex engine."""
+_AMBIGUOUS_SYNTAX: Final = ("[[", "&&", "--", "~~")
+"""Syntax that is literal in JavaScript but has a special meaning in the linear-time engine."""
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text matches a pattern; True if this engine cannot use the pattern."""
+    """Return whether a text matches a pattern; True if the linear-time engine rejects it."""
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 
 
 def readable(pattern: object) -> str | None:
-    """Return a pattern without its slashes; None if this regex engine cannot use the pattern."""
+    """Return a pattern without enclosing slashes; None if the linear-time engine rejects it."""
     is_valid = isinstance(pattern, str) and _validator(pattern) is not None
-    return _bare(pattern) if is_valid and isinstance(pattern, str) else None
+    return _without_slashes(pattern) if is_valid and isinstance(pattern, str) else None
 
 
-def _bare(pattern: str) -> str:
+def _without_slashes(pattern: str) -> str:
     return pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
 
 
 @lru_cache(512)
 def _validator(pattern: str) -> Draft202012Validator | None:
-    """Return a validator for a pattern; None if the backtracking-free engine rejects it."""
+    """Return a validator that matches a pattern in linear time; None for an unusable pattern."""
     import jsonschema_rs
 
-    if len(pattern) > _MAX_CHARS or any(mark in pattern for mark in _OTHER_MEANING):
+    if len(pattern) > _MAX_CHARS or any(mark in pattern for mark in _AMBIGUOUS_SYNTAX):
         return None
     linear = jsonschema_rs.RegexOptions(size_limit=_MAX_BYTES, dfa_size_limit=_MAX_BYTES)
     try:
         return jsonschema_rs.Draft202012Validator(
-            {"pattern": _bare(pattern)}, pattern_options=linear
+            {"pattern": _without_slashes(pattern)}, pattern_options=linear
         )
     except ValueError:
         return None

@@ -21,7 +21,13 @@ _UNRESERVED = "-._~"
 def write_body(
     document: Document, body: Body, value: Any, boundary: Callable[[], str] | None = None
 ) -> tuple[bytes, str]:
-    """Return a body's bytes and its Content-Type.
+    """Serialise a body; return its bytes and its Content-Type.
+
+    Args:
+        document: The specification.
+        body: The declared body.
+        value: The value to serialise.
+        boundary: Returns the boundary of a multipart body; random by default.
 
     Raises:
         Misfit: If the value does not fit the serialisation.
@@ -36,25 +42,25 @@ def write_body(
     if body.kind == "multipart":
         if not isinstance(value, dict):
             raise Misfit(body.whole or "body", "must be a dict")
-        mark = (boundary or _boundary)()
-        content = _multipart(document, body, cast("dict[str, Any]", value), mark)
-        return content, f"{body.media.partition(';')[0].strip()}; boundary={mark}"
+        boundary_text = (boundary or _boundary)()
+        content = _multipart(document, body, cast("dict[str, Any]", value), boundary_text)
+        return content, f"{body.media.partition(';')[0].strip()}; boundary={boundary_text}"
     if body.kind == "binary":
         return file_of(body, value)
     if isinstance(value, bytes):
-        return value, _exact(body.media)
+        return value, _concrete_media_type(body.media)
     if isinstance(value, str):
-        return value.encode(), _exact(body.media)
-    return text_of(value).encode(), _exact(body.media)
+        return value.encode(), _concrete_media_type(body.media)
+    return text_of(value).encode(), _concrete_media_type(body.media)
 
 
 def file_of(body: Body, value: Any) -> tuple[bytes, str]:
-    """Return the bytes of a file and its media type: its own, or the declared one.
+    """Return the bytes and the media type of a file; the declared media type without another.
 
     Raises:
         Misfit: If the value is not a file.
     """
-    where, media = body.whole or "body", _exact(body.media)
+    where, media = body.whole or "body", _concrete_media_type(body.media)
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
         value = file.get("content")
@@ -67,8 +73,8 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     raise Misfit(where, "must be bytes or text, or a dict with them as 'content'")
 
 
-def _exact(media: str) -> str:
-    """Return a concrete media type; a range becomes its simplest member."""
+def _concrete_media_type(media: str) -> str:
+    """Replace a media type range, such as ``text/*``, by a concrete media type."""
     if "*" not in media:
         return media
     return "text/plain" if media.startswith("text/") else "application/octet-stream"
@@ -92,29 +98,34 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
 
 
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
-    """Return a form as quoted pairs.
+    """Serialise a form to quoted pairs of names and values.
 
-    Nested values follow their declared style. Without a style they use brackets if the form uses
-    brackets elsewhere, otherwise JSON, as the OpenAPI standard says.
+    Nested values have their declared style. Without a declared style, they are written with
+    brackets if another property of the form is, otherwise as JSON, as OpenAPI says.
     """
-    brackets = any(_encoding(body, name).get("style") == "deepObject" for name in body.encoding)
+    uses_brackets = any(
+        _encoding(body, name).get("style") == "deepObject" for name in body.encoding
+    )
     pairs: Pairs = []
     for name, part in value.items():
-        how = _encoding(body, name)
+        encoding = _encoding(body, name)
         quoted = quote(name, safe=_UNRESERVED)
-        nested = isinstance(part, dict) or (
+        is_nested = isinstance(part, dict) or (
             isinstance(part, list) and any(isinstance(i, (dict, list)) for i in _list(part))
         )
-        style = how.get("style")
-        if isinstance(how.get("contentType"), str) and kind_of(how["contentType"]) == "json":
+        style = encoding.get("style")
+        if (
+            isinstance(encoding.get("contentType"), str)
+            and kind_of(encoding["contentType"]) == "json"
+        ):
             pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
             continue
-        if style is None and brackets and isinstance(part, (dict, list)):
+        if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
-        if style is None and nested and "explode" not in how:
+        if style is None and is_nested and "explode" not in encoding:
             pairs += [(quoted, quote(t, safe=_UNRESERVED)) for t in _documents(part)]
             continue
-        explode = how.get("explode")
+        explode = encoding.get("explode")
         style = str(style or "form")
         pairs += styled_pairs(
             quoted,
@@ -138,22 +149,22 @@ def _documents(value: Any) -> list[str]:
     return [_json(item) for item in _list(value)] if isinstance(value, list) else [_json(value)]
 
 
-def _multipart(document: Document, body: Body, value: dict[str, Any], mark: str) -> bytes:
+def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_text: str) -> bytes:
     properties = _properties(document, body)
     parts: list[bytes] = []
     for name, content in value.items():
-        how = _encoding(body, name)
-        declared = how.get("contentType")
+        encoding = _encoding(body, name)
+        declared = encoding.get("contentType")
         schema = _resolved(document, properties.get(name, {}))
-        several = isinstance(content, list) and not (
+        is_list = isinstance(content, list) and not (
             isinstance(declared, str) and kind_of(declared) == "json"
         )
-        items: list[Any] = _list(content) if several else [content]
+        items: list[Any] = _list(content) if is_list else [content]
         for item in items:
-            own = _resolved(document, schema.get("items", {})) if several else schema
-            media, filename, data = _part(name, item, own, declared)
-            parts.append(_framed(mark, name, filename, media) + data + b"\r\n")
-    return b"".join(parts) + f"--{mark}--\r\n".encode()
+            item_schema = _resolved(document, schema.get("items", {})) if is_list else schema
+            media, filename, data = _part(name, item, item_schema, declared)
+            parts.append(_part_header(boundary_text, name, filename, media) + data + b"\r\n")
+    return b"".join(parts) + f"--{boundary_text}--\r\n".encode()
 
 
 def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
@@ -166,7 +177,7 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 def _part(
     name: str, value: Any, schema: Mapping[str, Any], declared: Any
 ) -> tuple[str | None, str | None, bytes]:
-    """Return the media type, file name and bytes of a multipart part."""
+    """Serialise a multipart part; return its media type, file name and bytes."""
     filename: str | None = None
     media = declared.split(",")[0].strip() if isinstance(declared, str) else None
     if (
@@ -191,9 +202,9 @@ def _part(
     return media, filename, data
 
 
-def _framed(mark: str, name: str, filename: str | None, media: str | None) -> bytes:
-    """Return the header bytes of a multipart part."""
-    lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
+def _part_header(boundary_text: str, name: str, filename: str | None, media: str | None) -> bytes:
+    """Return the boundary and the headers of a multipart part, in bytes."""
+    lines = f'--{boundary_text}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'
     if media and "*" not in media:
@@ -202,7 +213,7 @@ def _framed(mark: str, name: str, filename: str | None, media: str | None) -> by
 
 
 def _escaped(text: str) -> str:
-    """Escape a quoted name as browsers do."""
+    """Escape a name for a Content-Disposition header, as browsers do."""
     for char, code in (("\r", "%0D"), ("\n", "%0A"), ('"', "%22")):
         text = text.replace(char, code)
     return text

@@ -33,27 +33,27 @@ from delf_schemas.plain import Misfit, plain
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
-_KEY: Final = "key"
+_PLACEHOLDER: Final = "key"
 FULL: Final = "full_response"
-"""The keyword that makes any call return status, headers and body."""
+"""The keyword argument of every action that makes a call return status, headers and body."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request ready to be sent; its repr shows no values.
+    """A request that can be sent; its repr shows no values.
 
     Args:
-        label: The label in messages: method and path template.
+        label: The method and path template, for messages.
         method: The HTTP method.
         url: The URL without credentials.
         headers: The headers without credentials.
         content: The body.
-        secret: Headers that are sent to the API's own origin only.
-        query: Credentials for the query.
-        oauth: The URL for obtaining a token first.
-        unmet: Security schemes without credentials.
-        spec_host: The host of the specification.
-        harmless: Whether the request changes nothing despite its method, such as for a token.
+        secret: The headers with credentials, which are sent to the API's own origin only.
+        query: The query parameters with credentials, encoded.
+        oauth: The URL of the OAuth2 token that the request needs; None without OAuth2.
+        unmet: The names of security schemes without configured credentials.
+        spec_host: The host of the specification; None for a local specification.
+        harmless: Whether the request changes nothing despite its method, as a token request does.
     """
 
     label: str
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if the request may be safely repeated."""
+        """True if repeating the request is safe."""
         return self.harmless or self.method in IDEMPOTENT
 
 
@@ -81,10 +81,10 @@ class RequestBuilder:
         where: The action's name, for messages.
         document: The specification.
         operation: The operation.
-        settings: The shared settings of all calls.
-        signature: The signature for messages.
-        hidden: Keywords with values given in code, unavailable to scripts.
-        report: Called with the faults of arguments that are sent nevertheless.
+        settings: The settings of the connection.
+        signature: The action's signature, for messages.
+        hidden: The keywords whose values come from the settings, not from scripts.
+        report: Receives the faults of arguments that are sent nevertheless.
     """
 
     def __init__(
@@ -114,10 +114,11 @@ class RequestBuilder:
     # -- checking -----------------------------------------------------------------------
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return validated arguments in the form to be sent.
+        """Validate arguments and convert them to the values to be sent.
 
         Raises:
-            ToolRefusedError: If an argument is invalid; names each one, and the signature.
+            ToolRefusedError: If an argument is invalid; the error names all invalid arguments, and
+                the signature.
         """
         problems: list[str] = []
         validated: dict[str, Any] = {}
@@ -134,9 +135,9 @@ class RequestBuilder:
                 problems += self._store_argument(arg, value, validated)
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
-        needed = [p.arg for p in self._params.values() if p.required]
-        needed += self._missing_keywords(body, arguments) if body is not None else []
-        for arg in needed:
+        required = [p.arg for p in self._params.values() if p.required]
+        required += self._required_keywords(body, arguments) if body is not None else []
+        for arg in required:
             if arg not in validated and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
                 is_path = arg in self._params and self._params[arg].place == "path"
@@ -149,10 +150,7 @@ class RequestBuilder:
         return validated
 
     def _faults_to_refuse(self, faults: list[str]) -> list[str]:
-        """Return the faults for which a call is refused.
-
-        Empty if the specification may be wrong; the faults are only reported then.
-        """
+        """Return the faults if the settings make faults an error; otherwise only report them."""
         if self._settings.check_arguments == "raise":
             return faults
         if faults:
@@ -164,20 +162,24 @@ class RequestBuilder:
         return tuple(n for n in names if n is not None)
 
     def _store_argument(self, arg: str, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Store an argument; return its faults."""
+        """Convert an argument, store it in ``arguments``, and return its faults.
+
+        Raises:
+            Misfit: If the value cannot be sent.
+        """
         param = self._params.get(arg)
         if param is not None:
             if value is None:
                 return []  # None omits a parameter
             value = self._checker.with_decimals(param.schema, value)
-            value = self._checker.loosened(param.schema, plain(value, arg))
+            value = self._checker.coerced(param.schema, plain(value, arg))
             faults = [
                 _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
             ]
             if faults and self._faults_to_refuse(faults):
                 return faults
             arguments[arg] = value
-            self._try_to_write(param, value)
+            self._check_serialisable(param, value)
             return []
         item, body = self._fields.get(arg), self.operation.body
         # None omits a field unless its schema allows null.
@@ -198,34 +200,36 @@ class RequestBuilder:
         arguments[arg] = value
         return []
 
-    def _try_to_write(self, param: Param, value: Any) -> None:
-        """Check that a value can be serialised, before approval."""
+    def _check_serialisable(self, param: Param, value: Any) -> None:
+        """Raise Misfit if a path or header value cannot be serialised."""
         if param.place == "path":
             path_text(param, value)
         elif param.place == "header":
             header_text(param, value)
 
-    def _missing_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the keywords that a body requires but the arguments lack."""
+    def _required_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
+        """Return the keywords that the body requires if a call has these arguments."""
         if body.fields is None:
             return [body.whole] if body.required and body.whole is not None else []
-        some = any(arguments.get(arg) is not None for arg in (*self._fields, body.extra or ""))
-        if not some and not body.required:
+        has_fields = any(
+            arguments.get(arg) is not None for arg in (*self._fields, body.extra or "")
+        )
+        if not has_fields and not body.required:
             return []
         return [f.arg for f in self._fields.values() if f.required]
 
     def _check_body(self, body: Body, arguments: dict[str, Any]) -> list[str]:
-        """List the faults of the body."""
+        """Validate the whole body, and return its faults."""
         if body.fields is None:
             if body.whole is None or body.whole not in arguments:
                 return []
             value = arguments[body.whole]
             if body.kind in ("text", "binary", "multipart"):
-                return _misfit_of(body, value)
+                return _unvalidated_faults(body, value)
             return [
                 _fault_text(fault, body.whole) for fault in self._checker.faults(body.schema, value)
             ]
-        fields = self._object(body, arguments)
+        fields = self._body_value(body, arguments)
         if not fields and not body.required:
             return []
         if body.kind == "multipart":
@@ -233,7 +237,7 @@ class RequestBuilder:
         if body.is_patch:
             fields = {name: value for name, value in fields.items() if value is not None}
         # Hidden fields count as given, because the connection fills them.
-        fields = {**{f.name: _KEY for f in body.fields if f.arg in self._hidden}, **fields}
+        fields = {**{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden}, **fields}
         args = {f.name: arg for arg, f in self._fields.items()}
         return [
             _fault_text(
@@ -247,12 +251,12 @@ class RequestBuilder:
     # -- building -----------------------------------------------------------------------
 
     def build(self, given: Mapping[str, Any]) -> Request:
-        """Return the request of a call with validated arguments.
+        """Build the request of a call with validated arguments.
 
         Raises:
-            ToolRefusedError: If an argument would change the address.
-            ConnectionConfigurationError: If no server is known, or a key would go to an unaccepted
-                server.
+            ToolRefusedError: If an argument would change the path.
+            ConnectionConfigurationError: If no server is known, or a key would go to a server that
+                the user has not accepted.
         """
         try:
             return self._build(given)
@@ -282,7 +286,7 @@ class RequestBuilder:
         joined = "&".join(f"{k}={v}" for k, v in query)
         # Some templates contain a query.
         url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
-        self._guard(url, base)
+        self._check_origin(url, base)
         content, media = self._content(arguments)
         headers["Accept"] = accepted(self._document, operation)
         if media is not None:
@@ -294,12 +298,12 @@ class RequestBuilder:
         if credentials.oauth and settings.token_url is None:
             self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
         # Scripts cannot override headers from the user's settings or credentials.
-        own = {name.lower() for name in secret}
+        secret_names = {name.lower() for name in secret}
         return Request(
             label=f"{operation.spot.method} {operation.spot.path}",
             method=operation.spot.method,
             url=url,
-            headers={k: v for k, v in headers.items() if k.lower() not in own},
+            headers={k: v for k, v in headers.items() if k.lower() not in secret_names},
             content=content,
             secret=secret,
             query=secret_query,
@@ -309,12 +313,12 @@ class RequestBuilder:
         )
 
     def _holds_key(self, credentials: Credentials) -> bool:
-        """Return whether a request's headers contain the API's credentials."""
-        has_own = credentials.headers or credentials.cookies or credentials.oauth
-        return bool(has_own or self._settings.headers)
+        """Return whether a request carries credentials or configured headers."""
+        has_credentials = credentials.headers or credentials.cookies or credentials.oauth
+        return bool(has_credentials or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
-        """Return the path of the operation, with quoted arguments."""
+        """Fill the quoted arguments into the operation's path."""
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":
@@ -330,29 +334,31 @@ class RequestBuilder:
             raise Misfit("path", "it would lead to another address")
         return path
 
-    def _guard(self, url: str, base: str) -> None:
-        """Check the final address of a request, however it was built."""
+    def _check_origin(self, url: str, base: str) -> None:
+        """Raise if a request's address leaves its server, whichever argument caused that."""
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
 
     def _secret_headers(
         self, credentials: Credentials, cookies: list[tuple[str, str]]
     ) -> dict[str, str]:
-        """Return the headers with secrets: the settings', credentials and all cookies."""
-        constant = reveal_secrets(self._settings.headers)
-        constant_names = {name.lower() for name in constant}
-        secret = {k: v for k, v in credentials.headers.items() if k.lower() not in constant_names}
-        secret |= constant
+        """Return the headers with secrets: configured headers, credentials and all cookies."""
+        configured = reveal_secrets(self._settings.headers)
+        configured_names = {name.lower() for name in configured}
+        secret = {k: v for k, v in credentials.headers.items() if k.lower() not in configured_names}
+        secret |= configured
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
-            jar = "; ".join(f"{k}={v}" for k, v in pairs)
-            own = next((k for k in secret if k.lower() == "cookie"), "Cookie")
-            secret[own] = f"{secret[own]}; {jar}" if own in secret else jar
+            cookie_text = "; ".join(f"{k}={v}" for k, v in pairs)
+            secret_names = next((k for k in secret if k.lower() == "cookie"), "Cookie")
+            secret[secret_names] = (
+                f"{secret[secret_names]}; {cookie_text}" if secret_names in secret else cookie_text
+            )
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
-        constant = reveal_secrets(self._settings.params)
-        pairs = {**credentials.query, **constant}.items()
+        configured = reveal_secrets(self._settings.params)
+        pairs = {**credentials.query, **configured}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
 
     def _content(self, arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
@@ -363,23 +369,27 @@ class RequestBuilder:
             if body.whole not in arguments:
                 return None, None
             return write_body(self._document, body, arguments[body.whole or "body"])
-        value = self._object(body, arguments)
+        value = self._body_value(body, arguments)
         if not value and not body.required:
             return None, None
         return write_body(self._document, body, value)
 
-    def _object(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _body_value(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
-        more: Any = arguments.get(body.extra) if body.extra else None
-        return {**cast("dict[str, Any]", more), **value} if isinstance(more, dict) else value
+        additional: Any = arguments.get(body.extra) if body.extra else None
+        return (
+            {**cast("dict[str, Any]", additional), **value}
+            if isinstance(additional, dict)
+            else value
+        )
 
 
 def _fault_text(fault: Fault, arg: str | int) -> str:
     return f"argument {fault._replace(path=(arg, *fault.path))}"
 
 
-def _misfit_of(body: Body, value: Any) -> list[str]:
-    """List the faults of a body without a schema."""
+def _unvalidated_faults(body: Body, value: Any) -> list[str]:
+    """Return the faults of a body that is not validated by its schema."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):
@@ -393,7 +403,7 @@ def _misfit_of(body: Body, value: Any) -> list[str]:
 
 
 def _content_of_file(value: Any) -> Any:
-    """Return the content of a file given with name and type, for validation."""
+    """Return the content of a file in a dict with name and type; other values unchanged."""
     if isinstance(value, list):
         return [_content_of_file(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -403,7 +413,7 @@ def _content_of_file(value: Any) -> Any:
 
 
 def accepted(document: Document, operation: Operation) -> str:
-    """Return the media types for the Accept header."""
+    """Return the value of the Accept header."""
     kinds: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":

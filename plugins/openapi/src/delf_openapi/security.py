@@ -29,10 +29,10 @@ class Credentials:
 
     Args:
         headers: The headers by name.
-        query: Pairs for the query.
+        query: The query parameters by name.
         cookies: The cookies by name.
-        oauth: The URL for obtaining a token first.
-        unmet: The names of schemes without credentials.
+        oauth: The URL of the OAuth2 token that the request needs; None without OAuth2.
+        unmet: The names of security schemes without configured credentials.
     """
 
     headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -45,24 +45,25 @@ class Credentials:
 def credentials_for(
     document: Document, operation: Operation, settings: OpenAPISettings
 ) -> Credentials:
-    """Return the credentials of an operation.
+    """Return the credentials for an operation.
 
-    Uses the first alternative with all credentials available.
+    An operation has alternative sets of security schemes. The first set whose schemes all have
+    configured credentials counts.
     """
     schemes = _schemes(document)
-    needs: Any = operation.raw.get("security", document.at("#").get("security"))
-    if not isinstance(needs, list):
+    alternatives: Any = operation.raw.get("security", document.at("#").get("security"))
+    if not isinstance(alternatives, list):
         # Without declared schemes, send the given credentials.
         return _all_given_credentials(settings)
     unmet: list[str] = []
     best: Credentials | None = None
-    for need in cast("list[Any]", needs):
-        if not isinstance(need, dict):
+    for alternative in cast("list[Any]", alternatives):
+        if not isinstance(alternative, dict):
             continue
-        names = list(cast("dict[str, Any]", need))
+        names = list(cast("dict[str, Any]", alternative))
         credentials = Credentials()
         missing = [
-            n for n in names if not _apply(document, n, schemes.get(n), settings, credentials)
+            n for n in names if not _add_scheme(document, n, schemes.get(n), settings, credentials)
         ]
         if missing:
             unmet += missing
@@ -84,7 +85,7 @@ def _schemes(document: Document) -> dict[str, Any]:
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
-    """Return parameters that credentials replace, as location and lower-case name."""
+    """Return the location and lower-case name of each parameter that a configured key fills."""
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
@@ -97,17 +98,17 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
 
 
 def has_credentials(settings: OpenAPISettings) -> bool:
-    """Return whether a connection has a key of any kind."""
+    """Return whether the settings have a key, token or password."""
     secrets = (settings.token, settings.api_key, settings.password, settings.client_secret)
     return bool(settings.credentials) or any(value is not None for value in secrets)
 
 
 def asks_for_key(name: str, doc: str) -> bool:
-    """Return whether a parameter expects the caller's own key.
+    """Return whether a parameter expects the caller's API key or token.
 
     Args:
         name: The parameter's name.
-        doc: The description.
+        doc: The parameter's description.
     """
     return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
 
@@ -135,19 +136,19 @@ def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
 
 
-def _apply(
+def _add_scheme(
     document: Document, name: str, raw: Any, settings: OpenAPISettings, credentials: Credentials
 ) -> bool:
-    """Add the credentials of one scheme; return False if none were configured."""
+    """Add the credentials of one security scheme; return False if they are not configured."""
     try:
         scheme: Mapping[str, Any] = document.reference(raw)
     except SpecError:
         return False
     kind = scheme.get("type")
     if kind == "apiKey":
-        return _apply_key(name, scheme, settings, credentials)
+        return _add_api_key(name, scheme, settings, credentials)
     if kind == "http":
-        return _apply_http(name, str(scheme.get("scheme", "")).lower(), settings, credentials)
+        return _add_http(name, str(scheme.get("scheme", "")).lower(), settings, credentials)
     if kind in ("oauth2", "openIdConnect"):
         value = _credential(name, settings.token, settings)
         if value is not None:
@@ -161,29 +162,27 @@ def _apply(
     return kind == "mutualTLS"
 
 
-def _apply_key(
+def _add_api_key(
     name: str, scheme: Mapping[str, Any], settings: OpenAPISettings, credentials: Credentials
 ) -> bool:
     """Add an API key to the credentials; return False if the settings have no key."""
     value = _credential(name, settings.api_key, settings)
     key = str(scheme.get("name", ""))
     if value is None:
-        # Some say apiKey for a bearer token in the Authorization header.
+        # Some specifications declare a bearer token as an apiKey in the Authorization header.
         if key.lower() != "authorization" or not settings.token:
             return False
         value = f"Bearer {settings.token.get_secret_value()}"
-    place = {
+    targets = {
         "header": credentials.headers,
         "query": credentials.query,
         "cookie": credentials.cookies,
     }
-    place.get(str(scheme.get("in")), credentials.headers)[key] = value
+    targets.get(str(scheme.get("in")), credentials.headers)[key] = value
     return True
 
 
-def _apply_http(
-    name: str, scheme: str, settings: OpenAPISettings, credentials: Credentials
-) -> bool:
+def _add_http(name: str, scheme: str, settings: OpenAPISettings, credentials: Credentials) -> bool:
     if scheme == "basic":
         pair = _credential(name, None, settings)
         if pair is None and settings.username is None:
@@ -193,8 +192,8 @@ def _apply_http(
     value = _credential(name, settings.token, settings)
     if value is None:
         return False
-    word = "Bearer" if scheme == "bearer" else scheme.capitalize()
-    credentials.headers["Authorization"] = f"{word} {value}"
+    scheme_name = "Bearer" if scheme == "bearer" else scheme.capitalize()
+    credentials.headers["Authorization"] = f"{scheme_name} {value}"
     return True
 
 

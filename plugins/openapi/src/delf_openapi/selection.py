@@ -13,29 +13,35 @@ from delf.tools.resources import has_change_verb, has_read_verb
 from delf.types import Effect, Permission
 from delf_openapi.operations import Spot
 
-_LISTED: Final = 30
+_MAX_LISTED: Final = 30
 
 
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
-    """Return the operations selected by words, in the order of the specification.
+    """Return the operations that selectors match, in the order of the specification.
 
-    A word is an action's name, an operationId, or a tag. A tag that is equal to a name or an
-    operationId, ignoring case, is written ``tag:pets``. A word can also be a pattern of names
-    (``repos_*``) or of paths (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` selects all of
-    these at once, so that every possible meaning needs approval.
+    A selector is an action's name, an operationId, a tag, or a pattern of names (``repos_*``) or
+    of paths (``/repos/*``, ``GET /repos/*``). A tag that equals a name or an operationId, ignoring
+    case, is written ``tag:pets``. A selector of ``confirm`` that is a name and a tag selects the
+    operations of both, so that every possible meaning needs approval.
+
+    Args:
+        spots: All operations.
+        wanted: The selectors.
+        which: The setting with the selectors: ``allow``, ``confirm`` or ``effects``.
+        where: The connection's name, for messages.
 
     Raises:
-        ConnectionConfigurationError: If a word of ``allow`` matches nothing.
-        AgentConfirmationError: If a word of ``confirm`` matches nothing.
+        ConnectionConfigurationError: If a selector of ``allow`` or ``effects`` matches nothing.
+        AgentConfirmationError: If a selector of ``confirm`` matches nothing.
     """
     chosen: dict[str, None] = {}
-    words = _OperationMatcher(spots)
-    for word in wanted:
-        names = [*words.find(word)]
+    matcher = _OperationMatcher(spots)
+    for selector in wanted:
+        names = [*matcher.find(selector)]
         if which == "confirm":
-            names += words.tagged(word)
+            names += matcher.tagged(selector)
         if not names:
-            raise _unknown_word_error(word, spots, which, where)
+            raise _unknown_selector_error(selector, spots, which, where)
         chosen.update(dict.fromkeys(names))
     return [spot for spot in spots if spot.name in chosen]
 
@@ -52,23 +58,23 @@ class _OperationMatcher:
             for tag in spot.tags:
                 self._tags.setdefault(tag.lower(), []).append(spot.name)
 
-    def find(self, word: str) -> Iterable[str]:
-        if word in self._names:
-            return [word]
-        if word in self._ids:
-            return self._ids[word]
+    def find(self, selector: str) -> Iterable[str]:
+        if selector in self._names:
+            return [selector]
+        if selector in self._ids:
+            return self._ids[selector]
         alike = {name.lower() for name in (*self._names, *self._ids)}
-        if word.strip().lower() not in alike and (tagged_names := self.tagged(word)):
+        if selector.strip().lower() not in alike and (tagged_names := self.tagged(selector)):
             return tagged_names
-        return self._match(word)
+        return self._match_pattern(selector)
 
-    def tagged(self, word: str) -> Sequence[str]:
-        """Return the names of the operations with a tag, given with or without ``tag:``."""
-        return self._tags.get(word.removeprefix("tag:").strip().lower(), ())
+    def tagged(self, selector: str) -> Sequence[str]:
+        """Return the names of the operations with a tag; ``tag:`` before the tag is optional."""
+        return self._tags.get(selector.removeprefix("tag:").strip().lower(), ())
 
-    def _match(self, word: str) -> list[str]:
-        """Return the names of the operations that a path, or a pattern of names, selects."""
-        method, _, path = word.rpartition(" ")
+    def _match_pattern(self, selector: str) -> list[str]:
+        """Return the names of the operations that a path or a pattern of names matches."""
+        method, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.
             pattern = re.compile(".*".join(re.escape(p) for p in path.split("*")), re.DOTALL)
@@ -78,29 +84,29 @@ class _OperationMatcher:
                 for s in self._spots
                 if (not methods or s.method in methods) and pattern.fullmatch(s.path)
             ]
-        if "*" in word or "?" in word:
-            return [s.name for s in self._spots if fnmatch.fnmatchcase(s.name, word)]
+        if "*" in selector or "?" in selector:
+            return [s.name for s in self._spots if fnmatch.fnmatchcase(s.name, selector)]
         return []
 
 
-def _unknown_word_error(
-    word: str, spots: Sequence[Spot], which: str, where: str
+def _unknown_selector_error(
+    selector: str, spots: Sequence[Spot], which: str, where: str
 ) -> ConnectionConfigurationError | AgentConfirmationError:
     kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
     names = [spot.name for spot in spots]
     tags = sorted({tag for spot in spots for tag in spot.tags})
     ids = [spot.operation_id for spot in spots if spot.operation_id]
-    listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    tagged = f"; its tags: {', '.join(tags[:_LISTED])}" if tags else ""
+    listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
+    tagged = f"; its tags: {', '.join(tags[:_MAX_LISTED])}" if tags else ""
     return kind(
-        f"{which} of {where!r} names {word!r}, which is not an operation, tag or pattern of it"
-        f"{did_you_mean(word, [*names, *tags, *ids])}",
+        f"{which} of {where!r} names {selector!r}, which is not an operation, tag or pattern of it"
+        f"{did_you_mean(selector, [*names, *tags, *ids])}",
         hint=f"its actions: {listed}{tagged}",
     )
 
 
-def as_words(value: Permission) -> tuple[str, ...] | None:
-    """Return the words of ``allow`` or ``confirm``; None for True or False."""
+def selectors_of(value: Permission) -> tuple[str, ...] | None:
+    """Return the selectors in ``allow`` or ``confirm``; None for True, False or None."""
     if value is None or isinstance(value, bool):
         return None
     return (value,) if isinstance(value, str) else tuple(value)
@@ -109,11 +115,11 @@ def as_words(value: Permission) -> tuple[str, ...] | None:
 def resolved_confirm(
     value: Permission, spots: Sequence[Spot], chosen: Mapping[str, object], where: str
 ) -> Permission:
-    """Return ``confirm`` with words replaced by action names."""
-    words = as_words(value)
-    if words is None:
+    """Replace the selectors in ``confirm`` by the names of the chosen actions they match."""
+    selectors = selectors_of(value)
+    if selectors is None:
         return value
-    return tuple(s.name for s in choose(spots, words, "confirm", where) if s.name in chosen)
+    return tuple(s.name for s in choose(spots, selectors, "confirm", where) if s.name in chosen)
 
 
 def only_reads(name: str, path: str) -> bool:
@@ -121,7 +127,7 @@ def only_reads(name: str, path: str) -> bool:
 
     Args:
         name: The action's name.
-        path: The template, such as ``/flow_runs/filter``.
+        path: The path template, such as ``/flow_runs/filter``.
     """
     last = path.rstrip("/").rpartition("/")[2]
     is_plain = "{" not in last
@@ -131,22 +137,22 @@ def only_reads(name: str, path: str) -> bool:
 def effects_by_name(
     effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
 ) -> dict[str, Effect]:
-    """Return the effect of each operation that the setting ``effects`` selects, by action name.
+    """Return a mapping from action name to the effect that the setting ``effects`` declares.
 
-    Names and operationIds override tags and patterns; among several effects the strictest counts.
+    Names and operationIds override tags and patterns. Of several effects the strictest counts.
 
     Args:
-        effects: Effects by word: a name, an operationId, a tag or a pattern, as in ``allow``.
+        effects: A mapping from selector to effect; selectors are written as for ``allow``.
         spots: All operations.
         where: The name of the connection, for messages.
 
     Raises:
-        ConnectionConfigurationError: If a word matches nothing.
+        ConnectionConfigurationError: If a selector matches nothing.
     """
-    exact: dict[str, Effect] = {}
-    others: dict[str, Effect] = {}
-    for word, effect in effects.items():
-        for spot in choose(spots, (word,), "effects", where):
-            matches = exact if word in (spot.name, spot.operation_id) else others
+    by_name: dict[str, Effect] = {}
+    by_pattern: dict[str, Effect] = {}
+    for selector, effect in effects.items():
+        for spot in choose(spots, (selector,), "effects", where):
+            matches = by_name if selector in (spot.name, spot.operation_id) else by_pattern
             matches[spot.name] = strictest((effect, matches.get(spot.name, effect)))
-    return {**others, **exact}
+    return {**by_pattern, **by_name}

@@ -23,8 +23,8 @@ def server_of(
         document: The specification.
         operation: The operation. Its own servers override the servers of its path item, which
             override those of the specification.
-        base_url: Overrides all servers.
-        values: The values of variables in addresses.
+        base_url: The configured address, which overrides all servers; None without one.
+        values: A mapping from variable in an address to value.
 
     Raises:
         ConnectionConfigurationError: If no address is known.
@@ -42,7 +42,7 @@ def server_of(
 
 
 def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
-    """Return the first server, preferring TLS."""
+    """Return the first server's address, with https if the list has that, too; None if empty."""
     addresses = [
         _fill_variables(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)
     ]
@@ -85,7 +85,7 @@ def _check_url(url: str) -> str:
 
 
 def operation_path(path: str) -> str:
-    """Quote a path template except for its placeholders."""
+    """Percent-encode a path template except for its placeholders."""
     # A fragment tells operations of one path apart in some specifications; it is never sent.
     path = path.partition("#")[0]
     pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")

@@ -16,8 +16,6 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "validate"')  # an old method of pydantic's
 
     class _Checks(PluginSettings):
-        """The checks of an API's answers."""
-
         validate: Validation = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
             default="warn",
             description=(

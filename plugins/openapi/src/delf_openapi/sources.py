@@ -25,19 +25,19 @@ from delf_openapi.yaml_reader import parse_yaml
 if TYPE_CHECKING:
     import httpx
 
-_FETCH_TIMEOUT: Final = 30.0
-_FETCH_SECONDS: Final = 300.0
+_REQUEST_SECONDS: Final = 30.0
+_TOTAL_SECONDS: Final = 300.0
 _MAX_REDIRECTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document as plain data.
+    """A parsed JSON or YAML document.
 
     Args:
-        uri: The address: ``file:///…`` or ``https://…``; empty for a mapping.
-        tree: The content.
-        digest: A digest of the content.
+        uri: The address, ``file:///…`` or ``https://…``; empty for a mapping.
+        tree: The content as plain data.
+        digest: A digest of the content; empty if the content cannot be written as JSON.
     """
 
     uri: str
@@ -46,7 +46,7 @@ class Source:
 
 
 def of_mapping(tree: Mapping[str, Any]) -> Source:
-    """Return a mapping as a document; without a digest if it is not JSON-serialisable."""
+    """Make a document from a mapping."""
     try:
         # Statuses are numbers in some mappings, and those cannot be sorted among texts.
         text = json.dumps(json.loads(dumps(dict(tree))), sort_keys=True)
@@ -56,12 +56,12 @@ def of_mapping(tree: Mapping[str, Any]) -> Source:
 
 
 def digest_of(data: bytes) -> str:
-    """Return a digest of the content."""
+    """Return a digest of a document's bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def uri_of(spec: str) -> str:
-    """Return the address of a specification given as a URL or a path.
+    """Return a specification's URL, which is a ``file:`` URL for a path.
 
     Raises:
         ConnectionFileNotFoundError: If the file does not exist.
@@ -79,7 +79,7 @@ def uri_of(spec: str) -> str:
 
 
 def path_of(uri: str) -> Path:
-    """Return the file behind a ``file:`` address."""
+    """Return the path of a ``file:`` URL."""
     return Path(unquote(urlsplit(uri).path))
 
 
@@ -125,15 +125,16 @@ def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
     try:
-        headers, way = {"Accept-Encoding": ACCEPTED}, transport(httpx, verify=default_context())
-        with httpx.Client(transport=way, timeout=_FETCH_TIMEOUT, headers=headers) as client:
-            place = uri
+        headers = {"Accept-Encoding": ACCEPTED}
+        http = transport(httpx, verify=default_context())
+        with httpx.Client(transport=http, timeout=_REQUEST_SECONDS, headers=headers) as client:
+            url = uri
             for _ in range(_MAX_REDIRECTS + 1):
-                with client.stream("GET", place) as response:
+                with client.stream("GET", url) as response:
                     if not response.has_redirect_location:
-                        return _body(response, uri, limit)
-                    place = urljoin(place, response.headers["location"])
-                if origin_of(place) != origin_of(uri):
+                        return _read_body(response, uri, limit)
+                    url = urljoin(url, response.headers["location"])
+                if origin_of(url) != origin_of(uri):
                     raise ConnectionUnavailableError(
                         f"the specification {_safe_uri(uri)} was moved to another origin",
                         hint="give its new address",
@@ -145,22 +146,22 @@ def _fetch(uri: str, limit: int) -> bytes:
     raise ConnectionUnavailableError(f"the specification {_safe_uri(uri)} redirects forever")
 
 
-def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
-    """Read the body; raise if it is too large or too slow."""
+def _read_body(response: httpx.Response, uri: str, limit: int) -> bytes:
+    """Read the body of a response; raise if the body is too large or arrives too slowly."""
     if response.status_code != 200:
         raise ConnectionUnavailableError(
             f"the specification {_safe_uri(uri)} is not available: status {response.status_code}"
         )
     content = bytearray()
-    until = time.monotonic() + _FETCH_SECONDS
+    deadline = time.monotonic() + _TOTAL_SECONDS
     try:
         inflater = Inflater(response.headers, limit)
         for data in response.iter_raw():
             for piece in inflater.feed(data):
                 content += piece
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise ConnectionUnavailableError(
-                    f"the specification {_safe_uri(uri)} did not come within {_FETCH_SECONDS:g} s"
+                    f"the specification {_safe_uri(uri)} did not come within {_TOTAL_SECONDS:g} s"
                 )
     except BodyTooLargeError:
         raise _too_large(_safe_uri(uri), None, limit) from None
@@ -168,26 +169,26 @@ def _body(response: httpx.Response, uri: str, limit: int) -> bytes:
 
 
 def _safe_uri(uri: str) -> str:
-    """Return an address without possible secrets."""
+    """Remove the credentials and the query, which may contain secrets, from a URL."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
 
 
 def origin_of(uri: str) -> str:
-    """Return the scheme, host and port of an address."""
+    """Return the scheme, host and port of a URL, in lower case."""
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     try:
-        given = parts.port
-        port = {"http": 80, "https": 443}.get(scheme) if given is None else given
+        declared_port = parts.port
+        port = {"http": 80, "https": 443}.get(scheme) if declared_port is None else declared_port
     except ValueError:
         port = None
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is, or resolves to, a non-public address."""
+    """Return whether a host is a non-public address, or a name of one."""
     try:
         addresses = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:

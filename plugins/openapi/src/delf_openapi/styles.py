@@ -24,7 +24,7 @@ _OF_SWAGGER: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited
 
 
 def text_of(value: Any) -> str:
-    """Return a single value as text."""
+    """Format a single value for a URL, a header or a form."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -39,23 +39,23 @@ def text_of(value: Any) -> str:
 
 
 def path_text(param: Param, value: Any) -> str:
-    """Return a quoted value for a path.
+    """Serialise and quote a path parameter's value.
 
     Raises:
         Misfit: If the value would change the called path.
     """
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
-        text = quote(_document(value), safe=_UNRESERVED)
+        text = quote(_json(value), safe=_UNRESERVED)
     elif param.style == "label":
-        text = "." + _expanded(value, param.explode, ".", name, with_name=False)
+        text = "." + _expand(value, param.explode, ".", name, with_name=False)
     elif param.style in _OF_SWAGGER and isinstance(value, list):
-        between = _DELIMITERS[param.style]
-        text = between.join(map(_quoted, cast("list[Any]", value)))
+        separator = _DELIMITERS[param.style]
+        text = separator.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
-        text = ";" + _expanded(value, param.explode, ";", name, with_name=True)
+        text = ";" + _expand(value, param.explode, ";", name, with_name=True)
     else:
-        text = _expanded(value, param.explode, ",", name, with_name=False)
+        text = _expand(value, param.explode, ",", name, with_name=False)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
     # Many servers decode a slash within a segment, and then take the dots for steps.
@@ -65,17 +65,25 @@ def path_text(param: Param, value: Any) -> str:
     return text
 
 
-def _expanded(value: Any, explode: bool, between: str, name: str, *, with_name: bool) -> str:
-    """Expand the values of a path segment by RFC 6570."""
+def _expand(value: Any, explode: bool, separator: str, name: str, *, with_name: bool) -> str:
+    """Serialise a value for a path segment, as RFC 6570 defines.
+
+    Args:
+        value: The value.
+        explode: Whether each item of a list or object is separate.
+        separator: The text between separate items.
+        name: The quoted name of the parameter.
+        with_name: Whether ``name=`` stands before the value.
+    """
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
         if with_name and explode:
-            return between.join(f"{name}={part}" for part in parts)
-        text = (between if explode else ",").join(parts)
+            return separator.join(f"{name}={part}" for part in parts)
+        text = (separator if explode else ",").join(parts)
     elif isinstance(value, dict):
         items = [(_quoted(k), _quoted(v)) for k, v in cast("dict[str, Any]", value).items()]
         if explode:
-            return between.join(f"{k}={v}" for k, v in items)
+            return separator.join(f"{k}={v}" for k, v in items)
         text = ",".join(f"{k},{v}" for k, v in items)
     else:
         text = _quoted(value)
@@ -96,32 +104,32 @@ def _is_nested(value: Any) -> bool:
     return any(isinstance(part, (dict, list)) for part in cast("list[Any]", value))
 
 
-def _document(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(without_bytes(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def query_pairs(param: Param, value: Any) -> Pairs:
-    """Return a query parameter as pairs with both sides quoted."""
+    """Serialise a query parameter to pairs of quoted name and quoted value."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
-    # The standard leaves nested values open: write JSON.
+    # OpenAPI does not define nested values; write JSON.
     if param.media is not None or (param.style != "deepObject" and _is_nested(value)):
-        return [(name, quote(_document(value), safe=_UNRESERVED))]
+        return [(name, quote(_json(value), safe=_UNRESERVED))]
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)
 
 
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
-    """Return a value as pairs of a query or form.
+    """Serialise a value to pairs of quoted name and quoted value, for a query or form.
 
     Args:
         name: The quoted name.
         value: The value.
         style: ``form``, ``deepObject`` or one of the delimited styles.
-        explode: Whether each part is a pair of its own.
+        explode: Whether each item of a list or object becomes a separate pair.
         safe: Characters that are not quoted.
     """
     if style == "deepObject" and isinstance(value, (dict, list)):
-        return _deep(name, value, safe)
+        return _deep_object_pairs(name, value, safe)
     delimiter = _DELIMITERS.get(style, ",")
     if isinstance(value, list):
         parts = [_quoted(item, safe) for item in cast("list[Any]", value)]
@@ -137,39 +145,41 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
     return [(name, _quoted(value, safe))]
 
 
-def _deep(name: str, value: Any, safe: str) -> Pairs:
-    """Return pairs such as ``a[b][c]=1`` and ``a[0]=1``, to any depth."""
+def _deep_object_pairs(name: str, value: Any, safe: str) -> Pairs:
+    """Serialise nested values to pairs such as ``a[b][c]=1`` and ``a[0]=1``."""
     if isinstance(value, Mapping):
         items = [(_quoted(k), v) for k, v in cast("Mapping[str, Any]", value).items()]
     elif isinstance(value, list):
         items = [(str(i), v) for i, v in enumerate(cast("list[Any]", value))]
     else:
         return [(name, _quoted(value, safe))]
-    return [pair for key, part in items for pair in _deep(f"{name}%5B{key}%5D", part, safe)]
+    return [
+        pair for key, part in items for pair in _deep_object_pairs(f"{name}%5B{key}%5D", part, safe)
+    ]
 
 
 def header_text(param: Param, value: Any) -> str:
-    """Return a value of a header.
+    """Serialise a header parameter's value.
 
     Raises:
         Misfit: If the value contains a line break.
     """
     if param.media is not None:
-        text = _document(value)
+        text = _json(value)
     elif isinstance(value, list):
-        between = _OF_SWAGGER.get(param.style, ",")
-        text = between.join(text_of(item) for item in cast("list[Any]", value))
+        separator = _OF_SWAGGER.get(param.style, ",")
+        text = separator.join(text_of(item) for item in cast("list[Any]", value))
     elif isinstance(value, dict):
-        between = "=" if param.explode else ","
+        separator = "=" if param.explode else ","
         items = cast("dict[str, Any]", value).items()
-        text = ",".join(f"{k}{between}{text_of(v)}" for k, v in items)
+        text = ",".join(f"{k}{separator}{text_of(v)}" for k, v in items)
     else:
         text = text_of(value)
     return safe_header(param.arg, text)
 
 
 def safe_header(arg: str, text: str) -> str:
-    """Return a text if it is valid in a header.
+    """Return a text, stripped, if the text is valid in a header.
 
     Raises:
         Misfit: If the text contains a control character.
@@ -180,8 +190,8 @@ def safe_header(arg: str, text: str) -> str:
 
 
 def cookie_pairs(param: Param, value: Any) -> Pairs:
-    """Return a cookie's value as pairs."""
+    """Serialise a cookie parameter to pairs of name and value."""
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
-        return [(name, quote(_document(value), safe=_UNRESERVED))]
+        return [(name, quote(_json(value), safe=_UNRESERVED))]
     return styled_pairs(name, value, "form", explode=param.explode, safe=_UNRESERVED)

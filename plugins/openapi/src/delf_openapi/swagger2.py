@@ -11,12 +11,12 @@ from delf_openapi.failures import SpecError
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _STYLES: Final = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
-_NOT_SCHEMA: Final = frozenset(
+_PARAMETER_KEYWORDS: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
-_NULL: Final = {"enum": [None], "nullable": True}
-_DATA: Final = frozenset({"example", "examples", "default", "enum"})
-"""Keywords whose values are no schemas."""
+_NULL_SCHEMA: Final = {"enum": [None], "nullable": True}
+_DATA_KEYWORDS: Final = frozenset({"example", "examples", "default", "enum"})
+"""Schema keywords whose values are data, not schemas."""
 _FLOWS: Final = {
     "implicit": "implicit",
     "password": "password",
@@ -26,18 +26,18 @@ _FLOWS: Final = {
 
 
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """Convert a Swagger 2.0 specification to the form of OpenAPI 3.0."""
+    """Convert a Swagger 2.0 specification to OpenAPI 3.0."""
     paths = tree.get("paths")
-    openapi: dict[str, Any] = {}
+    converted_paths: dict[str, Any] = {}
     if isinstance(paths, dict):
         for path, item in cast("dict[str, Any]", paths).items():
-            openapi[path] = _path_item(document, tree, item)
+            converted_paths[path] = _path_item(document, tree, item)
     defined: Any = tree.get("securityDefinitions")
     schemes = cast("dict[str, Any]", defined) if isinstance(defined, dict) else {}
     result: dict[str, Any] = {
         **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
         "openapi": "3.0.3",
-        "paths": openapi if isinstance(paths, dict) or paths is None else paths,
+        "paths": converted_paths if isinstance(paths, dict) or paths is None else paths,
         "servers": _servers(document, tree, tree.get("schemes")),
         "components": {"securitySchemes": {k: _convert_scheme(v) for k, v in schemes.items()}},
     }
@@ -47,12 +47,12 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification with ``anyOf`` instead of lists in ``items``, as in Slack's."""
-    if next(_with_lists(tree), None) is None:
+    """Replace lists in ``items``, as in Slack's specification, by ``anyOf``."""
+    if next(_schemas_with_item_lists(tree), None) is None:
         return tree
     copied = copy.deepcopy(tree)
-    for schema in [*_with_lists(copied)]:
-        listed = [_NULL if _is_null(item) else item for item in schema.pop("items")]
+    for schema in [*_schemas_with_item_lists(copied)]:
+        listed = [_NULL_SCHEMA if _is_null(item) else item for item in schema.pop("items")]
         if schema.get("type") == "array":
             schema["items"] = {"anyOf": listed}
         else:
@@ -60,8 +60,8 @@ def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _with_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the schemas whose ``items`` are a list."""
+def _schemas_with_item_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas whose keyword ``items`` has a list."""
     pending: list[Any] = [tree]
     visited: set[int] = set()
     while pending:
@@ -75,7 +75,7 @@ def _with_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
         record = cast("dict[str, Any]", node)
         if isinstance(record.get("items"), list) and record["items"]:
             yield record
-        pending += [part for key, part in record.items() if key not in _DATA]
+        pending += [part for key, part in record.items() if key not in _DATA_KEYWORDS]
 
 
 def _is_null(schema: Any) -> bool:
@@ -133,10 +133,10 @@ def _operation(
         item = document.reference(raw)
         merged[item.get("name"), item.get("in")] = item
     for item in merged.values():
-        where = item.get("in")
-        if where == "body":
+        location = item.get("in")
+        if location == "body":
             body = item
-        elif where == "formData":
+        elif location == "formData":
             form.append(item)
         else:
             parameters.append(_parameter(item))
@@ -164,14 +164,14 @@ def _operation(
 
 
 def _schema(item: dict[str, Any]) -> dict[str, Any]:
-    schema = {k: v for k, v in item.items() if k not in _NOT_SCHEMA and k[:2] != "x-"}
+    schema = {k: v for k, v in item.items() if k not in _PARAMETER_KEYWORDS and k[:2] != "x-"}
     if schema.get("type") == "file":
         return {**schema, "type": "string", "format": "binary"}
     return schema
 
 
 def _parameter(item: dict[str, Any]) -> dict[str, Any]:
-    """Convert a parameter to the form of OpenAPI 3."""
+    """Convert a Swagger parameter to OpenAPI 3.0."""
     result: dict[str, Any] = {
         "name": item.get("name"),
         "in": item.get("in"),
@@ -180,15 +180,15 @@ def _parameter(item: dict[str, Any]) -> dict[str, Any]:
         "schema": _schema(item),
     }
     if item.get("type") == "array":
-        how = item.get("collectionFormat", "csv")
-        result["explode"] = how == "multi"
-        if how in _STYLES:
-            result["style"] = _STYLES[how]
+        collection_format = item.get("collectionFormat", "csv")
+        result["explode"] = collection_format == "multi"
+        if collection_format in _STYLES:
+            result["style"] = _STYLES[collection_format]
     return result
 
 
 def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, Any]:
-    properties = {str(i.get("name")): _schema(i) | _note(i) for i in items}
+    properties = {str(i.get("name")): _schema(i) | _description(i) for i in items}
     required = [str(i["name"]) for i in items if i.get("required")]
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
@@ -200,10 +200,10 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     encoding: dict[str, Any] = {}
     for item in items:
         if item.get("type") == "array":
-            how = item.get("collectionFormat", "csv")
+            collection_format = item.get("collectionFormat", "csv")
             encoding[str(item["name"])] = {
-                "style": _STYLES.get(how, "form"),
-                "explode": how == "multi",
+                "style": _STYLES.get(collection_format, "form"),
+                "explode": collection_format == "multi",
             }
     media: dict[str, Any] = {"schema": schema}
     if encoding:
@@ -211,7 +211,7 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     return {"required": bool(required), "content": {kind: media}}
 
 
-def _note(item: dict[str, Any]) -> dict[str, Any]:
+def _description(item: dict[str, Any]) -> dict[str, Any]:
     return {"description": item["description"]} if item.get("description") else {}
 
 

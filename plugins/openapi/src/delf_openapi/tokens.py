@@ -17,19 +17,19 @@ from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import is_private
 
-_MARGIN: Final = 30.0
+_MAX_MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1
-_SECONDS: Final = 300.0
+_DEFAULT_LIFETIME: Final = 300.0
 
 
 class Tokens:
-    """The tokens of one API, by token address.
+    """The OAuth2 tokens of one API, cached by token URL.
 
     Args:
         name: The connection's name, for messages.
-        settings: The client's id, secret and scopes.
+        settings: The settings with client id, client secret and scopes.
         send: Sends a request.
-        keep_secret: Called with each obtained token.
+        keep_secret: Receives each obtained token, to redact the token in messages.
     """
 
     def __init__(
@@ -47,21 +47,29 @@ class Tokens:
         self._requests: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
-        """Return the cached or a new token; concurrent calls share one request.
+        """Return the cached token, or obtain a token; concurrent calls share one request.
+
+        Args:
+            url: The URL of the token endpoint.
+            instead_of: A token that the API rejected, which is not returned again.
 
         Raises:
-            ToolExecutionError: If the server grants no token, or its address has no TLS.
+            ToolExecutionError: If the server grants no token, or the URL is public without TLS.
         """
         cached = self._tokens.get(url)
         if cached is not None and cached[0] != instead_of and cached[1] > time.monotonic():
             return cached[0]
-        asking = self._requests.get(url)
-        if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
-            asking = self._requests[url] = shared_task(self._ask(url))
+        token_task = self._requests.get(url)
+        if (
+            token_task is None
+            or token_task.done()
+            or token_task.get_loop() is not asyncio.get_running_loop()
+        ):
+            token_task = self._requests[url] = shared_task(self._obtain(url))
         # Cancelling one call does not cancel the request for other calls.
-        return await asyncio.shield(asking)
+        return await asyncio.shield(token_task)
 
-    async def _ask(self, url: str) -> str:
+    async def _obtain(self, url: str) -> str:
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme != "https" and not await asyncio.to_thread(is_private, host):
             raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")
@@ -71,7 +79,7 @@ class Tokens:
         try:
             body: Any = json.loads(answer.content)
             token, lifetime = str(body["access_token"]), body.get("expires_in")
-            seconds = _SECONDS if lifetime is None else float(lifetime)
+            seconds = _DEFAULT_LIFETIME if lifetime is None else float(lifetime)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ToolExecutionError(
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
@@ -80,7 +88,7 @@ class Tokens:
         self._keep_secret(token)
         self._tokens[url] = (
             token,
-            time.monotonic() + seconds - min(_MARGIN, seconds * _MARGIN_SHARE),
+            time.monotonic() + seconds - min(_MAX_MARGIN_SECONDS, seconds * _MARGIN_SHARE),
         )
         return token
 

@@ -11,34 +11,34 @@ from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExe
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
 from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import pause, retry_after
-from delf_openapi.answers import LOOK, Answer, scrub
+from delf_openapi.answers import CHECK_HINT, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import is_private, origin_of
 from delf_openapi.tokens import Tokens
 
-_PASSING: Final = frozenset({429, 502, 503, 504})
+_TEMPORARY_STATUSES: Final = frozenset({429, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 # As many as httpx keeps open.
-_AT_ONCE: Final = 100
+_MAX_CONNECTIONS: Final = 100
 _MIN_SECRET: Final = 8
 
 
 def _unread_answer_error(method: str, text: str) -> ToolExecutionError:
-    """Return the error for an unreadable answer to a request that may have taken effect."""
+    """Return an error for a response that cannot be read, although the request was received."""
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
-    return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=LOOK)
+    return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=CHECK_HINT)
 
 
 class Transport:
-    """The HTTP side of one API.
+    """Sends the HTTP requests of one API.
 
     Args:
         name: The connection's name, for messages.
-        settings: Time, retries, limits and OAuth2 credentials.
-        keep_secret: Called with each obtained token.
+        settings: The settings with timeout, retries, limits and OAuth2 credentials.
+        keep_secret: Receives each obtained OAuth2 token, to redact the token in messages.
     """
 
     def __init__(
@@ -49,51 +49,51 @@ class Transport:
     ) -> None:
         self._name = name
         self._settings = settings
-        self._client = HttpClient(settings.timeout, _AT_ONCE)
-        self._homes: set[str] = set()
+        self._client = HttpClient(settings.timeout, _MAX_CONNECTIONS)
+        self._checked_hosts: set[str] = set()
         self._tokens = Tokens(name, settings, self._attempts, keep_secret)
 
     async def send(self, request: Request) -> Answer:
-        """Send a request and read the answer, whatever its status.
+        """Send a request and read the response, which may have any status.
 
         Raises:
             ConnectionUnavailableError: If the server does not answer in time.
-            OutcomeUnknownError: If the request may have taken effect.
-            ToolExecutionError: If the answer is too large or redirects to a forbidden address.
+            OutcomeUnknownError: If the request may have been executed, but no response was read.
+            ToolExecutionError: If the response is too large or redirects to a forbidden address.
         """
         if request.spec_host is not None and not self._settings.base_url:
-            await self._check_home(request.url, request, "the API is")
+            await self._check_public(request.url, request, "the API is")
         if request.oauth is None:
-            return _scrubbed(await self._attempts(request), request)
+            return _redact_credentials(await self._attempts(request), request)
         if request.spec_host is not None and self._settings.token_url is None:
-            await self._check_home(request.oauth, request, "tokens are")
+            await self._check_public(request.oauth, request, "tokens are")
         token = await self._tokens.get(request.oauth)
         _use_token(request, token)
         answer = await self._attempts(request)
         if answer.status == 401:  # the token was revoked early
             _use_token(request, await self._tokens.get(request.oauth, instead_of=token))
             answer = await self._attempts(request)
-        return _scrubbed(answer, request)
+        return _redact_credentials(answer, request)
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new connections."""
         await self._client.aclose()
 
-    async def _check_home(self, url: str, request: Request, what: str) -> None:
-        """Refuse an address in a private network if the specification is public."""
-        host, named_by = urlsplit(url).hostname or "", request.spec_host or ""
-        if host == named_by or host in self._homes:
+    async def _check_public(self, url: str, request: Request, what: str) -> None:
+        """Raise if an address is in a private network, but the specification is public."""
+        host, spec_host = urlsplit(url).hostname or "", request.spec_host or ""
+        if host == spec_host or host in self._checked_hosts:
             return
         # A specification from elsewhere must not send requests into the network of this machine.
         if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
-            is_private, named_by
+            is_private, spec_host
         ):
             setting = "base_url" if url == request.url else "token_url"
             raise ToolExecutionError(
                 f"{request.label}: the specification says that {what} at {host}, a private address",
                 hint=f"give {setting}, if that is right",
             )
-        self._homes.add(host)
+        self._checked_hosts.add(host)
 
     # -- attempts -----------------------------------------------------------------------
 
@@ -109,13 +109,13 @@ class Transport:
             raise self._no_answer_error(request, error) from None
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Decide whether to repeat a request; return None to accept its answer."""
-        if answer.status not in _PASSING or not request.is_repeatable:
+        """Return when to repeat a request; None to accept its response."""
+        if answer.status not in _TEMPORARY_STATUSES or not request.is_repeatable:
             return None
-        message = retry_after(answer.headers)
-        if message is None:
+        seconds = retry_after(answer.headers)
+        if seconds is None:
             return Retry(seconds=pause(progress.attempts))
-        return Retry(seconds=message) if message <= self._settings.max_wait else None
+        return Retry(seconds=seconds) if seconds <= self._settings.max_wait else None
 
     def _no_answer_error(
         self, request: Request, error: NoAnswerError
@@ -124,33 +124,33 @@ class Transport:
         reason = scrub(error.reason(self._settings.timeout), request)
         text = f"{request.label}: {host} cannot be reached: {reason}"
         if error.in_doubt and not request.is_repeatable:
-            return OutcomeUnknownError(f"{text}, so it may have been done", hint=LOOK)
+            return OutcomeUnknownError(f"{text}, so it may have been done", hint=CHECK_HINT)
         return ConnectionUnavailableError(text)
 
     # -- redirects ----------------------------------------------------------------------
 
     async def _follow(self, request: Request) -> Answer:
-        """Make one attempt, following redirects; credentials are sent to their own origin only."""
-        home = origin_of(request.url)
+        """Send a request and follow redirects; send credentials to the first origin only."""
+        original_origin = origin_of(request.url)
         method, content = request.method, request.content
         url = request.url
         headers = {**request.headers, **request.secret}
         query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
             # A redirect within the API may drop the query, which can hold the key.
-            again = query and (hop == 0 or query not in url)
-            target = f"{url}{'&' if '?' in url else '?'}{query}" if again else url
+            needs_query = query and (hop == 0 or query not in url)
+            target = f"{url}{'&' if '?' in url else '?'}{query}" if needs_query else url
             answer = await self._once(method, target, headers, content, request.label)
-            place = answer.headers.get("location")
-            if answer.status not in _REDIRECTS or not place:
+            location = answer.headers.get("location")
+            if answer.status not in _REDIRECTS or not location:
                 return answer
-            url = _redirected(url, place, request.label)
+            url = _redirect_url(url, location, request.label)
             if answer.status == 303 or (answer.status in (301, 302) and method == "POST"):
                 method = "HEAD" if method == "HEAD" else "GET"
                 content = None
                 headers.pop("Content-Type", None)
-            if origin_of(url) != home:
-                await check_redirect(url, home, method, request.label)
+            if origin_of(url) != original_origin:
+                await check_redirect(url, original_origin, method, request.label)
                 # After leaving its origin, a request carries no call data, even on its way back.
                 headers = {k: v for k, v in headers.items() if k == "Accept"}
                 content = None
@@ -167,7 +167,7 @@ class Transport:
         content: bytes | None,
         label: str,
     ) -> Answer:
-        """Send a request once; return the answer, whatever its status."""
+        """Send one HTTP request; return the response, which may have any status."""
         limit = self._settings.max_response_bytes
         pairs = [(k.encode("latin-1", "replace"), v.encode()) for k, v in headers.items()]
         import httpx
@@ -194,39 +194,49 @@ class Transport:
             raise ToolExecutionError(f"{label}: its address is not valid") from None
 
 
-async def check_redirect(url: str, home: str, method: str, label: str) -> None:
-    """Refuse a redirect to another origin for requests that write, or to a less secure scheme."""
+async def check_redirect(url: str, original_origin: str, method: str, label: str) -> None:
+    """Raise if a redirect to another origin is unsafe.
+
+    A redirect must not lead a request that writes to another origin, from https to http, or from
+    a public to a private address.
+    """
     host = urlsplit(url).hostname or ""
     where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
     if urlsplit(url).scheme not in ("http", "https") or not host:
         raise ToolExecutionError(f"{where}, which is not a web address")
     if method not in ("GET", "HEAD"):
         raise ToolExecutionError(f"{where}, and only reading follows to another server")
-    if home.startswith("https://") and not url.startswith("https://"):
+    if original_origin.startswith("https://") and not url.startswith("https://"):
         raise ToolExecutionError(f"{where}, from a secure to an insecure address")
     if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
-        is_private, urlsplit(home).hostname or ""
+        is_private, urlsplit(original_origin).hostname or ""
     ):
         raise ToolExecutionError(f"{where}, a private address")
 
 
 def _use_token(request: Request, token: str) -> None:
-    """Add a token to a request and to the secrets removed from messages."""
+    """Add an OAuth2 token to a request's secret headers, which are redacted in messages."""
     request.secret = {**request.secret, "Authorization": f"Bearer {token}"}
 
 
-def _scrubbed(answer: Answer, request: Request) -> Answer:
-    """Redact values derived from a request's credentials in an answer."""
+def _redact_credentials(answer: Answer, request: Request) -> Answer:
+    """Redact a request's credentials in the body of its response, and return the response."""
     credentials = request.secret.get("Authorization", "").partition(" ")[2].encode()
     if len(credentials) >= _MIN_SECRET and credentials in answer.content:
         answer.content = answer.content.replace(credentials, b"[redacted]")
     return answer
 
 
-def _redirected(url: str, place: str, label: str) -> str:
-    """Return an answer's redirect target without credentials."""
+def _redirect_url(url: str, location: str, label: str) -> str:
+    """Return the absolute URL of a redirect without credentials.
+
+    Args:
+        url: The URL of the request.
+        location: The Location header.
+        label: The request, for messages.
+    """
     try:
-        parts = urlsplit(urljoin(url, place))
+        parts = urlsplit(urljoin(url, location))
         _ = parts.port
     except ValueError:
         raise ToolExecutionError(f"{label}: it redirects to no valid address") from None

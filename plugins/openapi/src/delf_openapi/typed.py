@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from delf_openapi.operations import Operation
 
 MAX_BYTES: Final = 2_000_000
-"""The maximum number of bytes of a response that is validated and typed."""
+"""The maximum number of bytes of a response that is validated and converted."""
 
 SECONDS: Final = 5.0
-_FAULTS: Final = 50
+_MAX_FAULTS: Final = 50
 _MAX_ERRORS: Final = 1_000
-_FAULT_CHARS: Final = 200
-_MOMENT: Final = re.compile(
+_MAX_FAULT_CHARS: Final = 200
+_DATE_TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:[Zz]|[+-]\d\d:\d\d)"
 )
 
@@ -51,16 +51,17 @@ class Fault:
     """A mismatch between a response and its schema.
 
     Args:
-        text: A one-line description with the path to the first such value.
-        place: The path; equal for all items of a list.
+        text: A one-line description with the path of the value.
+        place: The path of the value, with ``*`` for each list index.
         kind: The violated schema keyword.
-        found: The type of the value, such as ``None``; empty for the whole response.
+        value_type: The name of the value's type, such as ``None``; empty if the whole response is
+            at fault.
     """
 
     text: str
     place: Place = ()
     kind: str = ""
-    found: str = ""
+    value_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,9 @@ class Typed:
     """A response body converted to its declared types.
 
     Args:
-        value: The body; mismatching values are unconverted.
+        value: The body; values that do not match the schema are not converted.
         faults: The faults, one for each path and kind.
-        declared: Whether the specification declares this response.
+        declared: Whether the specification declares a type for this response.
     """
 
     value: Any
@@ -79,7 +80,7 @@ class Typed:
 
 
 class Responses:
-    """Validates and types the responses of one specification.
+    """Validates the responses of one API, and converts them to their declared types.
 
     Args:
         document: The specification.
@@ -90,18 +91,18 @@ class Responses:
         self._unmarshallers: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """Convert a body to its declared type."""
+        """Validate a body and convert it to its declared type."""
         if kind_of(answer.media or "application/json") != "json" or isinstance(body, bytes):
             return Typed(body)
-        found = self._schema(operation, answer)
-        if found is None:
+        declared = self._schema(operation, answer)
+        if declared is None:
             return Typed(body, declared=False)
         if len(answer.content) > MAX_BYTES:
             size = f"{len(answer.content):,} bytes"
             return Typed(
                 body, (_whole_response_fault(f"its {size} are neither validated nor typed"),)
             )
-        status, schema = found
+        status, schema = declared
         key = (operation.spot.name, status)
         unmarshaller = self._unmarshallers.get(key)
         if unmarshaller is None:
@@ -122,12 +123,12 @@ class Responses:
             )
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """Return an unconverted body, and whether it is declared."""
+        """Return a body without validation or conversion."""
         is_json = kind_of(answer.media or "application/json") == "json"
         return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
-        """Return the declared status and its schema; None for an undeclared status."""
+        """Return the declared status of a response and its schema; None without a schema."""
         responses = responses_of(operation.raw)
         for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
             if status not in responses:
@@ -145,7 +146,7 @@ class Responses:
             spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
         except SpecError as error:
-            return f"its schema cannot be read: {clean(error.message, _FAULT_CHARS)}"
+            return f"its schema cannot be read: {clean(error.message, _MAX_FAULT_CHARS)}"
         except Exception as error:  # an invalid schema
             return f"its schema cannot be used: {type(error).__name__}"
 
@@ -172,16 +173,20 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
         SchemaUnmarshaller,
     )
 
-    validators, types = _parts(version < (3, 1))
+    validators, types = _validators_and_types(version < (3, 1))
     root = SchemaPath.from_dict(spec)
     schema = root / "schema"
-    formats = FormatsUnmarshaller({"date": date.fromisoformat, "date-time": _moment})
+    formats = FormatsUnmarshaller({"date": date.fromisoformat, "date-time": _parse_date_time})
     return SchemaUnmarshaller(schema, validators.create(root, schema), types, formats)
 
 
 @lru_cache
-def _parts(is_old: bool) -> tuple[Any, Any]:
-    """Return the validators and types for OpenAPI 3.0 or for later versions."""
+def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
+    """Return the factories of validators and of converters.
+
+    Args:
+        is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
+    """
     from openapi_core.unmarshalling import schemas
     from openapi_core.unmarshalling.schemas.unmarshallers import (
         ArrayUnmarshaller,
@@ -198,7 +203,7 @@ def _parts(is_old: bool) -> tuple[Any, Any]:
             return super().__call__(value) if isinstance(value, list) else value
 
     class Properties(ObjectUnmarshaller):
-        """Converts existing values only: no defaults, no generated classes."""
+        """Converts the properties that an object has; adds no defaults, generates no classes."""
 
         def __call__(self, value: Any) -> Any:
             if not isinstance(value, dict):
@@ -234,7 +239,7 @@ def _lenient_class() -> Any:
     from openapi_core.validation.schemas.validators import SchemaValidator
 
     class Lenient(SchemaValidator):
-        """Converts the parts of a response as far as they match."""
+        """Accepts every value, so that a response with faults is converted, too."""
 
         def validate(self, value: Any) -> None:
             return None
@@ -255,12 +260,12 @@ def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
 
 
 def _whole_response_fault(text: str) -> Fault:
-    """Return the fault for a response that cannot be validated."""
+    """Return a fault of the whole response, which is then not converted."""
     return Fault(text, kind=text)
 
 
 def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
-    """Yield the faults of a body, each kind once per place, up to a limit."""
+    """Yield the faults of a body, but each kind of fault only once per path."""
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
     reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):
@@ -271,15 +276,21 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
         reported.add((place, kind))
         path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
         message = (
-            "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
+            "None, where the schema has no null"
+            if is_null
+            else clean(error.message, _MAX_FAULT_CHARS)
         )
         yield Fault(f"{path}: {message}", place, kind, kind_of_value(error.instance))
-        if len(reported) >= _FAULTS:
+        if len(reported) >= _MAX_FAULTS:
             return
 
 
-def _moment(text: str) -> datetime:
-    """Parse a time; times that Python cannot represent exactly stay text."""
-    if not _MOMENT.fullmatch(text):
+def _parse_date_time(text: str) -> datetime:
+    """Parse a date and time.
+
+    Raises:
+        ValueError: If Python cannot represent the time exactly; the value then stays text.
+    """
+    if not _DATE_TIME.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text.upper()))

@@ -15,14 +15,14 @@ from delf_openapi.failures import SpecError
 from delf_schemas.plain import with_decimals, without_bytes
 
 _MAX_FAULTS: Final = 8
-_DEEPEST: Final = 3
+_MAX_DEPTH: Final = 3
 
 
 class Checker:
-    """Checks values against schemas; other faults are left to the service.
+    """Validates the values that scripts send; the service checks what schemas do not express.
 
     Args:
-        document: Resolves references.
+        document: The specification.
     """
 
     def __init__(self, document: Document) -> None:
@@ -30,12 +30,12 @@ class Checker:
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
-        """List the faults of a value."""
+        """Return the faults of a value; none if the schema cannot be used."""
         checker = self._checker(schema)
         if checker is None:
             return []
-        faults_found = checker.faults(without_bytes(value), _MAX_FAULTS)
-        return [fault for fault in faults_found if not fault.unchecked]
+        all_faults = checker.faults(without_bytes(value), _MAX_FAULTS)
+        return [fault for fault in all_faults if not fault.unchecked]
 
     def _checker(self, schema: Any) -> json_schema.Checker | None:
         cached = self._checkers.get(id(schema))
@@ -46,36 +46,36 @@ class Checker:
 
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:
         try:
-            checker = bundled(self._document, schema, sent=True)
-            bundle: Any = {"not": {}} if checker["schema"] is False else checker["schema"]
-            if not isinstance(bundle, dict):
+            bundle = bundled(self._document, schema, sent=True)
+            root_schema: Any = {"not": {}} if bundle["schema"] is False else bundle["schema"]
+            if not isinstance(root_schema, dict):
                 return None
-            root = {**cast("dict[str, Any]", bundle), "components": checker["components"]}
+            root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
             return json_schema.Checker(root, "it")
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
 
     def with_decimals(self, schema: Any, value: Any) -> Any:
-        """Convert numbers to text if the schema asks for text."""
+        """Convert numbers to text where the schema expects text."""
         return with_decimals(value, schema, self._document.resolve)
 
-    def loosened(self, schema: Any, value: Any, depth: int = 0) -> Any:
-        """Convert a parameter's value to its schema's type; on the wire, 5 and "5" are equal."""
+    def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
+        """Convert a parameter's value to its schema's type; a request writes 5 and "5" alike."""
         try:
             resolved = self._document.resolve(schema)
         except SpecError:
             return value
         kinds = _type_names(resolved)
-        if not kinds or depth > _DEEPEST:
+        if not kinds or depth > _MAX_DEPTH:
             return value
         if isinstance(value, list):
             items: Any = resolved.get("items", {})
             listed = cast("list[Any]", value)
-            return [self.loosened(items, item, depth + 1) for item in listed]
+            return [self.coerced(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
             return cast("Any", value)
         if kinds == {"array"}:
-            return [self.loosened(resolved.get("items", {}), value, depth + 1)]
+            return [self.coerced(resolved.get("items", {}), value, depth + 1)]
         if isinstance(value, bool):
             return value if "boolean" in kinds or "string" not in kinds else str(value).lower()
         if isinstance(value, (int, float)) and kinds == {"string"}:
@@ -93,7 +93,7 @@ def _type_names(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _from_text(text: str, kinds: set[str]) -> Any:
-    """Convert a text to a boolean or number of one of the types; otherwise return the text."""
+    """Convert a text to a boolean or number if the types allow that; else return the text."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:

@@ -24,7 +24,7 @@ def parse_yaml(data: bytes) -> Any:
     """Parse YAML to plain data.
 
     Raises:
-        SpecError: If the input is invalid, too deeply nested, or expands too much.
+        SpecError: If the input is invalid, too deeply nested, or too large with its aliases.
     """
     import yaml
 
@@ -42,13 +42,13 @@ def parse_yaml(data: bytes) -> Any:
         raise SpecError(f"the specification is neither JSON nor YAML: {problem}{place}") from None
     except (RecursionError, ValueError) as error:
         raise SpecError(f"the specification cannot be read as YAML: {error}") from None
-    if _expanded(tree, {}, 0) > _MAX_NODES:
+    if _count_values(tree, {}, 0) > _MAX_NODES:
         raise SpecError("the specification's YAML aliases expand to too many values")
     return tree
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse input that would exhaust the stack of a C parser."""
+    """Raise if a text is nested so deeply that a C parser would exhaust its stack."""
     depth = deepest = 0
     for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
         piece = match.group()
@@ -62,7 +62,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _is_deep(text: str) -> bool:
-    """Return whether YAML is nested too deeply, judged by its event stream."""
+    """Return whether YAML is nested too deeply, by counting the parser's events."""
     import yaml
 
     depth = 0
@@ -81,9 +81,9 @@ def _is_deep(text: str) -> bool:
 
 @cache
 def _yaml_loader() -> Any:
-    """Return the safe C loader with YAML 1.2 rules.
+    """Return PyYAML's safe loader, in C if available, with the rules of YAML 1.2.
 
-    Leaves dates, ``on``, ``=`` and ``1:30`` as text.
+    Dates, ``on``, ``=`` and ``1:30`` stay text.
     """
     import yaml
 
@@ -91,8 +91,8 @@ def _yaml_loader() -> Any:
     loader: Any = type("_Loader", (base,), {"flatten_mapping": _flatten_mapping, "merged": 0})
     resolvers: dict[Any, list[tuple[str, Any]]] = {}
     for first, pairs in base.yaml_implicit_resolvers.items():
-        kept = [p for p in pairs if p[0].rpartition(":")[2] not in _YAML_1_1]
-        resolvers[first] = kept
+        remaining = [p for p in pairs if p[0].rpartition(":")[2] not in _YAML_1_1]
+        resolvers[first] = remaining
     loader.yaml_implicit_resolvers = resolvers
     loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list("tTfF"))
     loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
@@ -107,7 +107,7 @@ def _integer(loader: Any, node: Any) -> int:
 
 
 def _flatten_mapping(loader: Any, node: Any) -> None:
-    """Merge keys with a limit, because merging can double the size at each level.
+    """Merge the keys of ``<<`` with a limit, because each level of merging can double the size.
 
     Raises:
         SpecError: If too many keys are merged.
@@ -124,8 +124,8 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
     cast("Any", super(type(loader), loader)).flatten_mapping(node)
 
 
-def _expanded(node: Any, sizes: dict[int, int], depth: int) -> int:
-    """Count the values of a tree, counting shared nodes repeatedly.
+def _count_values(node: Any, sizes: dict[int, int], depth: int) -> int:
+    """Count the values of a tree; count a shared node each time the tree contains it.
 
     Raises:
         SpecError: If the tree is too deeply nested or contains itself.
@@ -138,6 +138,6 @@ def _expanded(node: Any, sizes: dict[int, int], depth: int) -> int:
     if size is None:
         tree = cast("dict[str, Any] | list[Any]", node)
         parts = tree.values() if isinstance(tree, dict) else tree
-        size = 1 + sum(_expanded(part, sizes, depth + 1) for part in parts)
+        size = 1 + sum(_count_values(part, sizes, depth + 1) for part in parts)
         sizes[id(cast("object", node))] = size
     return size
