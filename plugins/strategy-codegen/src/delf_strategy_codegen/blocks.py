@@ -13,7 +13,7 @@ PYTHON: Final = frozenset(
     | {"tool_call", "delf"}
 )
 JSON: Final = frozenset({"json", "jsonc", "json5"})
-_OTHER: Final = frozenset(
+_OTHER_LANGUAGES: Final = frozenset(
     {"bash", "sh", "shell", "console", "text", "txt", "plain", "plaintext", "output", "stdout"}
     | {"result", "results", "sql", "js", "javascript", "typescript", "ts", "jsx", "tsx", "html"}
     | {"css", "xml", "yaml", "yml", "toml", "ini", "csv", "tsv", "diff", "markdown", "md", "java"}
@@ -22,28 +22,28 @@ _OTHER: Final = frozenset(
     | {"tex", "log", "logs", "http", "graphql", "bat", "cmd", "zsh", "vb", "dart", "haskell"}
     | {"julia", "matlab", "none"}
 )
-_KNOWN: Final = PYTHON | JSON | _OTHER
+_KNOWN_LANGUAGES: Final = PYTHON | JSON | _OTHER_LANGUAGES
 _FENCE: Final = re.compile(
     r"(?P<lead>(?:[ \t]*(?:[-*+>]|\d+[.)])(?=[ \t]))*[ \t]*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
 )
-_BEHIND_TEXT: Final = re.compile(
+_FENCE_AFTER_TEXT: Final = re.compile(
     r"(?P<lead>.*[^`\s][ \t]*)(?P<marks>`{3,})(?P<info>[\w+#.-]+)[ \t]*"
 )
 _ONE_LINE: Final = re.compile(r"(?P<code>.*?\S.*?)(?P<marks>`{3,}|~{3,})[ \t]*")
 _WORD: Final = re.compile(r"[\w+#.-]*")
-_MAX_LONGER: Final = 50
-_LONGEST_INFO: Final = 40
+_MAX_EXTENDED: Final = 50
+_MAX_INFO_CHARS: Final = 40
 
 
 class Block(NamedTuple):
-    """A piece of code.
+    """A block of code in an answer.
 
     Args:
-        language: The language of the fence; empty if none is stated.
-        code: The cleaned code.
+        language: The language that the fence names; empty if the fence names none.
+        code: The code, repaired if it was almost valid Python.
         before: The text between the previous block and this one.
-        start: The start position in the answer.
-        end: The end position.
+        start: The index in the answer at which the block starts.
+        end: The index in the answer at which the block ends.
     """
 
     language: str
@@ -54,10 +54,10 @@ class Block(NamedTuple):
 
     @property
     def is_python(self) -> bool:
-        """True if the block is labelled as Python, or has an unknown label and parses as Python."""
+        """True if the fence names Python, or names an unknown language and the code is Python."""
         is_known = self.language in PYTHON
         return is_known or bool(
-            self.language and self.language not in _KNOWN and is_script(self.code)
+            self.language and self.language not in _KNOWN_LANGUAGES and is_script(self.code)
         )
 
 
@@ -79,29 +79,33 @@ class _Open(NamedTuple):
 
 
 def blocks_of(text: str) -> list[Block]:
-    """Return the fenced blocks of a text, in order, ignoring fences in strings."""
-    return _Blocks(text).found
+    """Return the fenced blocks of a text in order; a fence within a Python string is ignored."""
+    return _BlockParser(text).blocks
 
 
-class _Blocks:
-    """Goes through the lines of a text once."""
+class _BlockParser:
+    """Parses the fenced blocks of a text, line by line."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines: list[_Line] = []
-        place = 0
+        position = 0
         for line in text.split("\n"):
-            self._lines.append(_Line(line, place))
-            place += len(line) + 1
-        self.found: list[Block] = []
-        self._remaining_tries = _MAX_LONGER
+            self._lines.append(_Line(line, position))
+            position += len(line) + 1
+        self.blocks: list[Block] = []
+        self._remaining_extensions = _MAX_EXTENDED
         self._last_end = 0
         number = 0
         while number < len(self._lines):
-            number = self._step(number)
+            number = self._parse_line(number)
 
-    def _step(self, number: int) -> int:
-        """Process a line outside of a block, or a block that begins there; return the next line."""
+    def _parse_line(self, number: int) -> int:
+        """Parse a line outside of a block, or the block that begins there.
+
+        Returns:
+            The index of the next line.
+        """
         line = self._lines[number]
         fence = _FENCE.fullmatch(line.text)
         if fence is not None and (block := _one_line(fence)) is not None:
@@ -109,32 +113,38 @@ class _Blocks:
             self._add(language, code, fence["lead"], line.start, line.end)
             return number + 1
         if fence is None or ("`" in fence["info"] and fence["marks"][0] == "`"):
-            fence = _fence_behind_text(line.text)
+            fence = _fence_after_text(line.text)
         if fence is None:
             return number + 1
         opened = _Open(number, fence["lead"], fence["marks"], _language(fence["info"]), "")
-        return self._block(opened)
+        return self._parse_block(opened)
 
-    def _block(self, opened: _Open) -> int:
-        """Record a block; return the number of the next line."""
-        first: tuple[int, int] | None = None
+    def _parse_block(self, opened: _Open) -> int:
+        """Parse the lines of a block up to its closing fence; return the index of the next line.
+
+        A fence within a Python string is part of the code, unless the string has no end.
+        """
+        first_close: tuple[int, int] | None = None
         number = opened.line + 1
         while number < len(self._lines):
-            following = self._closes(self._lines[number].text, opened)
-            if following is not None:
+            step = self._closing_step(self._lines[number].text, opened)
+            if step is not None:
                 code = self._between(opened, number)
-                first = first or (number, following)
-                could_be = not opened.language or opened.language in PYTHON
-                if not (could_be and self._remaining_tries and stops_in_string(code)):
-                    return self._close(opened, number, following)
-                self._remaining_tries -= 1
+                first_close = first_close or (number, step)
+                may_be_python = not opened.language or opened.language in PYTHON
+                if not (may_be_python and self._remaining_extensions and stops_in_string(code)):
+                    return self._close(opened, number, step)
+                self._remaining_extensions -= 1
             number += 1
-        if first is not None:  # the string has no end
-            return self._close(opened, *first)
+        if first_close is not None:  # the string has no end
+            return self._close(opened, *first_close)
         return self._close(opened, len(self._lines), 0)
 
-    def _closes(self, line: str, opened: _Open) -> int | None:
-        """Return 1 if a line closes a block, 0 if the line also opens the next block, else None."""
+    def _closing_step(self, line: str, opened: _Open) -> int | None:
+        """Return the number of lines to skip if a line closes a block; None for another line.
+
+        The number is 0 if the closing line also opens the next block, otherwise 1.
+        """
         fence = _FENCE.fullmatch(line)
         if fence is None or not fence["marks"].startswith(opened.marks):
             return None
@@ -143,17 +153,17 @@ class _Blocks:
             return 1
         if fence["marks"][0] in info:
             return None
-        return 0 if _language(info) in _KNOWN else 1
+        return 0 if _language(info) in _KNOWN_LANGUAGES else 1
 
-    def _close(self, opened: _Open, number: int, following: int) -> int:
+    def _close(self, opened: _Open, number: int, step: int) -> int:
         code = self._between(opened, number)
         end = len(self._text)
         if number < len(self._lines):
             line = self._lines[number]
-            marks = _FENCE.fullmatch(line.text) if following else None
+            marks = _FENCE.fullmatch(line.text) if step else None
             end = line.start + (0 if marks is None else marks.end("marks"))
         self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
-        return number + following
+        return number + step
 
     def _between(self, opened: _Open, number: int) -> str:
         lines = [line.text for line in self._lines[opened.line + 1 : number]]
@@ -165,29 +175,29 @@ class _Blocks:
         before = self._text[self._last_end : start] + lead
         indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
         repaired = repair_script(code, indent) or ""
-        self.found.append(Block(language, repaired, before, start, end))
+        self.blocks.append(Block(language, repaired, before, start, end))
         self._last_end = end
 
 
-def _fence_behind_text(line: str) -> re.Match[str] | None:
-    """Return the opening fence of Python or JSON at the end of a line of prose, if any."""
-    match = _BEHIND_TEXT.fullmatch(line) if "```" in line[-_LONGEST_INFO:] else None
+def _fence_after_text(line: str) -> re.Match[str] | None:
+    """Match an opening fence of Python or JSON at the end of a line of prose."""
+    match = _FENCE_AFTER_TEXT.fullmatch(line) if "```" in line[-_MAX_INFO_CHARS:] else None
     return match if match is not None and _language(match["info"]) in PYTHON | JSON else None
 
 
 def _one_line(match: re.Match[str]) -> tuple[str, str] | None:
-    """Return the language and the code of a fence that opens and ends in one line."""
+    """Return the language and the code of a block in one line; None for another fence."""
     parts = _ONE_LINE.fullmatch(match["info"])
     if parts is None or not parts["marks"].startswith(match["marks"]):
         return None
     code = parts["code"]
     word, _, rest = code.strip().partition(" ")
-    if word.lower() in _KNOWN and rest.strip():
+    if word.lower() in _KNOWN_LANGUAGES and rest.strip():
         return word.lower(), rest.strip()
     return ("", code.strip()) if parse_script(code.strip()) is not None else None
 
 
 def _language(info: str) -> str:
-    found = _WORD.match(info.strip(" \t{}.:"))
-    word = "" if found is None else found.group().lower()
+    blocks = _WORD.match(info.strip(" \t{}.:"))
+    word = "" if blocks is None else blocks.group().lower()
     return word.removesuffix(".py") if word.endswith(".py") else word

@@ -16,8 +16,8 @@ from delf_strategy_codegen.blocks import Block
 from delf_strategy_codegen.python import bound_names, free_names, is_script, parse_script, parsed
 
 _MAX_COMPARED: Final = 20
-_SIMILAR: Final = 0.6
-_CLOSE_BY: Final = 300
+_MIN_SIMILARITY: Final = 0.6
+_CONTEXT_CHARS: Final = 300
 
 _EXAMPLE: Final = re.compile(
     r"\b(?:example|usage|for instance|e\.g\.|sample|to test|tests?|testing|try it|expected|"
@@ -25,17 +25,17 @@ _EXAMPLE: Final = re.compile(
     r"(?:want|need|prefer|like))\b",
     re.IGNORECASE,
 )
-_WHOLE: Final = r"(?:version|script|code|answer|solution|program|thing|one)"
+_SCRIPT_NOUNS: Final = r"(?:version|script|code|answer|solution|program|thing|one)"
 _OTHER_VERSION: Final = re.compile(
     r"(?:^|[\n.!?:;(*#-]\s*)(?:or|wait|actually|no)\b|"
     r"\b(?:alternative(?:ly|s)?|option|instead|(?:another|second|other) (?:way|approach)|"
     r"versions?|variants?|better|improved?|improvement|corrected|correction|fix(?:ed|es)?|mistake|"
     r"revised|revision|rewritten|refactored|simpler|simplified|shorter|cleaner|all together|"
     r"altogether|putting (?:it|this|everything|them)|in one|"
-    rf"(?:updated|correct|complete|full|entire|whole|final|combined) (?:\w+ )?{_WHOLE})\b",
+    rf"(?:updated|correct|complete|full|entire|whole|final|combined) (?:\w+ )?{_SCRIPT_NOUNS})\b",
     re.IGNORECASE,
 )
-_GOES_ON: Final = re.compile(
+_CONTINUATION: Final = re.compile(
     r"\b(?:then|next|after (?:that|this|which)|afterwards?|finally|lastly|second(?:ly)?|"
     r"third(?:ly)?|fourth|step \d+|part \d+|now|continu(?:e|es|ed|ing)|followed by|"
     r"subsequently|once (?:that|this|we|you|it)|with (?:that|this|these|the|it|them)|"
@@ -54,11 +54,11 @@ _UNREADABLE: Final = (
 
 
 class Reading(NamedTuple):
-    """The script that was read from an answer, or the reason why there is none.
+    """The result of the search for a script in an answer.
 
     Args:
-        code: The script; None if the answer has no script.
-        why: The feedback for the model if there is no script.
+        code: The script; None if the answer has no unambiguous script.
+        why: The feedback for the model if ``code`` is None; empty for the usual feedback.
     """
 
     code: str | None = None
@@ -66,20 +66,20 @@ class Reading(NamedTuple):
 
 
 def choose_script(blocks: Sequence[Block]) -> Reading:
-    """Choose the only script among blocks.
+    """Return the script among the blocks of an answer, if only one choice is plausible.
 
     Args:
-        blocks: The blocks that could be Python, in order; at least one.
+        blocks: The blocks that may be Python, in order; at least one.
     """
-    parts = _without_quotations([b for b in blocks if b.code])
+    parts = _without_repeated([b for b in blocks if b.code])
     scripts = [part for part in parts if is_script(part.code)]
     if not scripts:
         return _unreadable(parts)
-    candidates = [part for part in scripts if not _EXAMPLE.search(_close_by(part.before))]
+    candidates = [part for part in scripts if not _EXAMPLE.search(_nearby_text(part.before))]
     if candidates and len(candidates) < len(scripts):
         example_names = _union(bound_names(part.code) for part in scripts if part not in candidates)
-        own_names = _union(bound_names(part.code) for part in candidates)
-        if any(free_names(part.code) & example_names - own_names for part in candidates):
+        candidate_names = _union(bound_names(part.code) for part in candidates)
+        if any(free_names(part.code) & example_names - candidate_names for part in candidates):
             return Reading(None, SEVERAL)
         scripts = candidates
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
@@ -88,36 +88,38 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
 
 def _put_together(scripts: Sequence[Block]) -> Reading:
-    chain = [scripts[0]]
+    earlier_blocks = [scripts[0]]
     is_ambiguous = False
     for part in scripts[1:]:
-        defined_names = _union(bound_names(item.code) for item in chain)
-        text = _close_by(part.before)
-        depends = bool(free_names(part.code) & defined_names)
-        says_other = _OTHER_VERSION.search(text) is not None
-        goes_on = _GOES_ON.search(text) is not None and not says_other
-        if depends and (goes_on or not part.before.strip()):
-            chain.append(part)
-        elif depends:
+        defined_names = _union(bound_names(item.code) for item in earlier_blocks)
+        text = _nearby_text(part.before)
+        uses_earlier_names = bool(free_names(part.code) & defined_names)
+        announces_version = _OTHER_VERSION.search(text) is not None
+        announces_continuation = _CONTINUATION.search(text) is not None and not announces_version
+        if uses_earlier_names and (announces_continuation or not part.before.strip()):
+            earlier_blocks.append(part)
+        elif uses_earlier_names:
             is_ambiguous = True
-        elif says_other or (len(scripts) <= _MAX_COMPARED and _is_version(chain, part)):
-            chain, is_ambiguous = [part], False
-        elif goes_on:
-            chain.append(part)
+        elif announces_version or (
+            len(scripts) <= _MAX_COMPARED and _is_version(earlier_blocks, part)
+        ):
+            earlier_blocks, is_ambiguous = [part], False
+        elif announces_continuation:
+            earlier_blocks.append(part)
         else:
             is_ambiguous = True
     if is_ambiguous:
         return Reading(None, SEVERAL)
-    return Reading("\n\n".join(part.code for part in chain))
+    return Reading("\n\n".join(part.code for part in earlier_blocks))
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:
     return {name for names in sets for name in names}
 
 
-def _close_by(text: str) -> str:
-    """Return the text directly before a block."""
-    return text[-_CLOSE_BY:]
+def _nearby_text(text: str) -> str:
+    """Return the end of the text before a block, which describes the block."""
+    return text[-_CONTEXT_CHARS:]
 
 
 def _unreadable(parts: Sequence[Block]) -> Reading:
@@ -130,8 +132,8 @@ def _unreadable(parts: Sequence[Block]) -> Reading:
     return Reading(best.code) if tree.body and best.is_python else Reading()
 
 
-def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
-    """Drop blocks that are part of another one; of equal blocks the last is kept."""
+def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
+    """Remove blocks whose code is part of another block; of equal blocks the last stays."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
     own_blocks: list[Block] = []
     for number, block_lines in enumerate(lines[:_MAX_COMPARED]):
@@ -144,15 +146,15 @@ def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
     return [*own_blocks, *blocks[_MAX_COMPARED:]]
 
 
-def _is_version(chain: Sequence[Block], later_block: Block) -> bool:
-    """Return whether a block is a new version of an earlier block, not its continuation."""
-    earlier = "\n\n".join(part.code for part in chain)
+def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
+    """Return whether a block is a new version of earlier blocks, not their continuation."""
+    earlier = "\n\n".join(part.code for part in earlier_blocks)
     first, second = bound_names(earlier), bound_names(later_block.code)
     shared = first & second
     if shared and len(shared) * 2 >= min(len(first), len(second)):
         return True
     matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later_block.code.split("\n"))
-    return matcher.quick_ratio() > _SIMILAR
+    return matcher.quick_ratio() > _MIN_SIMILARITY
 
 
 def _problem(code: str) -> str:

@@ -21,14 +21,14 @@ _LOOKS_LIKE_CODE: Final = re.compile(
     r"^\s*(?:await |print\(|async def |def \w+\(|from \w+ import |import [\w.]+\s*$|"
     r"[A-Za-z_][\w.]*\(.*\)\s*$|[A-Za-z_]\w*\s*=\s*\S+[(\[{\"'\d]|[)\]}]+\s*$|return [\w(\[{\"'])"
 )
-_TURN: Final = re.compile(
+_TURN_END: Final = re.compile(
     r"<\|(?:im_end|im_start|eot_id|eom_id|endoftext|end_of_text|end_of_turn_token)\|>"
     r"|<end_of_turn>|<｜end▁of▁sentence｜>",
     re.IGNORECASE,
 )
-_MARKS: Final = re.compile(r"^(?:\s*<\|\w+\|>)+|<\|\w+\|>\s*\Z")
-_PASSAGE: Final = re.compile(r"^[ \t]*(?=[<\[◁])", re.MULTILINE)
-_LONGEST: Final = 2 * MAX_SCRIPT
+_SPECIAL_TOKENS: Final = re.compile(r"^(?:\s*<\|\w+\|>)+|<\|\w+\|>\s*\Z")
+_TAG_AT_LINE_START: Final = re.compile(r"^[ \t]*(?=[<\[◁])", re.MULTILINE)
+_MAX_ANSWER: Final = 2 * MAX_SCRIPT
 _TOO_LONG: Final = (
     f"That answer is too long: scripts of more than {MAX_SCRIPT:,} letters are not run. "
     "Put no data into the script."
@@ -38,32 +38,29 @@ _MAX_TRIES: Final = 40
 
 
 def read_reply(reply: ModelReply) -> Reading:
-    """Return the script of a reply, in its calls or its text.
+    """Return the script in a reply's tool calls; without calls, the script in its text.
 
-    A model may call a tool that was not offered. Several scripts become one.
-
-    Args:
-        reply: The reply.
+    The scripts of several calls are joined. The calls count even if no tool was offered.
     """
     readings = [(call, from_arguments(call.arguments, read)) for call in reply.calls]
     codes = [reading.code for _, reading in readings if reading.code is not None]
-    broken = next((reading for _, reading in readings if reading.why), None)
+    unreadable = next((reading for _, reading in readings if reading.why), None)
     if codes:
-        return Reading("\n\n".join(codes)) if broken is None else broken
+        return Reading("\n\n".join(codes)) if unreadable is None else unreadable
     from_text = read(reply.text)
-    return broken if broken is not None and from_text.code is None else from_text
+    return unreadable if unreadable is not None and from_text.code is None else from_text
 
 
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:
-    """Return the calls with the script; none if the script is in the text."""
+    """Return the tool calls that have a script as argument."""
     return tuple(c for c in reply.calls if from_arguments(c.arguments, read).code is not None)
 
 
 def read(text: str) -> Reading:
-    """Parse the parts of an answer's text.
+    """Return the script in an answer's text.
 
-    A script may be in fences, tags and calls of every kind, alone or between sentences. Reasoning
-    is not part of the answer.
+    The script may be bare, between sentences, in a fence, in tags, or in a tool call written as
+    JSON. Scripts in the model's reasoning do not count.
 
     Args:
         text: The whole answer.
@@ -72,9 +69,9 @@ def read(text: str) -> Reading:
     _, text, is_closed = split_reasoning(text)
     if not is_closed:
         return Reading()
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    script = repair_script(_MARKS.sub("", text))
+    script = repair_script(_SPECIAL_TOKENS.sub("", text))
     if script is not None and acts(script) and not script.lstrip().startswith(("{", "[{")):
         return Reading(script)
     text = _answer_text(text)
@@ -85,12 +82,12 @@ def read(text: str) -> Reading:
         return _of_blocks(blocks, text)
     if (call_reading := from_json(text, read)) is not None:
         return call_reading
-    tagged = [_block(*item, text) for item in from_tags(text)]
+    tagged = [_tagged_block(*item, text) for item in from_tags(text)]
     if tagged:
         return choose_script(tagged)
     if script is not None and is_script(script) and not script.lstrip().startswith("{"):
         return Reading(script)
-    return _from_prose(text)
+    return _script_in_prose(text)
 
 
 def _of_blocks(blocks: list[Block], text: str) -> Reading:
@@ -108,51 +105,51 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
     unnamed += [b for b in blocks if b.language in JSON and acts(b.code)]
     if unnamed:
         return choose_script(unnamed)
-    tagged = [_block(*item, text) for item in from_tags(text)]
+    tagged = [_tagged_block(*item, text) for item in from_tags(text)]
     return choose_script(tagged) if tagged else Reading()
 
 
-def _block(code: str, start: int, end: int, text: str) -> Block:
-    """Return the text between tags as a block, unwrapping a fence or a call."""
+def _tagged_block(code: str, start: int, end: int, text: str) -> Block:
+    """Make a block from the text between tags; a fence or call within the tags is unwrapped."""
     blocks = blocks_of(code)
     reading = _of_blocks(blocks, "") if blocks else from_json(code, read)
     inner = repair_script(code) if reading is None else reading.code
-    behind = text.rfind(">", 0, start) + 1
-    return Block("python", inner or "", text[behind:start], start, end)
+    end_of_tag = text.rfind(">", 0, start) + 1
+    return Block("python", inner or "", text[end_of_tag:start], start, end)
 
 
 def _answer_text(text: str) -> str:
-    """Return the answer without inner reasoning and invented turns."""
+    """Remove tagged reasoning, and everything after the end of the model's turn, from an answer."""
     code = [(b.start, b.end) for b in blocks_of(text) if parse_script(b.code) is not None]
 
-    def is_code(place: int) -> bool:
-        return any(start <= place < end for start, end in code)
+    def is_code(position: int) -> bool:
+        return any(start <= position < end for start, end in code)
 
-    turn = next((m for m in _TURN.finditer(text, 1) if not is_code(m.start())), None)
-    if turn is not None:
-        text = text[: turn.start()]
+    turn_end = next((m for m in _TURN_END.finditer(text, 1) if not is_code(m.start())), None)
+    if turn_end is not None:
+        text = text[: turn_end.start()]
     passages: list[str] = []
-    place = 0
-    for match in _PASSAGE.finditer(text):
+    position = 0
+    for match in _TAG_AT_LINE_START.finditer(text):
         opening = None
-        if match.start() >= place and not is_code(match.start()):
+        if match.start() >= position and not is_code(match.start()):
             opening = reasoning_in(text[match.start() :])
         if opening is None:
             continue
-        passages.append(text[place : match.start()])
+        passages.append(text[position : match.start()])
         end = opening.end.search(text, match.start() + opening.length)
-        place = len(text) if end is None else end.end()
-    return "".join([*passages, text[place:]])
+        position = len(text) if end is None else end.end()
+    return "".join([*passages, text[position:]])
 
 
-def _from_prose(text: str) -> Reading:
-    """Return unfenced code surrounded by prose."""
+def _script_in_prose(text: str) -> Reading:
+    """Return the script that stands without a fence between lines of prose."""
     lines = text.split("\n")[:_MAX_LINES]
-    chances = _MAX_TRIES
+    remaining_tries = _MAX_TRIES
     for start in [number for number, line in enumerate(lines) if _CODE_START.match(line)]:
         end = len(lines)
-        while end > start and chances:
-            chances -= 1
+        while end > start and remaining_tries:
+            remaining_tries -= 1
             code = "\n".join(lines[start:end])
             tree = parsed(code)
             if tree is None:
@@ -161,8 +158,8 @@ def _from_prose(text: str) -> Reading:
                 if not acts(code):
                     break
                 rest = [*lines[:start], *lines[end:]]
-                is_all = not any(map(_LOOKS_LIKE_CODE.match, rest))
-                return Reading(code.rstrip()) if is_all else Reading(None, SEVERAL)
+                is_only_code = not any(map(_LOOKS_LIKE_CODE.match, rest))
+                return Reading(code.rstrip()) if is_only_code else Reading(None, SEVERAL)
             if tree.lineno is None:
                 break
             end = min(end - 1, start + tree.lineno - 1)

@@ -33,7 +33,7 @@ _MAY_BE_LEFT_OUT = (
     '\n- In types, ?"key" may be missing, and dict is a record that is not spelled out.'
 )
 _IN_FENCE = "Answer with the script alone, in one ```python block."
-_BEGINNING = 1000
+_SHOWN_CHARS = 1000
 _IN_TOOL = "Answer with one call of run, whose code is the script, and nothing else."
 _NO_SCRIPT = (
     "There was no Python script in that answer. Where no tool is needed, or something essential is "
@@ -52,18 +52,20 @@ def script_rules(
     unsupported: str = "",
     in_tool: bool = False,
 ) -> str:
-    """Return the rules of scripts, equal for every task with the same tools.
+    """Return the system prompt: the rules for scripts, and the tools.
+
+    The prompt is the same for every task with the same tools, so that providers can cache it.
 
     Args:
-        stubs: The tools.
-        libraries: Importable packages.
-        language: The Python that runs them.
-        unsupported: The unsupported features of Python.
+        stubs: The stubs of the tools.
+        libraries: The packages that scripts can import.
+        language: The version of Python that runs the scripts.
+        unsupported: The features of Python that the sandbox lacks; empty for none.
         in_tool: Whether the model passes scripts to the tool ``run``.
     """
-    extra = f" and {', '.join(libraries)}" if libraries else ""
+    library_text = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
-    rules = _RULES.format(language=language, libraries=extra, answer=answer)
+    rules = _RULES.format(language=language, libraries=library_text, answer=answer)
     rules += _ASKS if "[asks]" in stubs else ""
     rules += _MAY_BE_LEFT_OUT if '?"' in stubs else ""
     rules += (
@@ -78,12 +80,12 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
 
     Args:
         reply: The answer's text.
-        why: The fault of the answer.
-        in_tool: Whether the model can call ``run`` next.
+        why: The fault of the answer; empty for an answer without any script.
+        in_tool: Whether the next answer has to call ``run``.
     """
-    how = _IN_TOOL if in_tool else "Answer with one ```python block."
+    instruction = _IN_TOOL if in_tool else "Answer with one ```python block."
     message = why or _NO_SCRIPT
-    return assistant(_short(reply) or "(nothing)"), user(f"{message} {how}")
+    return assistant(_without_oversize(reply) or "(nothing)"), user(f"{message} {instruction}")
 
 
 def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]:
@@ -91,17 +93,17 @@ def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]
 
     Args:
         code: The script.
-        result: The result, with the requested changes.
+        result: The script's result, with the requested changes.
     """
     lines = ["A person looked at the script and its calls, and asks for changes:"]
     lines += [f"- {text}" for text in result.changes_requested]
     if not result.variables_alive:
         lines.append("The script's variables are lost; read again what you need.")
     elif isinstance(result.outcome, (Done, Failed, Rerun)):
-        lines += _alive(result.outcome.variables)
+        lines += _variable_lines(result.outcome.variables)
     if result.printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(result.printed)}")
-    lines += _lines_of_changes(result.changes)
+    lines += _change_lines(result.changes)
     lines.append(
         "Write another script that does the task with these changes, with the whole answer "
         "printed. Calls that succeeded before have had their effect; do not repeat those that "
@@ -123,9 +125,9 @@ def retry_messages(
     Args:
         code: The script.
         outcome: The failure.
-        printed: The output, which the user will not see.
-        fresh: Whether variables were lost.
-        done: The write calls, in order.
+        printed: The text that the script printed, which the user will not see.
+        fresh: Whether the next script starts without the variables of this one.
+        done: The write calls that were made, in order.
     """
     kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
     lines = [f"The script failed: {kind}: {outcome.message}"]
@@ -134,10 +136,10 @@ def retry_messages(
     if fresh:
         lines.append("Its variables are lost; read again what you need.")
     else:
-        lines += _alive(outcome.variables)
+        lines += _variable_lines(outcome.variables)
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
-    lines += _lines_of_changes(done)
+    lines += _change_lines(done)
     lines.append(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
@@ -152,24 +154,24 @@ def silent_messages(
 
     Args:
         code: The script.
-        returned: The results of its calls, a line each.
-        variables: The variables with their types.
+        returned: A line for each call of the script, with its result.
+        variables: A mapping from name of a variable to its type.
     """
     lines = [f"The script ran, and there is no answer: {SILENT}."]
     if returned:
         listed = "\n".join(f"- {line}" for line in returned[:_MAX_DONE])
         lines.append(f"Its calls:\n{listed}")
-    lines += _alive(variables)
+    lines += _variable_lines(variables)
     lines.append("Write a script that prints the answer. Where nothing was found, it prints that.")
     return assistant(_fence_code(code)), user("\n".join(lines))
 
 
 def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
-    """Return the feedback on an answer of the wrong shape.
+    """Return the feedback on a script whose answer was refused, as by an output schema.
 
     Args:
         code: The script.
-        text: The output, which the user will not see.
+        text: The refused answer, which the user will not see.
         problem: The fault of the answer.
     """
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
@@ -188,20 +190,20 @@ def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[M
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
-    """Return the follow-up to a script that asked for another pass."""
+    """Return the follow-up to a script that ended with ``rerun``, to see data first."""
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     variables = dict(outcome.variables)
     if outcome.carry:
         lines.append(f"It wants you to use: {', '.join(outcome.carry)}")
-    lines += _alive(variables)
+    lines += _variable_lines(variables)
     if printed.strip():
         lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
     lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
     return assistant(_fence_code(code)), user("\n".join(lines))
 
 
-def _lines_of_changes(changes: Sequence[str]) -> list[str]:
-    """Return the lines about write calls that were made."""
+def _change_lines(changes: Sequence[str]) -> list[str]:
+    """Return a list of the write calls that were made, as lines for the model."""
     if not changes:
         return []
     earlier = [f"- … {len(changes) - _MAX_DONE:,} calls"] if len(changes) > _MAX_DONE else []
@@ -209,25 +211,25 @@ def _lines_of_changes(changes: Sequence[str]) -> list[str]:
     return [f"What it changed, and is done:\n{listed}"]
 
 
-def _alive(variables: Mapping[str, str]) -> list[str]:
+def _variable_lines(variables: Mapping[str, str]) -> list[str]:
     if not variables:
         return ["No variables are alive."]
     listed = "\n".join(f"- {name}: {kind}" for name, kind in variables.items())
     return [f"Variables still alive, use them as they are:\n{listed}"]
 
 
-def _short(text: str) -> str:
-    """Truncate a model's text beyond the size of any script."""
+def _without_oversize(text: str) -> str:
+    """Truncate a model's answer that is longer than any script."""
     if len(text) <= MAX_SCRIPT:
         return text
-    return f"{text[:_BEGINNING]}\n… ({len(text):,} letters)"
+    return f"{text[:_SHOWN_CHARS]}\n… ({len(text):,} letters)"
 
 
 def _fence_code(code: str) -> str:
-    marks = "```"
-    while marks in code:
-        marks += "`"
-    return f"{marks}python\n{code}\n{marks}"
+    fence = "```"
+    while fence in code:
+        fence += "`"
+    return f"{fence}python\n{code}\n{fence}"
 
 
 def _cap(text: str) -> str:

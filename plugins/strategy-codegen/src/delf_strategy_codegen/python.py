@@ -13,26 +13,33 @@ from typing import Final
 
 from delf.protocols.sandbox import MAX_SCRIPT
 
-_ACTS: Final = (ast.Call, ast.Await)
-_DOES: Final = (*_ACTS, ast.Assign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.Return)
-_RUNS: Final = frozenset(
+_CALL_NODES: Final = (ast.Call, ast.Await)
+_EFFECT_NODES: Final = (
+    *_CALL_NODES,
+    ast.Assign,
+    ast.AugAssign,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Return,
+)
+_RUN_TOOL_NAMES: Final = frozenset(
     {"run", "python", "execute", "execute_python", "exec", "code_interpreter", "python_interpreter"}
 )
-_PROMPTED: Final = re.compile(r"\s*>>>(?: |$)")
+_FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)")
 _PROMPT: Final = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
-_ONLY_MARKS: Final = re.compile(r"\s*(?:</?[\w|:-]+>\s*|<\|\w+\|>\s*)+")
+_ONLY_TAGS: Final = re.compile(r"\s*(?:</?[\w|:-]+>\s*|<\|\w+\|>\s*)+")
 _MAX_LINES: Final = 400
 
 
 def parse_script(code: str) -> ast.Module | None:
-    """Return a script's syntax tree, or None for invalid Python, without warnings."""
+    """Return a script's syntax tree; None for invalid Python."""
     tree = parsed(code)
     return tree if isinstance(tree, ast.Module) else None
 
 
 @functools.lru_cache(maxsize=8)  # each answer is parsed several times
 def parsed(code: str) -> ast.Module | SyntaxError | None:
-    """Return a tree or the error; None if the parser gives up, or the code is too long."""
+    """Return the syntax tree or the syntax error; None for code that Python cannot parse at all."""
     if len(code) > MAX_SCRIPT:
         return None
     with warnings.catch_warnings():
@@ -51,61 +58,72 @@ def parsed(code: str) -> ast.Module | SyntaxError | None:
 
 
 def is_script(code: str) -> bool:
-    """Return whether text is Python that does something; prose may parse, but does nothing."""
-    return _has(code, _DOES)
+    """Return whether a text is Python with a call, assignment, import or return.
+
+    Prose may also parse as Python, but has none of these.
+    """
+    return _has_node(code, _EFFECT_NODES)
 
 
 def acts(code: str) -> bool:
-    """Return whether text is Python that calls something."""
-    return _has(code, _ACTS)
+    """Return whether a text is Python with a call or ``await``."""
+    return _has_node(code, _CALL_NODES)
 
 
-def _has(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
+def _has_node(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
     tree = parse_script(code)
     return tree is not None and any(isinstance(node, kinds) for node in ast.walk(tree))
 
 
 def stops_in_string(code: str) -> bool:
-    """Return whether code stops within a string of several lines."""
+    """Return whether code ends within a triple-quoted string."""
     problem = parsed(textwrap.dedent(code))
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 
 
 def repair_script(code: str, indent: int = 0) -> str | None:
-    """Return code repaired to valid Python if possible; otherwise unchanged.
+    """Repair code if that makes it valid Python; otherwise return it unchanged.
 
-    Removed are surrounding empty lines, common indentation, console prompts, stray fences and
-    marks, and HTML entities.
+    The repair removes empty lines around the code, common indentation, console prompts, stray
+    fences and tags, and unescapes HTML entities.
 
     Args:
         code: The code in the answer.
-        indent: The indentation of the enclosing block.
+        indent: The number of columns by which the enclosing fence is indented.
+
+    Returns:
+        None for blank code.
     """
     code = code.strip("\n")
     if not code.strip():
         return None
     repaired = next(
-        (way for way in _candidates(code, indent) if parse_script(way) is not None), code
+        (
+            candidate
+            for candidate in _candidates(code, indent)
+            if parse_script(candidate) is not None
+        ),
+        code,
     )
     return _without_run_call(repaired.strip("\n"))
 
 
 def _candidates(code: str, indent: int) -> Iterator[str]:
-    """Yield a code block, then versions without indentation, prompts, fences or HTML entities."""
+    """Yield the code, then the result of each possible repair."""
     yield code
     dedented = textwrap.dedent(code)
     yield dedented
     if indent:
         yield re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.MULTILINE)
     lines = dedented.split("\n")
-    if _PROMPTED.match(lines[0]):
+    if _FIRST_PROMPT.match(lines[0]):
         typed = [line for line in lines if _PROMPT.match(line)]
         yield "\n".join(_PROMPT.sub("", line, count=1) for line in typed)
     for number, line in enumerate(lines[:_MAX_LINES]):
         if line.rstrip().endswith("```"):
             yield "\n".join([*lines[:number], line.rstrip()[:-3]])
             break
-    while len(lines) > 1 and _ONLY_MARKS.fullmatch(lines[-1]):
+    while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
         lines.pop()
         yield "\n".join(lines).rstrip("\n")
     if "&lt;" in code or "&gt;" in code or "&quot;" in code:
@@ -113,7 +131,7 @@ def _candidates(code: str, indent: int) -> Iterator[str]:
 
 
 def _without_run_call(code: str) -> str:
-    """Return the script inside ``run(code="…")`` if that is all; else the code."""
+    """Return the script in ``run(code="…")`` if the code is only such a call; else the code."""
     tree = parse_script(code)
     if tree is None or not tree.body or len(tree.body) > 1:
         return code
@@ -130,7 +148,7 @@ def _argument(node: ast.AST | None) -> str | None:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return None
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if node.func.id not in _RUNS or len(arguments) != 1:
+    if node.func.id not in _RUN_TOOL_NAMES or len(arguments) != 1:
         return None
     only = arguments[0]
     return only.value if isinstance(only, ast.Constant) and isinstance(only.value, str) else None
@@ -140,25 +158,25 @@ def _argument(node: ast.AST | None) -> str | None:
 
 
 def bound_names(code: str) -> set[str]:
-    """Return the names that a script defines."""
+    """Return the names that a script binds."""
     tree = parse_script(code)
     return set() if tree is None else _stored(tree.body)
 
 
 def free_names(code: str) -> set[str]:
-    """Return the names that a script uses before it defines them."""
+    """Return the names that a script uses before it binds them."""
     tree = parse_script(code)
     stored_names: set[str] = set()
-    wanted: set[str] = set()
+    free: set[str] = set()
     for node in [] if tree is None else tree.body:
-        own = _loaded([node])
+        loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            own.add(node.target.id)
+            loaded_names.add(node.target.id)
         value = getattr(node, "value", None)
-        inner = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
-        wanted |= own - inner - stored_names
+        bound_inside = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
+        free |= loaded_names - bound_inside - stored_names
         stored_names |= _stored([node])
-    return wanted
+    return free
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:

@@ -22,7 +22,7 @@ _PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
 _FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
 _PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
 _DOUBLE, _SINGLE = "“”„‟", "‘’‚‛"
-_SIGNS: Final = {
+_ASCII_SIGNS: Final = {
     "≥": ">=",
     "≤": "<=",
     "≠": "!=",
@@ -36,23 +36,22 @@ _SIGNS: Final = {
     "\u200b": "",
     "\ufeff": "",
 }
-_LONGEST: Final = 2**17
-"""The maximum number of characters of a script that is scanned character by character."""
+_MAX_SCANNED_CHARS: Final = 2**17
+"""The maximum number of characters of a script to repair."""
 
 
 def repair_code(code: str) -> str:
-    """Repair a script if the correction is obvious; otherwise return it unchanged.
+    """Repair an invalid script if an obvious correction makes it valid.
 
-    Args:
-        code: The script.
+    Without such a correction, the script is returned unchanged.
     """
-    if len(code) > _LONGEST or _parses(code):
+    if len(code) > _MAX_SCANNED_CHARS or _parses(code):
         return code
-    changed = code
-    for mend in (_without_installs, _without_prompts, _with_plain_signs):
-        changed = mend(changed)
-        if _parses(changed):
-            return changed
+    repaired = code
+    for repair in (_without_installs, _without_prompts, _with_plain_signs):
+        repaired = repair(repaired)
+        if _parses(repaired):
+            return repaired
     return code
 
 
@@ -67,7 +66,7 @@ def _parses(code: str) -> bool:
 
 
 def _without_installs(code: str) -> str:
-    """Remove commands that install packages, which cannot work here."""
+    """Replace commands that install packages by ``pass``, because sandboxes have no network."""
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if _INSTALLS.fullmatch(line.strip()):
@@ -77,34 +76,36 @@ def _without_installs(code: str) -> str:
 
 
 def _without_prompts(code: str) -> str:
-    """Remove interpreter prompts and printed results."""
+    """Remove the prompts of a Python console, and the results that it printed."""
     if not _FIRST_PROMPT.search(code):
         return code
     lines_without_prompts: list[str] = []
     for line in code.split("\n"):
         prompt = _PROMPT.match(line)
-        # Lines ahead of the first prompt are code; later lines without a prompt are printed
-        # results.
-        is_ahead = not any(lines_without_prompts) and prompt is None
-        lines_without_prompts.append(line[prompt.end() :] if prompt else line if is_ahead else "")
+        # Lines before the first prompt are code; later lines without a prompt are results.
+        is_before_prompts = not any(lines_without_prompts) and prompt is None
+        if prompt is not None:
+            lines_without_prompts.append(line[prompt.end() :])
+        else:
+            lines_without_prompts.append(line if is_before_prompts else "")
     return "\n".join(lines_without_prompts)
 
 
 def _with_plain_signs(code: str) -> str:
-    """Return the script with straight quotes, plain signs, and f-strings for every Python."""
-    # A curly quote is closed by a curly one or by a straight one: both readings are tried.
+    """Replace typographic quotes and signs by ASCII, and f-strings that only Python 3.12 parses."""
+    # A curly quote is closed by a curly or by a straight quote; try both.
     for closing in (True, False):
         try:
-            changed = "".join(_join_pieces(_Reader(code, by_kind=closing).code("")))
+            repaired = "".join(_join_pieces(_Reader(code, by_kind=closing).code("")))
         except _UnreadableError:
             continue
-        if _parses(changed):
-            return changed
+        if _parses(repaired):
+            return repaired
     return code
 
 
 class _UnreadableError(Exception):
-    """The script cannot be split into code and strings."""
+    """A script cannot be split into code and strings."""
 
 
 @dataclass()
@@ -113,8 +114,8 @@ class _Text:
 
     Args:
         prefix: The string's prefix, such as ``f``.
-        quotes: The quotes, normalised to straight ones.
-        parts: The raw text, with fields of an f-string in between.
+        quotes: The quotes as ASCII, one or three.
+        parts: The pieces of source text, and the replacement fields of an f-string between them.
     """
 
     prefix: str
@@ -125,18 +126,18 @@ class _Text:
     def is_formatted(self) -> bool:
         return "f" in self.prefix.lower()
 
-    def plainly(self) -> str:
-        """Return the string unchanged."""
+    def as_written(self) -> str:
+        """Return the string's source, without conversion to ``str.format``."""
         return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
 
     def needs_format(self) -> bool:
-        """Return whether Python before 3.12 cannot parse the string."""
+        """Return whether the string is an f-string that Python before 3.12 cannot parse."""
         fields = [part for part in self.parts if isinstance(part, _Field)]
         return any(part.is_new_for(self.quotes) for part in fields)
 
     def __str__(self) -> str:
         if not self.is_formatted or not self.needs_format():
-            return self.plainly()
+            return self.as_written()
         arguments: list[str] = []
         parts = [
             part.in_format(arguments) if isinstance(part, _Field) else part for part in self.parts
@@ -151,10 +152,10 @@ class _Field:
     """A replacement field of an f-string.
 
     Args:
-        code: The pieces of the expression.
-        shown: The text shown before the value, for ``=``.
-        conversion: The conversion, such as ``!r``.
-        spec: The format spec, with nested fields.
+        code: The pieces of the expression: code and strings.
+        shown: The ``=`` after the expression, with blanks; empty without ``=``.
+        conversion: The conversion, such as ``!r``; empty without a conversion.
+        spec: The format specification with its nested fields; None without a specification.
     """
 
     code: list[str | _Text]
@@ -166,16 +167,16 @@ class _Field:
         return "".join(_join_pieces(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Return True if only Python 3.12 and later can parse the field in such quotes."""
-        text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
-        lines = "\n" in text and len(quotes) == 1
-        inner = [part for part in self.spec or () if isinstance(part, _Field)]
+        """Return True if only Python 3.12 and later can parse the field between these quotes."""
+        text = "".join(part.as_written() if isinstance(part, _Text) else part for part in self.code)
+        has_lines = "\n" in text and len(quotes) == 1
+        nested_fields = [part for part in self.spec or () if isinstance(part, _Field)]
         return (
-            lines
+            has_lines
             or quotes in text
             or "\\" in text
             or "#" in text
-            or any(part.is_new_for(quotes) for part in inner)
+            or any(part.is_new_for(quotes) for part in nested_fields)
         )
 
     def __str__(self) -> str:
@@ -183,19 +184,19 @@ class _Field:
         return f"{{{self.expression()}{self.shown}{self.conversion}{spec}}}"
 
     def in_format(self, arguments: list[str]) -> str:
-        """Return the field for ``str.format``, adding its values to the arguments."""
+        """Return the field for ``str.format``; append its expressions to ``arguments``."""
         text = self.expression()
         arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
-        ahead, conversion = "", self.conversion
+        text_before, conversion = "", self.conversion
         if self.shown:
-            ahead = f"{text}{self.shown}".replace("{", "{{").replace("}", "}}")
-            ahead = ahead.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
+            text_before = f"{text}{self.shown}".replace("{", "{{").replace("}", "}}")
+            text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
             conversion = conversion or ("!r" if self.spec is None else "")
         spec = ""
         if self.spec is not None:
             parts = [p.in_format(arguments) if isinstance(p, _Field) else p for p in self.spec]
             spec = ":" + "".join(parts)
-        return f"{ahead}{{{conversion}{spec}}}"
+        return f"{text_before}{{{conversion}{spec}}}"
 
 
 class _Reader:
@@ -203,32 +204,32 @@ class _Reader:
 
     Args:
         text: The script.
-        by_kind: Whether strings opened by a typographic quote only end at such a quote.
+        by_kind: Whether only a typographic quote ends a string that such a quote opened.
     """
 
     def __init__(self, text: str, *, by_kind: bool) -> None:
         self._text = text
         self._by_kind = by_kind
-        self._at = 0
+        self._position = 0
 
     def code(self, closing: str) -> list[str | _Text]:
-        """Parse code up to a closing character outside of brackets, or to the end.
+        """Split code up to a closing character outside of brackets.
 
         Args:
-            closing: Characters that end the code; empty to parse the whole script.
+            closing: The characters that end the code; empty to split the whole script.
         """
         parts: list[str | _Text] = []
         plain: list[str] = []
         depth = 0
-        while self._at < len(self._text):
-            char = self._text[self._at]
+        while self._position < len(self._text):
+            char = self._text[self._position]
             if not depth and char in closing and not self._is_comparison(char):
                 break
             if char == "#":
-                end = self._text.find("\n", self._at)
+                end = self._text.find("\n", self._position)
                 end = len(self._text) if end < 0 else end
-                plain.append(self._text[self._at : end])
-                self._at = end
+                plain.append(self._text[self._position : end])
+                self._position = end
                 continue
             if char in "\"'" or char in _DOUBLE or char in _SINGLE:
                 prefix = _prefix_of(plain)
@@ -236,37 +237,37 @@ class _Reader:
                 plain.clear()
                 continue
             depth += (char in "([{") - (char in ")]}")
-            plain.append(_SIGNS.get(char, char))
-            self._at += 1
-        if closing and self._at == len(self._text):
+            plain.append(_ASCII_SIGNS.get(char, char))
+            self._position += 1
+        if closing and self._position == len(self._text):
             raise _UnreadableError
         return [*parts, "".join(plain)]
 
     def _is_comparison(self, char: str) -> bool:
         """Return whether a ``!`` or ``=`` is part of a comparison such as ``!=`` or ``==``."""
-        around = self._text[max(0, self._at - 1) : self._at + 2]
+        around = self._text[max(0, self._position - 1) : self._position + 2]
         if char == "!":
             return around[1:] == "!="
         return char == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
 
     def _string(self, prefix: str) -> _Text:
-        opened = self._text[self._at]
+        opened = self._text[self._position]
         # The typographic quotes of the same kind, any of which may close the string.
         curly = _DOUBLE if opened in _DOUBLE else _SINGLE if opened in _SINGLE else ""
         plain = '"' if opened in _DOUBLE else "'" if opened in _SINGLE else opened
         closers = curly if self._by_kind and curly else curly + plain
         quotes, count = plain, 1
-        if self._text[self._at : self._at + 3] == 3 * opened or (
-            curly and all(s in closers for s in self._text[self._at : self._at + 3])
+        if self._text[self._position : self._position + 3] == 3 * opened or (
+            curly and all(s in closers for s in self._text[self._position : self._position + 3])
         ):
             quotes, count = 3 * plain, 3
-        self._at += count
+        self._position += count
         text = _Text(prefix, quotes)
         is_raw = "r" in prefix.lower()
         while True:
-            char = self._next()
+            char = self._current()
             if char in closers and self._closes(closers, count):
-                self._at += count
+                self._position += count
                 return text
             if char == "\n" and count == 1:
                 raise _UnreadableError
@@ -274,63 +275,70 @@ class _Reader:
                 self._field_or_brace(text.parts)
                 continue
             if char == "\\" and not (is_raw and curly):
-                text.parts.append(self._text[self._at : self._at + 2])
-                self._at += 2
+                text.parts.append(self._text[self._position : self._position + 2])
+                self._position += 2
                 continue
             text.parts.append(f"\\{char}" if curly and char == plain else char)
-            self._at += 1
+            self._position += 1
 
-    def _next(self) -> str:
-        if self._at >= len(self._text):
+    def _current(self) -> str:
+        if self._position >= len(self._text):
             raise _UnreadableError
-        return self._text[self._at]
+        return self._text[self._position]
 
     def _closes(self, closers: str, count: int) -> bool:
-        around = self._text[self._at : self._at + count]
+        around = self._text[self._position : self._position + count]
         return len(around) == count and all(char in closers for char in around)
 
     def _field_or_brace(self, parts: list[str | _Field]) -> None:
-        pair = self._text[self._at : self._at + 2]
+        pair = self._text[self._position : self._position + 2]
         if pair in ("{{", "}}"):
             parts.append(pair)
-            self._at += 2
+            self._position += 2
         elif pair[0] == "}":
             raise _UnreadableError
         else:
-            self._at += 1
+            self._position += 1
             parts.append(self._field())
 
     def _field(self) -> _Field:
         field = _Field(self.code("}!:="))
-        if self._next() == "=":
+        if self._current() == "=":
             field.shown = "="
-            self._at += 1
-            while self._next() == " ":
+            self._position += 1
+            while self._current() == " ":
                 field.shown += " "
-                self._at += 1
-        if self._next() == "!":
-            field.conversion = self._text[self._at : self._at + 2]
-            self._at += 2
-        if self._next() == ":":
-            self._at += 1
+                self._position += 1
+        if self._current() == "!":
+            field.conversion = self._text[self._position : self._position + 2]
+            self._position += 2
+        if self._current() == ":":
+            self._position += 1
             field.spec = []
-            while self._next() != "}":
-                if self._next() == "{":
-                    self._at += 1
+            while self._current() != "}":
+                if self._current() == "{":
+                    self._position += 1
                     field.spec.append(self._field())
                 else:
-                    field.spec.append(self._next())
-                    self._at += 1
-        if self._next() != "}":
+                    field.spec.append(self._current())
+                    self._position += 1
+        if self._current() != "}":
             raise _UnreadableError
-        self._at += 1
+        self._position += 1
         return field
 
 
 def _prefix_of(plain: list[str]) -> str:
-    """Return the prefix of a string from the code before it."""
-    ahead = re.search(r"\w*$", "".join(plain[-8:]))
-    word = ahead[0] if ahead else ""
+    """Remove the prefix of a string, such as ``f``, from the end of the code before it.
+
+    Args:
+        plain: The characters of the code before the string.
+
+    Returns:
+        The prefix; empty without a prefix.
+    """
+    last_word = re.search(r"\w*$", "".join(plain[-8:]))
+    word = last_word[0] if last_word else ""
     if not word or not _PREFIX.fullmatch(word):
         return ""
     del plain[len(plain) - len(word) :]
@@ -338,7 +346,7 @@ def _prefix_of(plain: list[str]) -> str:
 
 
 def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
-    """Yield pieces as text, keeping adjacent strings one expression."""
+    """Yield the source of pieces; join adjacent strings with ``+`` if one needs ``str.format``."""
     position = 0
     while position < len(pieces):
         piece = pieces[position]
@@ -352,10 +360,10 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
             group.append(pieces[end + 1])  # pyright: ignore[reportArgumentType]
             end += 2
         if len(group) > 1 and any(text.is_formatted and text.needs_format() for text in group):
-            between = pieces[position + 1 : end : 2]
+            whitespace = pieces[position + 1 : end : 2]
             yield "("
             yield str(group[0])
-            for space, text in zip(between, group[1:], strict=False):
+            for space, text in zip(whitespace, group[1:], strict=False):
                 yield f" +{space}{text}"
             yield ")"
         else:

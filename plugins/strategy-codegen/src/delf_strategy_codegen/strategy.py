@@ -46,15 +46,15 @@ from delf_strategy_codegen.prompt import (
 from delf_strategy_codegen.repair import repair_code
 
 _MAX_READ_PASSES: Final = 8
-"""The maximum number of further passes of a task that has only read."""
+"""The maximum number of further passes of a task without write calls."""
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
-_OF_KIND: Final[dict[str, type[DelfError]]] = {
+_ERROR_BY_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
     "ToolException": ToolException,
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
 }
-"""The error of a task whose script did not catch a call's failure, by its kind."""
+"""A mapping from the exception that ended a script to the error of the task."""
 
 
 _RUN: Final = ModelTool(
@@ -70,16 +70,19 @@ _RUN: Final = ModelTool(
 
 
 CodeIn = Literal["auto", "fence", "tool"]
-_NOT_OF_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
-"""The HTTP statuses of requests that would also fail without tools."""
+_NOT_ABOUT_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
+"""The HTTP statuses of failures that do not mean that a server refuses tools."""
 
 
 class CodegenStrategy:
-    """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`.
+    """A strategy in which the model writes scripts that call the tools.
+
+    Implements :class:`delf.protocols.strategy.Strategy`.
 
     Args:
-        code_in: How the model passes scripts: in a ``fence``, or as argument of a ``tool``; with
-            ``auto`` the tool is offered after an answer without a script.
+        code_in: The form of scripts: a fenced code block (``fence``), or the argument of a tool
+            call (``tool``). With ``auto``, the model is asked for a fenced code block, and gets
+            the tool after an answer without a script.
     """
 
     takes_changes = True
@@ -92,10 +95,10 @@ class CodegenStrategy:
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
-        """Write and run scripts until one succeeds.
+        """Ask for scripts and run them until a script succeeds.
 
         Raises:
-            SandboxExecutionError: If the last allowed script fails, too.
+            SandboxExecutionError: If the last script that the retry limit allows fails.
             CodeGenerationError: If the model writes no script.
             DelfError: If the model, budget or sandbox fails.
         """
@@ -123,7 +126,7 @@ class CodegenStrategy:
                     raise result.refused
                 if not result.can_retry:
                     raise as_error(result) from result.cause
-                messages += _as_written(calls, changes_messages(code, result))
+                messages += _in_used_form(calls, changes_messages(code, result))
                 continue
             match result.outcome:
                 case Done(value=value, variables=variables):
@@ -140,11 +143,11 @@ class CodegenStrategy:
                     feedback = unfit_messages(code, text, problem)
                     if problem == SILENT:
                         feedback = silent_messages(code, result.returned, variables)
-                    messages += _as_written(calls, feedback)
+                    messages += _in_used_form(calls, feedback)
                 case Rerun() as outcome:
                     passes.count(outcome)
                     retries = 0
-                    messages += _as_written(calls, rerun_messages(code, outcome, result.printed))
+                    messages += _in_used_form(calls, rerun_messages(code, outcome, result.printed))
                 case outcome:
                     if result.refused is not None:
                         raise result.refused
@@ -152,16 +155,16 @@ class CodegenStrategy:
                         raise as_error(result) from result.cause
                     retries += 1
                     await host.retrying(_reason(outcome))
-                    messages += _as_written(calls, _what_went_wrong(code, outcome, result))
+                    messages += _in_used_form(calls, _what_went_wrong(code, outcome, result))
 
 
 class _Written(NamedTuple):
-    """The text that the model wrote.
+    """An answer of the model that ends a request for a script.
 
     Args:
-        code: A script; None if the answer is prose.
+        code: The script; None if the answer is prose for the user.
         text: The answer's text.
-        calls: The tool calls with the script, if a tool was offered.
+        calls: The tool calls with the script; empty if no tool was offered.
     """
 
     code: str | None
@@ -170,11 +173,13 @@ class _Written(NamedTuple):
 
 
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _Written:
-    """Ask the main model for a script, again after answers without one, up to the retry limit.
+    """Ask the main model for a script, and ask again up to the retry limit.
 
-    If configured, or after an answer without a script, a model that supports tools gets the tool
-    ``run`` for its script; if its server refuses tools, a fence is requested again. Prose is
-    accepted as the answer if no tool was used: at once in a conversation, else the second time.
+    With ``code_in`` "tool", or "auto" after an answer without a script, the model gets the tool
+    ``run``. If the server then refuses tools, the model is asked for a fenced code block again.
+
+    A text answer without a script is accepted as the task's answer if the task has not used a
+    tool. A conversation accepts the first text answer; another task only a later one.
 
     Raises:
         CodeGenerationError: If no answer contains a script.
@@ -183,7 +188,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
     """
     async with host.step("generate"):
         has_called = any(
-            isinstance(part, ToolCall) for answer_text in messages for part in answer_text.parts
+            isinstance(part, ToolCall) for message in messages for part in message.parts
         )
         tools = (_RUN,) if code_in == "tool" or has_called else ()
         if tools and not host.takes_tools:
@@ -191,9 +196,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 "code_in is 'tool', and the model cannot be given tools",
                 hint='code_in = "fence", or "auto"',
             )
-        tries = 1
+        attempts = 1
         can_offer_tool = code_in == "auto" and not has_called
-        unread: tuple[str, str] = ("", "")
+        last_feedback: tuple[str, str] = ("", "")
         while True:
             try:
                 reply = await host.ask(messages, tools=tools)
@@ -201,13 +206,13 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 if (
                     not (tools and can_offer_tool)
                     or error.status is None
-                    or error.status in _NOT_OF_TOOLS
+                    or error.status in _NOT_ABOUT_TOOLS
                 ):
                     raise
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
                 # 422 or 500.
                 tools, can_offer_tool = (), False
-                messages = (*messages[:-2], *no_code_messages(*unread))
+                messages = (*messages[:-2], *no_code_messages(*last_feedback))
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
@@ -215,7 +220,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 return _Written(reading.code, reply.text, calls)
             answer_text = reply.text.strip()
             is_prose = bool(answer_text) and not (reading.why or reply.calls)
-            may_answer_in_prose = tries > 1 or host.is_conversation
+            may_answer_in_prose = attempts > 1 or host.is_conversation
             if (
                 is_prose
                 and may_answer_in_prose
@@ -223,24 +228,27 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 and host.refuse(answer_text) is None
             ):
                 return _Written(None, answer_text)
-            if tries > host.retry_count:
+            if attempts > host.retry_count:
                 raise CodeGenerationError(
-                    f"the model {reply.model!r} answered without a script {tries} times; "
+                    f"the model {reply.model!r} answered without a script {attempts} times; "
                     f"{quote_answer(reply.text)}"
                 )
-            tries += 1
+            attempts += 1
             await host.retrying(reading.why or "the answer held no script")
             if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
-            unread = reply.text, reading.why
-            feedback = no_code_messages(*unread, in_tool=bool(tools))
+            last_feedback = reply.text, reading.why
+            feedback = no_code_messages(*last_feedback, in_tool=bool(tools))
             messages = (*messages, *feedback)
 
 
-def _as_written(
+def _in_used_form(
     calls: tuple[ToolCall, ...], feedback: tuple[Message, Message]
 ) -> tuple[Message, ...]:
-    """Return a script and its result in the model's form: a fence, or calls and results."""
+    """Return the messages with a script and its feedback in the form that the model used.
+
+    A script in tool calls becomes these calls and their results; another script is fenced.
+    """
     if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
         return feedback
     texts = [feedback[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
@@ -252,11 +260,11 @@ def _as_written(
 
 
 def compose(output: str, value: Any) -> str:
-    """Return the answer's text: the output, otherwise the script's value.
+    """Return the text of the answer: the output of the scripts, or without output the value.
 
     Args:
         output: Everything that the scripts printed.
-        value: The value that the last script returned or had as last expression.
+        value: The value that the last script returned, or the value of its last expression.
     """
     text = output.strip("\n")
     if text.strip() or value is None:
@@ -287,24 +295,23 @@ def _reason(outcome: Outcome) -> str:
 
 
 class _Passes:
-    """Counts the further passes that scripts request.
+    """Counts the passes that scripts request with ``rerun``.
 
-    A task without changes gets more passes, because another read is cheap and harmless.
+    A task without write calls gets more passes, because reading again is cheap and harmless.
 
     Args:
-        most: The maximum number of passes of a task that has changed something; 0 forbids all
-            passes.
+        most: The maximum number of passes after a write call; 0 forbids all passes.
     """
 
     def __init__(self, most: int) -> None:
         self.has_changed = False
-        """True if a script has changed something, or may have."""
+        """True after a write call, even if its outcome is unknown."""
         self._most = most
         self._read_passes = 0
         self._used = 0
 
     def count(self, outcome: Rerun) -> None:
-        """Count a pass.
+        """Count the pass that a script requested.
 
         Raises:
             SandboxExecutionError: If no passes are left.
@@ -326,10 +333,10 @@ class _Passes:
 
 
 def _last_answer(result: ScriptResult) -> str:
-    """Return the answer of a silent last script.
+    """Return the answer of a last script that printed nothing: that its searches found nothing.
 
     Raises:
-        SandboxExecutionError: If the script failed; a search without results is an answer.
+        SandboxExecutionError: If the script did not search, so that there is no answer.
     """
     if not result.found_nothing:
         raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
@@ -338,7 +345,7 @@ def _last_answer(result: ScriptResult) -> str:
 
 
 def as_error(result: ScriptResult) -> DelfError:
-    """Return the error that a task fails with when its last script ended like this."""
+    """Return the error of a task whose last script had this result."""
     outcome = result.outcome
     if result.changes_requested and isinstance(outcome, (Done, Rerun)):
         wanted = "; ".join(result.changes_requested)
@@ -357,5 +364,5 @@ def as_error(result: ScriptResult) -> DelfError:
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
         message = f"the script failed: {outcome.kind}: {outcome.message}{where}"
-        return _OF_KIND.get(outcome.kind, SandboxExecutionError)(message, hint=_HINT)
+        return _ERROR_BY_KIND.get(outcome.kind, SandboxExecutionError)(message, hint=_HINT)
     return SandboxExecutionError("the script did not end as expected", hint=_HINT)

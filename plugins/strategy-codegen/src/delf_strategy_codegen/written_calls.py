@@ -10,11 +10,11 @@ from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_codegen.choice import Reading
 from delf_strategy_codegen.python import repair_script
 
-_CODE: Final = ("code", "script", "python", "source", "program", "cmd")
-_WITHIN: Final = (
+_CODE_KEYS: Final = ("code", "script", "python", "source", "program", "cmd")
+_NESTING_KEYS: Final = (
     "arguments", "parameters", "input", "args", "tool_input", "function", "tool_calls", "calls"
 )  # fmt: skip
-_SAYS_CODE: Final = re.compile(rf"\\?[\"'](?:{'|'.join(_CODE)})\\?[\"']\s*:")
+_CODE_KEY: Final = re.compile(rf"\\?[\"'](?:{'|'.join(_CODE_KEYS)})\\?[\"']\s*:")
 _PARAMETER: Final = (
     re.compile(
         r"<parameter(?:=|\s+name=)[\"']?(?:code|script|python)[\"']?>(.*?)</parameter>",
@@ -36,15 +36,15 @@ _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _OBJECT: Final = re.compile(r"[\[{]\s*[\"'\[{]")
 _MAX_TRIES: Final = 20
 _MAX_CALLS: Final = 50
-_DEEP: Final = 6
+_MAX_DEPTH: Final = 6
 BROKEN: Final = "The call in that answer cannot be read: {}."
 
 
 def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading:
-    """Return the script in the raw arguments of a provider's call.
+    """Return the script in the arguments of a tool call that the provider reported.
 
     Args:
-        arguments: JSON, or the script itself.
+        arguments: The arguments as text: JSON, or the script itself.
         extract: Extracts a script from a text.
     """
     if not arguments.lstrip().startswith(("{", "[", '"')):
@@ -59,30 +59,30 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
 
 
 def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
-    """Return the script in the JSON of a text; None if there is none.
+    """Return the script in tool calls that a model wrote as JSON; None if a text has no such call.
 
     Args:
-        text: An answer, or a block of it.
+        text: An answer, or a block of an answer.
         extract: Extracts a script from a text.
     """
-    if _SAYS_CODE.search(text) is None:
+    if _CODE_KEY.search(text) is None:
         return None
     values: list[Any] = []
     why = ""
-    place, tries = 0, 0
-    while tries < _MAX_TRIES and (begin := _begin(text, place)) >= 0:
+    position, tries = 0, 0
+    while tries < _MAX_TRIES and (start := _next_bracket(text, position)) >= 0:
         tries += 1
         try:
-            content, place = DECODER.raw_decode(text, begin)
+            content, position = DECODER.raw_decode(text, start)
         except DuplicateKeyError as error:
             return Reading(None, BROKEN.format(error))
         except (ValueError, RecursionError) as error:
-            if _OBJECT.match(text, begin):
+            if _OBJECT.match(text, start):
                 why = str(error)
                 break  # do not search within an invalid object
-            place = begin + 1
+            position = start + 1
             continue
-        if _codes(content):
+        if _code_texts(content):
             values.append(content)
     if values and not why:
         return _join_scripts(values, extract)
@@ -93,7 +93,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
-    """Return the scripts between the tags of a text, with their positions."""
+    """Return the scripts between tags; each with the indexes where its tags start and end."""
     for pattern in _PARAMETER:
         if matches := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
             return matches
@@ -105,43 +105,43 @@ def _content(code: str) -> str:
     return code if marked is None else marked[1]
 
 
-def _begin(text: str, place: int) -> int:
-    starts = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
+def _next_bracket(text: str, position: int) -> int:
+    starts = [at for at in (text.find("{", position), text.find("[", position)) if at >= 0]
     return min(starts, default=-1)
 
 
 def _literal(text: str) -> Any:
-    """Return an object parsed as a Python literal with unique keys."""
+    """Parse a call that is a Python literal, not JSON; None for a text that is not such a call."""
     try:
         value: Any = read_literal(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return value if not isinstance(value, str) and _codes(value) else None
+    return value if not isinstance(value, str) and _code_texts(value) else None
 
 
 def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
-    """Join the scripts of one or several calls."""
-    texts = _codes(content)
-    read = [extract(text) for text in texts]
+    """Join the scripts in the parsed arguments of one or several calls."""
+    texts = _code_texts(content)
+    readings = [extract(text) for text in texts]
     # A text in the place of code is run as it is; if invalid, the model gets its syntax error.
-    read = [
+    readings = [
         Reading(repair_script(text)) if reading == Reading() else reading
-        for text, reading in zip(texts, read, strict=True)
+        for text, reading in zip(texts, readings, strict=True)
     ]
-    if not read or any(reading.code is None for reading in read):
-        return next((reading for reading in read if reading.why), Reading())
-    return Reading("\n\n".join(reading.code for reading in read if reading.code is not None))
+    if not readings or any(reading.code is None for reading in readings):
+        return next((reading for reading in readings if reading.why), Reading())
+    return Reading("\n\n".join(reading.code for reading in readings if reading.code is not None))
 
 
-def _codes(content: Any, depth: int = 0) -> list[str]:
-    """Return the texts that are scripts in JSON of some kind."""
+def _code_texts(content: Any, depth: int = 0) -> list[str]:
+    """Return the values of keys such as ``code`` in parsed JSON; a text counts as a script."""
     if isinstance(content, str) and not depth:
         return [content]
     return list(_walk(content, depth))[:_MAX_CALLS]
 
 
 def _walk(content: Any, depth: int) -> Iterator[str]:
-    if depth > _DEEP:
+    if depth > _MAX_DEPTH:
         return
     if isinstance(content, list):
         for item in cast("list[Any]", content):
@@ -149,7 +149,7 @@ def _walk(content: Any, depth: int) -> Iterator[str]:
     if not isinstance(content, dict):
         return
     fields = cast("dict[str, Any]", content)
-    for key in _CODE:
+    for key in _CODE_KEYS:
         value = fields.get(key)
         if isinstance(value, str):
             yield value
@@ -157,7 +157,7 @@ def _walk(content: Any, depth: int) -> Iterator[str]:
         if isinstance(value, list) and value and all(isinstance(v, str) for v in _items(value)):
             yield "\n".join(_items(value))
             return
-    for key in _WITHIN:
+    for key in _NESTING_KEYS:
         value = fields.get(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):
             try:
