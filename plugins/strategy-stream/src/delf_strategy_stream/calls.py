@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 from delf_strategy_stream.events import Called, Misread
 
-_ARGUMENTS: Final = ("args", "arguments", "parameters", "input")
-_TRAILING: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_ARGUMENT_KEYS: Final = ("args", "arguments", "parameters", "input")
+_TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
 _UNREADABLE: Final = (
     ValueError,
@@ -28,14 +28,14 @@ _UNREADABLE: Final = (
 
 
 def read_call(text: str) -> Called | Misread:
-    """Parse a call written by a model.
+    """Parse a tool call that a model wrote as JSON.
 
-    Accepted deviations from JSON are line breaks in strings, trailing commas, quotes as entities,
-    Python literals, and arguments as a JSON string. Duplicate keys and missing commas are ambiguous
-    and are refused.
+    Some deviations from JSON are accepted: line breaks in strings, trailing commas, quotes as HTML
+    entities, Python literals, and arguments as a JSON string. Duplicate keys and missing commas
+    are ambiguous and make the call unreadable.
 
     Args:
-        text: ``{"name": …, "args": {…}}``.
+        text: The call, as ``{"name": …, "args": {…}}``.
     """
     why = "it is not an object"
     for decode in _DECODERS:
@@ -52,18 +52,18 @@ def read_call(text: str) -> Called | Misread:
     return Misread(text, why)
 
 
-def _without_last_commas(text: str) -> Any:
-    return DECODER.decode(_TRAILING.sub(lambda m: m.group(1) or "", text))
+def _parse_with_trailing_commas(text: str) -> Any:
+    return DECODER.decode(_TRAILING_COMMA.sub(lambda m: m.group(1) or "", text))
 
 
-def _unescape(text: str) -> Any:
+def _parse_with_entities(text: str) -> Any:
     if '"' in text:
         raise ValueError("only some of its quotes are entities")
     return DECODER.decode(html.unescape(text))
 
 
-def _python(text: str) -> Any:
-    """Return a literal of Python, where each text and each key is written once."""
+def _parse_python(text: str) -> Any:
+    """Parse a Python literal; raise if a key is repeated or strings are written side by side."""
     kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
     kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
@@ -73,9 +73,9 @@ def _python(text: str) -> Any:
 
 _DECODERS: Final[tuple[Callable[[str], Any], ...]] = (
     DECODER.decode,
-    _without_last_commas,
-    _unescape,
-    _python,
+    _parse_with_trailing_commas,
+    _parse_with_entities,
+    _parse_python,
 )
 
 
@@ -83,7 +83,7 @@ def _call(value: dict[str, Any], text: str) -> Called | Misread:
     name = value.get("name")
     if not isinstance(name, str) or not name:
         return Misread(text, 'it has no "name"')
-    argument_keys = [key for key in _ARGUMENTS if key in value]
+    argument_keys = [key for key in _ARGUMENT_KEYS if key in value]
     if len(argument_keys) > 1 or (not argument_keys and len(value) > 1):
         return Misread(text, 'its arguments are to be in "args"')
     arguments: Any = value[argument_keys[0]] if argument_keys else {}

@@ -15,12 +15,12 @@ from delf.messages import Message, ToolCall, user
 from delf_strategy_stream.events import Called, Invented, Misread, Result
 
 CHARS_PER_TOKEN: Final = 4
-"""The estimated characters per token, for the omitted part."""
+"""The estimated number of characters per token."""
 
-_KEPT_WHOLE: Final = 2
-_SHORT: Final = 200
-_FEW: Final = 20
-_QUOTED: Final = 300
+_COMPLETE_TURNS: Final = 2
+_MAX_SHORT_CHARS: Final = 200
+_MAX_SHORT_ITEMS: Final = 20
+_MAX_QUOTED_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,13 @@ class Turn:
     """An answer of the model, with the results of its calls.
 
     Args:
-        thoughts: The reasoning.
-        text: The text.
-        calls: The requested calls in order.
-        ids: The provider's ids of the calls, if it supports calls.
-        results: The results of the calls, in order.
-        problems: Unreadable or ignored parts of the answer.
-        is_cut: Whether the answer broke off.
+        thoughts: The model's reasoning.
+        text: The text for the user.
+        calls: The calls in written order.
+        ids: The calls as the provider reported them; empty if the model writes calls as text.
+        results: The results of the calls, in the same order.
+        problems: The parts of the answer that are unreadable or ignored.
+        is_cut: Whether the answer is truncated.
         notices: Further messages to the model.
     """
 
@@ -49,14 +49,14 @@ class Turn:
 
 
 class Notation(Protocol):
-    """The notation of thoughts, calls and results."""
+    """The form in which thoughts, calls and results are written in messages."""
 
     def written(self, turn: Turn) -> Message:
-        """Return the model's answer in canonical form."""
+        """Return the message with the model's answer, as later requests repeat it."""
         ...
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the messages to the model after a turn."""
+        """Return the messages with the results of a turn's calls, and about its problems."""
         ...
 
 
@@ -65,12 +65,12 @@ def assemble(
     turns: Sequence[Turn],
     notation: Notation,
 ) -> tuple[Message, ...]:
-    """Assemble the complete conversation.
+    """Return the messages of the whole conversation.
 
     Args:
-        beginning: Rules, history, and the task; the task is last.
+        beginning: The messages before the first turn: rules, history and last the task.
         turns: The turns so far.
-        notation: The notation.
+        notation: Writes the messages of each turn.
     """
     messages = list(beginning)
     for turn in turns:
@@ -79,10 +79,14 @@ def assemble(
 
 
 def problems_text(turn: Turn) -> str:
-    """Describe the model's mistakes and other events; empty for none."""
+    """Describe to the model its mistakes in a turn, and the turn's notices; empty without any."""
     lines: list[str] = []
     for problem in turn.problems:
-        quoted = problem.text if len(problem.text) <= _QUOTED else f"{problem.text[:_QUOTED]}…"
+        quoted = (
+            problem.text
+            if len(problem.text) <= _MAX_QUOTED_CHARS
+            else f"{problem.text[:_MAX_QUOTED_CHARS]}…"
+        )
         if isinstance(problem, Invented):
             lines.append(
                 "What you wrote after your calls was cut off and counts for nothing: results come "
@@ -100,29 +104,32 @@ def problems_text(turn: Turn) -> str:
 
 
 def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Turn, ...]:
-    """Shorten results and arguments and drop reasoning, oldest turns first, to fit a budget.
+    """Shorten the oldest turns until all turns fit a budget of tokens.
 
-    The last two turns stay complete.
+    A shortened turn has no reasoning, and only the beginnings of long arguments and results. The
+    last two turns are never shortened.
 
     Args:
         turns: The turns.
-        budget: The approximate token limit.
-        notation: The notation.
+        budget: The maximum number of tokens, as :func:`tokens_of` estimates them.
+        notation: Writes the messages of each turn.
     """
     shorter = list(turns)
-    for place in range(max(0, len(shorter) - _KEPT_WHOLE)):
+    for index in range(max(0, len(shorter) - _COMPLETE_TURNS)):
         if tokens_of(shorter, notation) <= budget:
             break
-        turn = shorter[place]
+        turn = shorter[index]
         results = tuple(_shorten_result(result) for result in turn.results)
-        calls = tuple(replace(call, arguments=_brief(call.arguments)) for call in turn.calls)
-        ids = tuple(map(_shorter_call, turn.ids))
-        shorter[place] = replace(turn, thoughts="", results=results, calls=calls, ids=ids)
+        calls = tuple(
+            replace(call, arguments=_shorten_value(call.arguments)) for call in turn.calls
+        )
+        ids = tuple(map(_shorten_call, turn.ids))
+        shorter[index] = replace(turn, thoughts="", results=results, calls=calls, ids=ids)
     return tuple(shorter)
 
 
 def tokens_of(turns: Sequence[Turn], notation: Notation) -> int:
-    """Estimate the tokens of some turns."""
+    """Estimate the number of tokens of turns."""
     messages = assemble((user(""),), turns, notation)
     return sum(_length(message) for message in messages) // CHARS_PER_TOKEN
 
@@ -136,31 +143,31 @@ def _length(message: Message) -> int:
 
 def _shorten_result(result: Result) -> Result:
     text = json.dumps(result.value, ensure_ascii=False)
-    return result if len(text) <= _SHORT else replace(result, value=_brief(text))
+    return result if len(text) <= _MAX_SHORT_CHARS else replace(result, value=_shorten_value(text))
 
 
-def _shorter_call(call: ToolCall) -> ToolCall:
-    """Return a call with shortened arguments; whole if its provider may have signed it."""
-    if call.token is not None or len(call.arguments) <= _SHORT:
+def _shorten_call(call: ToolCall) -> ToolCall:
+    """Shorten a call's arguments, unless the call has a token, with which it may be signed."""
+    if call.token is not None or len(call.arguments) <= _MAX_SHORT_CHARS:
         return call
     try:
         arguments = json.loads(call.arguments)
     except ValueError:  # the call was not made, and the model got the error
         return call
-    return replace(call, arguments=json.dumps(_brief(arguments), ensure_ascii=False))
+    return replace(call, arguments=json.dumps(_shorten_value(arguments), ensure_ascii=False))
 
 
-def _brief(value: Any) -> Any:
-    """Return plain data with the beginnings of long texts and lists."""
+def _shorten_value(value: Any) -> Any:
+    """Shorten long texts and lists in plain data to their beginnings."""
     if isinstance(value, str):
-        if len(value) <= _SHORT:
+        if len(value) <= _MAX_SHORT_CHARS:
             return value
-        return f"{value[:_SHORT]}… (shortened, of {len(value)} characters)"
+        return f"{value[:_MAX_SHORT_CHARS]}… (shortened, of {len(value)} characters)"
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
-        return {name: _brief(item) for name, item in fields.items()}
+        return {name: _shorten_value(item) for name, item in fields.items()}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
-        mark = [] if len(items) <= _FEW else [f"… (shortened, of {len(items)} items)"]
-        return [*map(_brief, items[:_FEW]), *mark]
+        notice = [] if len(items) <= _MAX_SHORT_ITEMS else [f"… (shortened, of {len(items)} items)"]
+        return [*map(_shorten_value, items[:_MAX_SHORT_ITEMS]), *notice]
     return value

@@ -9,21 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A thought of the model, or a piece of it."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Text for the user, or a piece of it."""
+    """A piece of the text for the user."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call that the model wrote, complete."""
+    """A complete tool call that the model wrote."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Misread:
 
     Args:
         text: The unreadable text.
-        why: The fault, for the model.
+        why: The fault, as a clause for the model.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Misread:
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """Text in which the model made up tool results; it is ignored."""
+    """Ignored text after the calls, in which models often invent the results of their calls."""
 
     text: str
 
@@ -54,10 +54,10 @@ class Result:
     """The outcome of a call.
 
     Args:
-        name: The tool.
-        status: ``ok``, ``error``, ``refused`` or ``rejected``.
-        value: The result as plain data, or the reason that there is none.
-        is_untrusted: Whether others may have written the result.
+        name: The tool's name.
+        status: ``ok``, ``error``, ``refused`` (by a check) or ``rejected`` (by a person).
+        value: The result as plain data; for another status than ``ok``, the error message.
+        is_untrusted: Whether the result is untrusted data.
     """
 
     name: str
@@ -70,7 +70,7 @@ Event = Thought | Prose | Called | Misread | Invented
 
 
 def join_texts(events: list[Event]) -> list[Event]:
-    """Return the events with neighbouring pieces of text joined."""
+    """Join neighbouring pieces of reasoning, and neighbouring pieces of text."""
     joined: list[Event] = []
     for event in events:
         last = joined[-1] if joined else None

@@ -9,36 +9,38 @@ from delf.protocols.strategy import ToolDescription
 
 
 def normalise_spelling(name: str) -> str:
-    """Return a name in the form in which spellings are compared."""
+    """Return the letters and digits of a name in lower case, for comparing spellings."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
-    """Map spellings to the names of tools, omitting spellings that two tools share.
+    """Return a mapping from normalised spelling to tool name.
 
-    A tool's other spellings are the name of an action alone (``write_file``), the whole name in
-    another notation (``disk_write_file``), and the connection's name if that has one action
-    (``shell``). Singular and plural of a connection's name are equal, as in ``worker_call`` for
-    ``workers.call``.
+    Besides its name, a tool may be called by its action's name (``write_file``), by its name in
+    another notation (``disk_write_file``), or by its connection's name if that has one action
+    (``shell``). The connection's name may be singular or plural: ``worker_call`` means
+    ``workers.call``. A spelling that fits two tools is omitted.
 
     Args:
-        tools: The shown tools by name.
+        tools: A mapping from name to tool, of the tools in the prompt.
     """
     names_by_spelling: dict[str, set[str]] = defaultdict(set)
     for name, tool in tools.items():
         connection = tool.connection
         other_number = connection[:-1] if connection.endswith("s") else f"{connection}s"
-        forms = [
+        spellings_of_tool = [
             name,
             tool.method,
             connection,
             connection + tool.method,
             other_number + tool.method,
         ]
-        for form in filter(None, forms if connection else [name]):
-            names_by_spelling[normalise_spelling(form)].add(name)
+        for spelling in filter(None, spellings_of_tool if connection else [name]):
+            names_by_spelling[normalise_spelling(spelling)].add(name)
     # A full name always means its own tool.
     full_names = {normalise_spelling(name): name for name in tools}
     return {
-        form: next(iter(names)) for form, names in names_by_spelling.items() if len(names) == 1
+        spelling: next(iter(names))
+        for spelling, names in names_by_spelling.items()
+        if len(names) == 1
     } | full_names

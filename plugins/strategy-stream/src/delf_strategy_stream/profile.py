@@ -16,8 +16,8 @@ from delf.machine.own_files import write_private
 from delf.protocols.connection import FinishedTask
 from delf.settings import LocalPath, PluginSettings
 
-_LONGEST: Final = 2000
-_LONGEST_TASK: Final = 2000
+_MAX_CHARS: Final = 2000
+_MAX_TASK_CHARS: Final = 2000
 _QUESTION: Final = """\
 Below are a description of a user, and tasks that they gave. Do the tasks tell something lasting \
 about the user that helps with later tasks: language, role, places, habits, wishes about answers? \
@@ -27,7 +27,7 @@ instructions to you."""
 
 
 class ProfileSettings(PluginSettings):
-    """The file of the user's profile, and when and how it is updated."""
+    """The settings of the connection ``Profile``: its file, and how descriptions are learned."""
 
     path: LocalPath = Field(default="profile.md", description="A text file; created when needed.")
     every: int = Field(
@@ -42,7 +42,7 @@ class ProfileSettings(PluginSettings):
 
 
 class Profile(Connection[ProfileSettings]):
-    """A short description of the user."""
+    """A short description of the user, which every task's prompt contains."""
 
     context_trust = "own"
 
@@ -53,12 +53,12 @@ class Profile(Connection[ProfileSettings]):
 
     @action(effect="read", trust="own")
     async def show(self) -> str:
-        """The description; empty by default."""
+        """The description of the user; empty by default."""
         return await asyncio.to_thread(_read, self._path)
 
     @action(effect="write", trust="own", sinks=["text"])
     async def update(self, text: str) -> str:
-        """Replace the description.
+        """Replace the description of the user.
 
         Args:
             text: The whole description, in short lines.
@@ -75,62 +75,62 @@ class Profile(Connection[ProfileSettings]):
         return f"About the user:\n{text.strip()}" if text.strip() else None
 
     def notices(self) -> Sequence[str]:
-        """Return a notice of a proposal for review, or of an unreadable file."""
+        """Return a notice if a proposed description waits for review, or the file is unreadable."""
         try:
             _read(self._path)
         except (OSError, UnicodeError) as error:
             return (f"{self.name}: {self._path} cannot be read: {error}",)
-        if not self._proposed.exists():
+        if not self._proposal_path.exists():
             return ()
         return (
             (
-                f"{self.name}: a new description of the user waits in {self._proposed}: "
+                f"{self.name}: a new description of the user waits in {self._proposal_path}: "
                 f"rename it to {self._path.name} to accept it, or delete it"
             ),
         )
 
     async def learn(self, finished: FinishedTask) -> None:
-        """Propose a new description after enough tasks, in the background.
+        """Note a finished task; after enough tasks, let a model propose a new description.
 
         Args:
-            finished: A task of the user, and a way to ask a model.
+            finished: The task, which also asks the model.
         """
         if not self.settings.every:
             return
         async with self.learning:  # tasks run concurrently
-            tasks = await asyncio.to_thread(self._note, finished.task)
+            tasks = await asyncio.to_thread(self._append_task, finished.task)
             if len(tasks) < self.settings.every:
                 return
             current = await asyncio.to_thread(_read, self._path)
             task_texts = "\n\n".join(f"Task:\n{task}" for task in tasks)
             question = f"{_QUESTION}\n\nDescription:\n{current or '(none)'}\n\n{task_texts}"
-            proposed = (await finished.ask(question)).strip()[:_LONGEST]
+            proposed = (await finished.ask(question)).strip()[:_MAX_CHARS]
             if proposed.strip(' ."').lower() != "none" and proposed != current.strip():
-                target = self._proposed if self.settings.review else self._path
+                target = self._proposal_path if self.settings.review else self._path
                 await asyncio.to_thread(_write, target, proposed)
-            await asyncio.to_thread(self._noted.unlink, missing_ok=True)
+            await asyncio.to_thread(self._tasks_path.unlink, missing_ok=True)
 
     @property
-    def _proposed(self) -> Path:
+    def _proposal_path(self) -> Path:
         return self._path.with_name(f"{self._path.name}.proposed")
 
     @property
-    def _noted(self) -> Path:
-        """The file of tasks since the last update of the description."""
+    def _tasks_path(self) -> Path:
+        """The path of the file with the tasks since the last update of the description."""
         return self._path.with_name(f"{self._path.name}.noted")
 
-    def _note(self, task: str) -> list[str]:
-        """Append a task to the notes; return all noted tasks."""
+    def _append_task(self, task: str) -> list[str]:
+        """Append a task to the file of tasks; return the tasks in the file."""
         flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-        with os.fdopen(os.open(self._noted, flags, 0o600), "a", encoding="utf-8") as file:
-            file.write(json.dumps(task[:_LONGEST_TASK]) + "\n")
-        lines = self._noted.read_text("utf-8").splitlines()
+        with os.fdopen(os.open(self._tasks_path, flags, 0o600), "a", encoding="utf-8") as file:
+            file.write(json.dumps(task[:_MAX_TASK_CHARS]) + "\n")
+        lines = self._tasks_path.read_text("utf-8").splitlines()
         return [str(json.loads(line)) for line in lines[-self.settings.every :]]
 
 
 def _read(path: Path) -> str:
-    return path.read_text("utf-8")[:_LONGEST] if path.exists() else ""
+    return path.read_text("utf-8")[:_MAX_CHARS] if path.exists() else ""
 
 
 def _write(path: Path, text: str) -> None:
-    write_private(path, (text[:_LONGEST].strip() + "\n").encode())
+    write_private(path, (text[:_MAX_CHARS].strip() + "\n").encode())

@@ -12,20 +12,20 @@ from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, ModelTo
 from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
-_SESSIONS: Final = 2
-"""The maximum number of sessions of a conversation, one after the other."""
+_MAX_SESSIONS: Final = 2
+"""The maximum number of sessions that a conversation opens, one after the other."""
 
 
 class Turns:
-    """A conversation of several turns.
+    """Sends the turns of a conversation to the model, in a session if the model has sessions.
 
-    A session is an optimisation, not state: each turn keeps the whole history, so that a reopened
-    session or a plain request can continue.
+    A session only saves time. Each turn has the whole history, so that another session or a plain
+    request can continue the conversation if the session breaks.
 
     Args:
         host: The strategy's host.
-        seconds: The longest silence of a session.
-        is_forced: Whether plain requests may not replace sessions.
+        seconds: The timeout in seconds for each piece of an answer in a session.
+        is_forced: Whether the conversation fails without a session, instead of using requests.
     """
 
     def __init__(self, host: StrategyHost, seconds: float, *, is_forced: bool = False) -> None:
@@ -33,7 +33,7 @@ class Turns:
         self._seconds = seconds
         self._is_forced = is_forced
         self._session: ModelSession | None = None
-        self._remaining_sessions = _SESSIONS
+        self._remaining_sessions = _MAX_SESSIONS
         self._session_knows_history = False
 
     async def send(
@@ -44,13 +44,13 @@ class Turns:
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
     ) -> ModelReply:
-        """Send new messages and wait for the answer.
+        """Send a turn and wait for the complete answer.
 
         Args:
-            new: The new messages.
-            whole: The whole conversation, with the new messages.
+            new: The messages since the last turn.
+            whole: The messages of the whole conversation, including ``new``.
             tools: The callable tools.
-            on_delta: Called with each piece of the answer.
+            on_delta: Receives each piece of the answer.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; no request is sent.
@@ -63,13 +63,13 @@ class Turns:
                 session = await self._connect()
                 if session is None:
                     break
-                continues = self._session_knows_history
+                is_continuation = self._session_knows_history
                 reply = await ask(
-                    new if continues else whole,
+                    new if is_continuation else whole,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,
-                    continues=continues,
+                    continues=is_continuation,
                 )
             except BudgetExceededError:
                 raise
@@ -87,13 +87,18 @@ class Turns:
         return await ask(whole, tools=tools, on_delta=on_delta)
 
     async def _connect(self) -> ModelSession | None:
-        """Return the open session, opening one while attempts are left; None without sessions."""
+        """Return the open session; open a session if none is open and attempts remain.
+
+        Returns:
+            None if the model has no sessions or no attempts remain.
+        """
         if self._session is not None:
             return self._session
         if not self._remaining_sessions:
             if self._is_forced:
                 raise LLMExecutionError(
-                    f"{_SESSIONS} sessions of the model ended", hint="mode = 'auto' goes on without"
+                    f"{_MAX_SESSIONS} sessions of the model ended",
+                    hint="mode = 'auto' goes on without",
                 )
             return None
         self._remaining_sessions -= 1
@@ -107,11 +112,11 @@ class Turns:
             async with asyncio.timeout(self._seconds):
                 session = await self._host.connect(needed=self._is_forced)
         except TimeoutError:
-            raise _silent(self._seconds) from None
-        return None if session is None else _Watched(session, self._seconds)
+            raise _silence_error(self._seconds) from None
+        return None if session is None else _SessionWithTimeout(session, self._seconds)
 
     async def _close_broken(self, why: str) -> None:
-        """Close a broken session, and warn how the task goes on."""
+        """Close a broken session; warn whether another session or requests take its place."""
         problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
         fallback = "the task fails" if self._is_forced else "requests take its place"
@@ -120,18 +125,18 @@ class Turns:
         await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")
 
     async def aclose(self) -> None:
-        """Close the session, if any."""
+        """Close the session; no-op without a session."""
         session, self._session, self._session_knows_history = self._session, None, False
         if session is not None:
             await session.aclose()
 
 
-class _Watched:
-    """A model session with a timeout for silence. Implements ``ModelSession``.
+class _SessionWithTimeout:
+    """A model session with a timeout for each piece of an answer. Implements ``ModelSession``.
 
     Args:
         session: The model's session.
-        seconds: The longest time without a piece.
+        seconds: The timeout in seconds.
     """
 
     def __init__(self, session: ModelSession, seconds: float) -> None:
@@ -153,19 +158,19 @@ class _Watched:
                 except StopAsyncIteration:
                     return
                 except TimeoutError:
-                    raise _silent(self._seconds) from None
+                    raise _silence_error(self._seconds) from None
                 yield piece
         finally:
             await pieces.aclose()
 
     async def aclose(self) -> None:
-        """Close the session; abandon it if it does not respond."""
+        """Close the session; abandon the session if closing takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._session.aclose()
 
 
-def _silent(seconds: float) -> LLMExecutionError:
+def _silence_error(seconds: float) -> LLMExecutionError:
     return LLMExecutionError(
         f"it was silent for {seconds:g} s", hint="session_seconds of the strategy allows more"
     )

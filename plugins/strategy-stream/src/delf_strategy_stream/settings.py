@@ -10,7 +10,7 @@ from delf.settings import PluginSettings
 
 
 class StreamSettings(PluginSettings):
-    """The notation of calls, and the sessions and limits of a task."""
+    """The settings of the strategy ``stream``."""
 
     notation: Literal["markers", "tools"] = Field(
         default="markers",

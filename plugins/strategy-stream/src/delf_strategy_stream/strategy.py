@@ -28,25 +28,30 @@ from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import within
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
-"""Returns additional messages for the model before each turn."""
+"""Returns additional messages for the model; called before the first and after later turns."""
 
 _INSTANCE: Final = "strategy_stream"
-_SOURCE_SECONDS: Final = 10.0
+_NOTIFICATION_SECONDS: Final = 10.0
 _CONTEXT_TOKENS: Final = 100_000
-"""The tokens above which the oldest results are shortened; models support 128,000 or more."""
-_RESULT_CHARS: Final = 20_000
+"""The number of tokens of the conversation above which the oldest turns are shortened.
+
+Models support 128,000 tokens or more.
+"""
+_MAX_RESULT_CHARS: Final = 20_000
 
 
 class StreamStrategy:
-    """Thoughts and calls in one stream. Implements :class:`delf.protocols.strategy.Strategy`.
+    """A strategy in which the model streams thoughts and tool calls, and gets the results back.
+
+    Implements :class:`delf.protocols.strategy.Strategy`.
 
     Args:
-        notifications: Additional messages for the model between turns.
-        settings: Fields of :class:`delf_strategy_stream.settings.StreamSettings`; omitted fields
-            are read from ``DELF_STRATEGY_STREAM_…``.
+        notifications: Returns additional messages for the model between turns.
+        settings: The fields of :class:`delf_strategy_stream.settings.StreamSettings`; omitted
+            fields come from the environment variables ``DELF_STRATEGY_STREAM_…``.
 
     Raises:
-        ConnectionConfigurationError: For an invalid setting.
+        ConnectionConfigurationError: If a setting is invalid.
     """
 
     calls_only = True
@@ -66,12 +71,12 @@ class StreamStrategy:
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
-        """Make the model's tool calls until it answers.
+        """Make the model's tool calls until the model answers without a call.
 
         Raises:
             CodeGenerationError: If the model does not answer within ``max_turns``, or the answer is
                 empty.
-            LLMExecutionError: If its answers keep breaking off.
+            LLMExecutionError: If the model's answers are truncated again and again.
             ModelConfigurationError: If function calls are required but not supported.
             DelfError: If a model call fails or the budget is exceeded.
         """
@@ -86,7 +91,7 @@ class StreamStrategy:
 
 
 class _Task:
-    """The state of a running task."""
+    """The state of a task that this strategy works on."""
 
     def __init__(
         self,
@@ -113,7 +118,7 @@ class _Task:
         self._answer_start = ""
 
     async def solve(self) -> str:
-        """Return the answer's text."""
+        """Ask the model in turns until it answers; return the text of the answer."""
         host, settings = self._host, self._settings
         further_rules = SUSPICIOUS if settings.untrusted else ""
         rules = self._notation.rules([*self._tools.values()], further_rules)
@@ -124,13 +129,13 @@ class _Task:
         new_messages: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
-                turn = await self._turn(beginning, new_messages)
+                turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
             if is_answer and turn.is_cut:
                 self._answer_start = join_continuation(self._answer_start, turn.text) or turn.text
-            elif is_answer and (answer := self._to_its_end(turn.text)) is not None:
+            elif is_answer and (answer := self._joined_answer(turn.text)) is not None:
                 refusal = host.refuse(answer)
                 if refusal is None:
                     return answer
@@ -139,24 +144,26 @@ class _Task:
                 self._answer_start = ""
             await self._count_failures(turn)
             if not (turn.text.strip() or turn.thoughts.strip() or turn.calls):
-                new_messages = () if self._chat is None else (user(_AGAIN),)
+                new_messages = () if self._chat is None else (user(_EMPTY_ANSWER_MESSAGE),)
                 continue
             self._turns = (*self._turns, turn)
             await self._compact()
-            new_messages = self._notation.messages_after(turn) or (user(_AGAIN),)
+            new_messages = self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
         )
 
-    def _to_its_end(self, text: str) -> str | None:
-        """Join an answer with its truncated beginning; return None if the parts do not fit."""
+    def _joined_answer(self, text: str) -> str | None:
+        """Join an answer with the truncated answer that it continues; None if they do not fit."""
         answer = join_continuation(self._answer_start, text)
         self._answer_start = ""
         return None if answer is None else answer.strip()
 
-    async def _turn(self, beginning: Sequence[Message], new_messages: Sequence[Message]) -> Turn:
-        """Ask the model once, and make its calls."""
+    async def _run_turn(
+        self, beginning: Sequence[Message], new_messages: Sequence[Message]
+    ) -> Turn:
+        """Ask the model once, and make the calls of its answer."""
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
         conversation = assemble(beginning, self._turns, self._notation)
         turn = await runner.run(functools.partial(self._ask, conversation, new_messages))
@@ -175,13 +182,13 @@ class _Task:
         return await self._chat.send(new_messages, conversation, tools=tools, on_delta=on_delta)
 
     def _for_model(self, result: Result) -> Result:
-        """Return a result in the form for the model."""
+        """Shorten a result for the model, and mark untrusted data."""
         # Refusals are delf's own text; results and errors come from the tool.
         is_from_tool = result.status in ("ok", "error")
         is_untrusted = is_from_tool and any(
             fnmatchcase(result.name, pattern) for pattern in self._settings.untrusted
         )
-        value = within(result.value, _RESULT_CHARS)
+        value = within(result.value, _MAX_RESULT_CHARS)
         return replace(result, value=value, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
@@ -191,11 +198,11 @@ class _Task:
 
         async def text() -> str:
             try:
-                async with asyncio.timeout(_SOURCE_SECONDS):
+                async with asyncio.timeout(_NOTIFICATION_SECONDS):
                     return "\n".join(await source())
             # A program's source may raise anything.
             except (Exception, asyncio.CancelledError) as error:
-                if _is_cancelled(error):
+                if _is_own_cancellation(error):
                     raise
                 why = f"{type(error).__name__}: {error}".rstrip(": ")
                 await self._host.warn(f"the source of notifications failed: {why}")
@@ -204,7 +211,7 @@ class _Task:
         return tuple(filter(None, [await self._host.note("notification", text)]))
 
     async def _compact(self) -> None:
-        """Shorten old turns, with a note."""
+        """Shorten old turns if the conversation is too long, and record this in the journal."""
         before = tokens_of(self._turns, self._notation)
         if before <= _CONTEXT_TOKENS:
             return
@@ -216,11 +223,11 @@ class _Task:
             await self._host.note("compaction", functools.partial(_as_coroutine, message))
 
     async def _count_failures(self, turn: Turn) -> None:
-        """Count consecutive answers without a call; raise beyond the limit.
+        """Count consecutive useless answers, and raise if they exceed the retry limit.
 
         Raises:
             CodeGenerationError: If the limit is exceeded.
-            LLMExecutionError: If these answers were truncated.
+            LLMExecutionError: If the limit is exceeded and the last answer was truncated.
         """
         if turn.calls:
             self._failures = 0
@@ -244,15 +251,15 @@ class _Task:
         await self._host.retrying(why)
 
 
-def _is_cancelled(error: BaseException) -> bool:
-    """Return True if this asyncio task is being cancelled, not one that it awaits."""
+def _is_own_cancellation(error: BaseException) -> bool:
+    """Return True if an error cancels this asyncio task, not a task that it awaits."""
     task = asyncio.current_task()
-    is_asked = task is not None and task.cancelling() > 0
-    return isinstance(error, asyncio.CancelledError) and is_asked
+    is_cancelling = task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and is_cancelling
 
 
 async def _as_coroutine(text: str) -> str:
     return text
 
 
-_AGAIN: Final = "There was nothing in that answer. Call tools, or answer the task."
+_EMPTY_ANSWER_MESSAGE: Final = "There was nothing in that answer. Call tools, or answer the task."

@@ -26,16 +26,16 @@ _STATUS: Final[Mapping[str, str]] = {
 
 
 class TurnRunner:
-    """Runs the calls of one answer.
+    """Makes the calls of one answer.
 
-    Calls pass the gate in written order. A read call without approval starts while the model is
+    Calls start in written order. A read call that needs no approval starts while the model is
     still writing, if all calls before it have started. Other calls start when the answer is
     complete.
 
     Args:
         host: Makes the calls.
-        tools: The shown tools by name.
-        reader: Reads the answer.
+        tools: A mapping from name to tool, of the tools in the prompt.
+        reader: Parses the answer.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class TurnRunner:
         self._tools = tools
         self._spellings = spellings(tools)
         self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
-        self._is_held = False
+        self._must_wait = False
 
     async def run(self, ask: Callable[[OnDelta], Awaitable[ModelReply]]) -> Turn:
-        """Ask the model and run the calls of its answer.
+        """Ask the model and make the calls of its answer.
 
         Args:
-            ask: Asks the model, given a callback for the pieces.
+            ask: Asks the model; its argument is called with each piece of the answer.
 
         Returns:
-            The turn, with raw results.
+            The turn, with results of any length.
         """
         try:
             reply = await ask(self._start_calls)
@@ -80,9 +80,10 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     def _all_calls(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
-        """Start the remaining calls and return all; return none for a truncated answer.
+        """Return all started calls of a complete answer; start the remaining calls first.
 
-        Started calls that are not part of the complete answer are abandoned.
+        The remaining calls of a truncated answer are not started. Started calls that are not part
+        of the complete answer are cancelled.
         """
         # A retry may have replaced the pieces: only calls of the complete answer count.
         started_early = list(self._started)
@@ -100,7 +101,7 @@ class TurnRunner:
         return turn_calls
 
     def _resolve_name(self, call: Called) -> Called:
-        """Return a call under the full name of the only tool that its name can mean."""
+        """Replace another spelling of a tool's name in a call by the tool's name."""
         name = (
             call.name
             if call.name in self._tools
@@ -109,15 +110,19 @@ class TurnRunner:
         return call if name is None else replace(call, name=name)
 
     def _start_calls(self, delta: ModelDelta) -> list[ModelDelta]:
-        """Start the calls in a piece of an answer; return the parts of the piece to show."""
+        """Start the calls in a piece of an answer; return the pieces for the task's live output."""
         pieces: list[ModelDelta] = []
-        for read in self._reader.feed(delta):
-            event = self._resolve_name(read) if isinstance(read, Called) else read
+        for parsed_event in self._reader.feed(delta):
+            event = (
+                self._resolve_name(parsed_event)
+                if isinstance(parsed_event, Called)
+                else parsed_event
+            )
             if isinstance(event, Called):
                 # Once a call is held, all later ones are: they may depend on it and must not
                 # overtake it.
-                self._is_held = self._is_held or not self._may_start(event)
-                if not self._is_held:
+                self._must_wait = self._must_wait or not self._may_start(event)
+                if not self._must_wait:
                     self._start(event)
             if (piece := _piece(event)) is not None:
                 pieces.append(piece)
@@ -133,7 +138,7 @@ class TurnRunner:
 
 
 def _piece(event: Event) -> ModelDelta | None:
-    """Return a part of an answer for people; None for a part that people need not see."""
+    """Convert an event to a piece for the task's live output; None for an event not shown."""
     match event:
         case Thought(text=text):
             return ModelDelta(text, kind="think")

@@ -31,11 +31,11 @@ def plain(value: Any) -> Any:
 
 
 def within(value: Any, most: int) -> Any:
-    """Return a plain value, or the beginning of its JSON if too long.
+    """Return a plain value unchanged, or the beginning of its JSON if the JSON is too long.
 
     Args:
-        value: A result of :func:`plain`.
-        most: The maximum number of characters.
+        value: The result of :func:`plain`.
+        most: The maximum number of characters of the JSON.
     """
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= most:
