@@ -35,14 +35,14 @@ def fitting(arguments):
 
 
 def channel_of(slack, *, http=False, **options):
-    way = {"signing_secret": SECRET, "port": 0} if http else {"app_token": "xapp-1"}
+    receiver = {"signing_secret": SECRET, "port": 0} if http else {"app_token": "xapp-1"}
     return SlackChannel(
         **{
             "bot_token": "xoxb-1",
             "channel": "C0PAY",
             "approvers": ["U0ADA"],
             "api_url": f"{slack.url}/api/",
-            **way,
+            **receiver,
             **options,
         }
     )
@@ -167,7 +167,7 @@ async def office(request):
             opened.append(channel)
             await channel.open()
             if request.param:
-                slack.http_port = channel.way.port
+                slack.http_port = channel.receiver.port
             return channel
 
         yield slack, opens
@@ -498,7 +498,7 @@ async def test_unsigned_slack_request_is_refused(given, status):
     async with Slack() as slack:
         channel = channel_of(slack, http=True)
         await channel.open()
-        slack.http_port = channel.way.port
+        slack.http_port = channel.receiver.port
         assert (await slack.post({"type": "block_actions"}, **given))[0] == status
         assert (await slack.post(["no object"]))[0] == 400
         await channel.aclose()

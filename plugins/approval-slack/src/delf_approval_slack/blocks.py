@@ -25,18 +25,20 @@ HAPPENED: Final = "delf_happened"
 ANSWER: Final = "delf_answer"
 REASON: Final = "reason"
 RESULT: Final = "result"
-_MAX_TEXT_SIZE: Final = 2_900
-"""Characters of a text in a block; Slack takes 3,000."""
-_MAX_VALUE_SIZE: Final = 600
-"""The maximum number of characters of a value in the message; a longer value becomes a file in the
-thread.
+_MAX_TEXT_CHARS: Final = 2_900
+"""The maximum number of characters of a text in a block; Slack's limit is 3,000."""
+_MAX_VALUE_CHARS: Final = 600
+"""The maximum number of characters of a value in a message.
+
+A longer value is uploaded as a file to the thread.
 """
 _MAX_SECTIONS: Final = 44
-"""The maximum number of sections of a question; Slack takes 50 blocks, including the surrounding
-ones.
+"""The maximum number of sections in a message.
+
+Slack's limit is 50 blocks, including the header, notes and buttons.
 """
-_USUAL_SECTION: Final = 900
-"""The usual size of a section in characters: Slack folds longer ones."""
+_SECTION_CHARS: Final = 900
+"""The usual number of characters of a section, because Slack collapses longer sections."""
 _MAX_FILES: Final = 20
 _MAX_INPUT_SIZE: Final = 3_000
 _MAX_INPUTS: Final = 40
@@ -46,18 +48,18 @@ _ANSWER_LABEL: Final = "Your answer; the script gets it."
 
 
 def title_of(request: ApprovalRequest) -> str:
-    """Summarise a request in one line, for notifications."""
+    """Return a summary of a request in one line, for notifications."""
     question, effect, *_ = facts(request)
     return f"delf asks: {question.text} {effect.note} {effect.text}"
 
 
 def escape_markup(text: str) -> str:
-    """Escape a text for Slack's markup."""
+    """Escape control characters and Slack's markup in a text."""
     return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
-    """Return the message that a task's thread begins with."""
+    """Return the blocks of the message that begins a task's thread: the task and its id."""
     blocks = [plain(f"Task: {request.task or request.task_id}")]
     text = f"delf · {request.task_id}"
     if page_url is not None:
@@ -67,12 +69,12 @@ def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaidOut:
-    """The facts of a request as Slack messages.
+    """The facts of a request, formatted for Slack.
 
     Args:
-        blocks: The facts, without buttons.
-        files: Names and texts of files in the thread: facts that are too long for the message.
-        has_room: Whether the blocks and files contain each required fact.
+        blocks: The blocks with the facts, without buttons.
+        files: The name and text of each file with a fact that is too long for the message.
+        has_room: Whether blocks and files show all facts within Slack's limits.
     """
 
     blocks: Sequence[Block]
@@ -81,7 +83,7 @@ class LaidOut:
 
 
 def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
-    """Lay out the facts of a request.
+    """Format the facts of a request as blocks and files.
 
     Args:
         request: The request.
@@ -92,9 +94,9 @@ def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
     texts = [_fact_text(fact, files) for fact in other_facts]
     if len(question.text) > _MAX_HEADER_SIZE:
         texts.insert(0, _fact_text(question, files))
-    sections = _pack_sections(texts, _USUAL_SECTION)
+    sections = _pack_sections(texts, _SECTION_CHARS)
     if len(sections) > _MAX_SECTIONS:
-        sections = _pack_sections(texts, _MAX_TEXT_SIZE)
+        sections = _pack_sections(texts, _MAX_TEXT_CHARS)
     has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
     blocks = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
     return LaidOut(blocks=blocks, files=[*files.items()][:_MAX_FILES], has_room=has_room)
@@ -107,27 +109,27 @@ def question_of(
     page_url: str | None = None,
     so_far: Iterable[Event] = (),
 ) -> list[Block]:
-    """Return a request with its buttons.
+    """Return the blocks of a request's message: the facts and the buttons.
 
     Args:
         request: The request.
-        offers_yes: Whether all required facts are in Slack; otherwise the message says where to
-            decide and only offers rejection.
-        page_url: The page of delf.
+        offers_yes: Whether Slack shows all facts. Without them, the message has no button for
+            approval, and says where else a person can approve.
+        page_url: The URL of delf's page; None without a page.
         so_far: The votes, comments and assignments of the request.
     """
     buttons: list[Block] = []
     if offers_yes and request.is_question:
         buttons.append(_button("Answer…", ANSWER, request))
     elif offers_yes:
-        again = "Make it again" if request.outcome_unknown else "Approve"
-        buttons.append(_button(again, APPROVE, request))
+        approve_label = "Make it again" if request.outcome_unknown else "Approve"
+        buttons.append(_button(approve_label, APPROVE, request))
         if request.outcome_unknown:
             buttons.append(_button("It did happen…", HAPPENED, request))
         if is_editable(request):
             buttons.append(_button("Edit…", EDIT, request))
-    no = "Answer nothing…" if request.is_question else "Reject…"
-    buttons.append(_button(no, REJECT, request))
+    reject_label = "Answer nothing…" if request.is_question else "Reject…"
+    buttons.append(_button(reject_label, REJECT, request))
     if request.takes_changes:
         buttons.append(_button("Ask for changes…", CHANGES, request))
     notes = [] if offers_yes else [plain(_decide_elsewhere_text(request, page_url))]
@@ -149,14 +151,19 @@ def _decide_elsewhere_text(request: ApprovalRequest, page_url: str | None) -> st
 
 
 def _fact_text(fact: Fact, files: dict[str, str]) -> str:
-    """Format a fact as lines of a message; a long text is cut, and the line names its file."""
+    """Format a fact as lines of a message; a long text is truncated and added to ``files``.
+
+    Args:
+        fact: The fact.
+        files: A mapping from the name of a file to its text.
+    """
     text = "\n".join(plain_lines([fact], mark="⚠ "))
-    if len(fact.text) <= _MAX_VALUE_SIZE and len(text) <= _MAX_TEXT_SIZE:
+    if len(fact.text) <= _MAX_VALUE_CHARS and len(text) <= _MAX_TEXT_CHARS:
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
     name = _file_name(fact, files)
     files[name] = fact.text
-    beginning = f"{fact.text[:_MAX_VALUE_SIZE]}… (whole in the thread: {name})"
-    cut = replace(fact, label=fact.label[:_MAX_VALUE_SIZE], text=beginning)
+    beginning = f"{fact.text[:_MAX_VALUE_CHARS]}… (whole in the thread: {name})"
+    cut = replace(fact, label=fact.label[:_MAX_VALUE_CHARS], text=beginning)
     return "\n".join(plain_lines([cut], mark="⚠ "))
 
 
@@ -169,24 +176,24 @@ def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
     return name
 
 
-def _pack_sections(texts: Iterable[str], most: int) -> list[str]:
-    """Pack texts into sections of limited size; a longer text has its own section."""
+def _pack_sections(texts: Iterable[str], limit: int) -> list[str]:
+    """Join texts into sections of at most ``limit`` characters; a longer text stays alone."""
     sections: list[str] = []
     for text in texts:
-        if sections and len(sections[-1]) + len(text) < most:
+        if sections and len(sections[-1]) + len(text) < limit:
             sections[-1] += f"\n{text}"
         else:
             sections.append(text)
     return sections
 
 
-def decided_blocks(request: ApprovalRequest, how: str) -> list[Block]:
-    """Return the blocks of a decided request, with its decision."""
-    return [*lay_out(request).blocks, plain(how)]
+def decided_blocks(request: ApprovalRequest, decision_text: str) -> list[Block]:
+    """Return the blocks of a decided request: the facts, and a text about the decision."""
+    return [*lay_out(request).blocks, plain(decision_text)]
 
 
 def happened_view(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the form for the result of a call that did happen."""
+    """Return the form that asks for the result of an interrupted call that did happen."""
     label = "What did the call return? JSON or a text; empty for nothing."
     result = _input(RESULT, label, {"multiline": True, "max_length": _MAX_INPUT_SIZE})
     note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})
@@ -194,15 +201,15 @@ def happened_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def answer_view(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the form for the answer to a question: a choice, or a field for text."""
+    """Return the form for the answer to a question: a list of choices, or a text field."""
     question = Question.from_request(request)
     choices = () if question is None else question.choices
     if not choices:
-        more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
-        return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, more)])
+        element_fields = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
+        return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, element_fields)])
     # Slack limits the value of an option, so use the option's number.
     options = [
-        {"text": _text(_cut(visible(choice), _MAX_BUTTON_SIZE)), "value": str(number)}
+        {"text": _text(_truncate(visible(choice), _MAX_BUTTON_SIZE)), "value": str(number)}
         for number, choice in enumerate(choices)
     ]
     block = _input(ANSWER, _ANSWER_LABEL, {})
@@ -212,20 +219,22 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks for the reason of a rejection."""
-    more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
-    reason_input = _input(REASON, "Why? The script and the model read it.", more)
+    element_fields = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
+    reason_input = _input(REASON, "Why? The script and the model read it.", element_fields)
     return _view("Reject", REJECT, request, [reason_input])
 
 
 def changes_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form that asks what the model should change."""
-    more = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
-    reason_input = _input(REASON, "What should change? The model reads it and plans again.", more)
+    element_fields = {"multiline": True, "max_length": _MAX_INPUT_SIZE}
+    reason_input = _input(
+        REASON, "What should change? The model reads it and plans again.", element_fields
+    )
     return _view("Ask for changes", CHANGES, request, [reason_input])
 
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the form for changing arguments, one field each."""
+    """Return the form with a text field for each argument."""
     return _view(
         "Edit",
         EDIT,
@@ -245,7 +254,7 @@ def edit_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def is_editable(request: ApprovalRequest) -> bool:
-    """Return whether each argument fits into a field and survives a round trip."""
+    """Return whether all arguments fit into text fields and can be read back unchanged."""
     if request.fit is None or request.code is not None or request.outcome_unknown:
         return False
     written = [text_of(value) for value in request.arguments.values()]
@@ -255,10 +264,11 @@ def is_editable(request: ApprovalRequest) -> bool:
 
 
 def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the arguments of a form; unchanged fields keep their values.
+    """Parse the arguments in a form; an unchanged field keeps the argument's value.
 
     Raises:
-        ValueError: If the value of a non-text argument is not JSON; the error has the field's name.
+        ValueError: If an argument that is not a text is not valid JSON; the error's message is the
+            argument's name.
     """
     edited: dict[str, Any] = {}
     for name, value in request.arguments.items():
@@ -276,7 +286,7 @@ def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None])
 
 
 def result_of(text: str) -> Any:
-    """Read the result that a person gives for a call: JSON, or a text."""
+    """Parse the result that a person typed for a call: JSON, otherwise the text; None if empty."""
     try:
         return json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -284,22 +294,22 @@ def result_of(text: str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Format a value for reading and editing."""
+    """Format a value as text that a person can read and edit."""
     return visible(value_text(value))
 
 
 def plain(text: str) -> Block:
-    """Return a section of plain text."""
-    return {"type": "section", "text": _text(_cut(visible(text), _MAX_TEXT_SIZE) or " ")}
+    """Return a section block with plain text, truncated to Slack's limit."""
+    return {"type": "section", "text": _text(_truncate(visible(text), _MAX_TEXT_CHARS) or " ")}
 
 
-def _input(name: str, label: str, more: Mapping[str, Any]) -> Block:
+def _input(name: str, label: str, element_fields: Mapping[str, Any]) -> Block:
     return {
         "type": "input",
         "block_id": name,
         "optional": True,
         "label": _text(label),
-        "element": {"type": "plain_text_input", "action_id": "value", **more},
+        "element": {"type": "plain_text_input", "action_id": "value", **element_fields},
     }
 
 
@@ -313,7 +323,7 @@ def _survives_round_trip(value: Any) -> bool:
 
 
 def _button(label: str, action: str, request: ApprovalRequest) -> Block:
-    """Return a button; approval of an irreversible call asks for confirmation."""
+    """Return a button; the approval of an irreversible call opens a confirmation dialog."""
     button: Block = {
         "type": "button",
         "action_id": action,
@@ -322,8 +332,8 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
     }
     if action == APPROVE and not can_be_undone(request.effect):
         button["confirm"] = {
-            "title": _text(_cut(f"It {effect_words(request.effect).text}", 100)),
-            "text": _text(_cut(facts(request)[0].text, 290)),
+            "title": _text(_truncate(f"It {effect_words(request.effect).text}", 100)),
+            "text": _text(_truncate(facts(request)[0].text, 290)),
             "confirm": _text("Approve"),
             "deny": _text("Back"),
         }
@@ -333,7 +343,14 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
 def _view(
     title: str, kind: str, request: ApprovalRequest, blocks: Sequence[Block]
 ) -> dict[str, Any]:
-    """Return a form for a decision of a kind, such as ``REJECT``."""
+    """Return a modal form.
+
+    Args:
+        title: The title, which is also the label of the submit button.
+        kind: The kind of decision, such as ``REJECT``, which identifies the submitted form.
+        request: The request.
+        blocks: The fields.
+    """
     return {
         "type": "modal",
         "callback_id": kind,
@@ -341,21 +358,21 @@ def _view(
         "title": _text(title),
         "submit": _text(title),
         "close": _text("Back"),
-        "blocks": [_context(_cut(visible(request.action), 150)), *blocks],
+        "blocks": [_context(_truncate(visible(request.action), 150)), *blocks],
     }
 
 
 def _header(text: str) -> Block:
-    return {"type": "header", "text": _text(_cut(text, _MAX_HEADER_SIZE))}
+    return {"type": "header", "text": _text(_truncate(text, _MAX_HEADER_SIZE))}
 
 
 def _context(text: str) -> Block:
-    return {"type": "context", "elements": [_text(_cut(visible(text), 1_900))]}
+    return {"type": "context", "elements": [_text(_truncate(visible(text), 1_900))]}
 
 
 def _text(text: str) -> Block:
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

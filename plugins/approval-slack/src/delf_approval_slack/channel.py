@@ -66,7 +66,7 @@ from delf_approval_slack.blocks import (
 from delf_approval_slack.failures import SlackUnavailableError, convert_failures, fields_of
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
-from delf_approval_slack.ways import Http, SocketMode, way_of
+from delf_approval_slack.ways import Http, SocketMode, receiver_of
 from delf_cli.answering import refusal_reason, send
 
 _log = logging.getLogger(__name__)
@@ -74,18 +74,18 @@ _INSTANCE: Final = "approval_slack"
 _MAX_THREADS: Final = 10_000
 _MAX_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
-_NOTE: Final = "slack"
-"""The kind of note that identifies the Slack message of a request."""
-_THREAD: Final = "thread"
-_FILES: Final = " files"
-_LOOK_SECONDS: Final = 0.25
+_NOTE_KIND: Final = "slack"
+"""The kind of the journal notes that record which Slack message shows a request."""
+_THREAD_KEY: Final = "thread"
+_FILES_SUFFIX: Final = " files"
+_POLL_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
-"""The timeout in seconds for reading how a request ended from the journal."""
+"""The maximum seconds to wait until the journal has the end of a request."""
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request that waits in this process."""
+    """A request of a task in this process, with the future of its decision."""
 
     request: ApprovalRequest
     answer: asyncio.Future[DecidedBy]
@@ -96,9 +96,9 @@ class _PendingRequest:
     """A pending request of this or another process.
 
     Args:
-        request: The request; read from the journal if another process runs the task.
+        request: The request, which the journal provides if another process runs the task.
         waiting: The request with its future; None if another process runs the task.
-        record: The record in the journal; None if the journal is not shared by processes.
+        record: The request's record in the journal; None if processes do not share the journal.
     """
 
     request: ApprovalRequest
@@ -109,19 +109,19 @@ class _PendingRequest:
 class SlackChannel:
     """Implements :class:`delf.protocols.approval.ApprovalChannel` and ``SupportsQuestions``.
 
-    Each task has a thread that begins with the task's text; its requests are posted in the thread
-    and in the channel. Once a request is decided, its message shows the decision.
+    Each task has a thread, whose first message is the task. Requests are posted in the thread and
+    in the channel. The message of a decided request shows the decision.
 
-    If processes share the journal, decisions go through the journal. Slack may therefore send a
-    button press to any process of the app, and a process that resumes a task knows the task's
+    If processes share the journal, decisions are recorded in the journal. Any process of the app
+    can therefore handle a button press, and a process that resumes a task finds the task's
     messages.
 
     Args:
-        options: Fields of :class:`delf_approval_slack.settings.SlackSettings`; omitted fields are
-            read from ``DELF_APPROVAL_SLACK_…``.
+        options: The fields of :class:`delf_approval_slack.settings.SlackSettings`; omitted fields
+            come from the environment variables ``DELF_APPROVAL_SLACK_…``.
 
     Raises:
-        ConnectionConfigurationError: For a setting that does not fit.
+        ConnectionConfigurationError: If a setting is invalid.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -130,12 +130,12 @@ class SlackChannel:
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
         self._unshown: set[str] = set()
-        """Requests that could not be shown completely and therefore accept no approval here."""
+        """The ids of requests that Slack does not show completely and cannot approve."""
         self._people = People(self._settings)
         self._client: Any = None
-        """Slack's client, whose methods are untyped."""
-        self.way: SocketMode | Http | None = None
-        """The open receiver of button presses."""
+        """The client for Slack's Web API; None before the channel is opened."""
+        self.receiver: SocketMode | Http | None = None
+        """The receiver of button presses and forms; None before the channel is opened."""
         self._is_closing = False
         self._opening = asyncio.Lock()
         self._posting = asyncio.Lock()
@@ -149,46 +149,46 @@ class SlackChannel:
     # -- the channel ------------------------------------------------------------------------
 
     async def decide(self, request: ApprovalRequest) -> DecidedBy:
-        """Ask, and wait for an approver's answer.
+        """Post a request, and wait for an approver's decision.
 
         Raises:
-            SlackUnavailableError: If nobody could be asked.
+            SlackUnavailableError: If the request cannot be posted.
         """
         client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._waiting[request.request_id] = waiting
-        how: str | None = None
+        decision_text: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
             # Finish posting, so that the message can later show the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
-            how = f"{_decision_text(decided.decision).capitalize()} by {decided.who.name}"
+            decision_text = f"{_decision_text(decided.decision).capitalize()} by {decided.who.name}"
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
             self._unshown.discard(request.request_id)
-            self._in_background(self._close(client, request, posting, how))
+            self._in_background(self._show_decision(client, request, posting, decision_text))
 
     async def answer(self, request: ApprovalRequest) -> DecidedBy:
-        """Ask a question, and wait for an approver's answer.
+        """Post a script's question, and wait for an approver's answer.
 
         Raises:
-            SlackUnavailableError: If nobody could be asked.
+            SlackUnavailableError: If the question cannot be posted.
         """
         return await self.decide(request)
 
     async def aclose(self) -> None:
-        """Send the remaining messages, and stop listening."""
+        """Finish updating messages, and stop receiving button presses."""
         self._is_closing = True
         if self._working:
             await asyncio.wait(self._working)
-        way, self.way, self._client = self.way, None, None
-        if way is not None:
-            await way.aclose()
+        receiver, self.receiver, self._client = self.receiver, None, None
+        if receiver is not None:
+            await receiver.aclose()
 
     async def open(self) -> Any:
-        """Open Slack's client and the receiver of button presses, unless they are open."""
+        """Return Slack's client; open the client and the receiver of button presses at first."""
         async with self._opening:
             if self._client is None:
                 proxy = proxy_for(self._settings.api_url)
@@ -201,27 +201,27 @@ class SlackChannel:
                 client.proxy = proxy and proxy.checked_address(
                     socks=None
                 )  # slack_sdk ignores NO_PROXY
-                way = way_of(self._settings, client, self.take)
+                receiver = receiver_of(self._settings, client, self.handle)
                 try:
                     with convert_failures("listen to Slack"):
-                        await way.open()
+                        await receiver.open()
                 except BaseException:  # the caller may be cancelled
-                    await way.aclose()
+                    await receiver.aclose()
                     raise
-                self._client, self.way = client, way
+                self._client, self.receiver = client, receiver
             return self._client
 
     # -- messages -----------------------------------------------------------------------------
 
     async def _post(self, client: Any, request: ApprovalRequest) -> str:
-        """Post a question; return the name of its message.
+        """Post the message of a request; return the message's timestamp, which is its id in Slack.
 
-        A message posted by another process before it died is reused.
+        If a process that died has posted the message, that message is updated instead.
         """
         channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
         message = await self._recorded_message(request.task_id, request.request_id)
-        is_shown = await self._show_long(client, thread, request)
+        is_shown = await self._upload_long_values(client, thread, request)
         blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
         with convert_failures("ask in Slack"):
             if message is not None:
@@ -239,18 +239,22 @@ class SlackChannel:
         await self._record_message(request.task_id, request.request_id, str(posted["ts"]))
         return str(posted["ts"])
 
-    async def _show_long(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
-        """Upload long values as files; return True if all of the request is then in Slack.
+    async def _upload_long_values(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
+        """Upload long values as files; return True if Slack then shows the whole request.
 
-        The files are sent before the question, so that nobody can approve without them.
+        The files come before the message with the buttons, so that nobody approves without them.
         """
-        laid, what = lay_out(request), f"{request.request_id}{_FILES}"
+        layout, subject = lay_out(request), f"{request.request_id}{_FILES_SUFFIX}"
         self._unshown.discard(request.request_id)
-        is_shown = laid.has_room
-        if is_shown and laid.files and await self._recorded_message(request.task_id, what) is None:
+        is_shown = layout.has_room
+        if (
+            is_shown
+            and layout.files
+            and await self._recorded_message(request.task_id, subject) is None
+        ):
             try:
-                await self._upload(client, thread, laid.files)
-                await self._record_message(request.task_id, what, thread)
+                await self._upload(client, thread, layout.files)
+                await self._record_message(request.task_id, subject, thread)
             except SlackUnavailableError as error:
                 _log.warning("%s", error.message)
                 is_shown = False
@@ -259,10 +263,10 @@ class SlackChannel:
         return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
-        """Return the thread of a task; a new thread begins with the task's text."""
+        """Return the timestamp of a task's thread; post the thread's first message if needed."""
         async with self._posting:
             thread = self._threads.get(request.task_id)
-            thread = thread or await self._recorded_message(request.task_id, _THREAD)
+            thread = thread or await self._recorded_message(request.task_id, _THREAD_KEY)
             if thread is None:
                 with convert_failures("ask in Slack"):
                     posted = await client.chat_postMessage(
@@ -273,14 +277,19 @@ class SlackChannel:
                         unfurl_media=False,
                     )
                 thread = str(posted["ts"])
-                await self._record_message(request.task_id, _THREAD, thread)
+                await self._record_message(request.task_id, _THREAD_KEY, thread)
             if len(self._threads) >= _MAX_THREADS:
                 self._threads.pop(next(iter(self._threads)))
             self._threads[request.task_id] = thread
             return thread
 
-    async def _recorded_message(self, task_id: str, what: str) -> str | None:
-        """Return the recorded Slack message of a request or of a task's thread."""
+    async def _recorded_message(self, task_id: str, subject: str) -> str | None:
+        """Return the timestamp of a recorded message; None if the journal has none.
+
+        Args:
+            task_id: The id of the task.
+            subject: The id of the request whose message is wanted, or ``thread``.
+        """
         if self._journal is None:
             return None
         try:
@@ -288,17 +297,17 @@ class SlackChannel:
         except DelfError as error:
             _log.warning("earlier messages in Slack are not known: %s", error.message)
             return None
-        wanted = {"channel": self._settings.channel, "what": what}
-        messages = [note.data for note in notes if note.kind == _NOTE]
+        wanted = {"channel": self._settings.channel, "what": subject}
+        messages = [note.data for note in notes if note.kind == _NOTE_KIND]
         return next((str(d["ts"]) for d in messages if wanted.items() <= d.items()), None)
 
-    async def _record_message(self, task_id: str, what: str, ts: str) -> None:
-        """Record a message in the journal, so that a process that resumes the task finds it."""
+    async def _record_message(self, task_id: str, subject: str, ts: str) -> None:
+        """Record a message in the journal, for a process that resumes the task."""
         if self._journal is None:
             return
-        data = {"channel": self._settings.channel, "what": what, "ts": ts}
+        data = {"channel": self._settings.channel, "what": subject, "ts": ts}
         try:
-            await self._journal.post(task_id, _NOTE, data)
+            await self._journal.post(task_id, _NOTE_KIND, data)
         except DelfError as error:
             _log.warning("a message in Slack is not noted: %s", error.message)
 
@@ -309,26 +318,30 @@ class SlackChannel:
                 channel=self._settings.channel, thread_ts=thread, file_uploads=uploads
             )
 
-    async def _close(
-        self, client: Any, request: ApprovalRequest, posting: asyncio.Task[str], how: str | None
+    async def _show_decision(
+        self,
+        client: Any,
+        request: ApprovalRequest,
+        posting: asyncio.Task[str],
+        decision_text: str | None,
     ) -> None:
-        """Edit a question to show its decision, also if it was decided before it was posted."""
+        """Replace the buttons of a request's message by the decision, after the posting."""
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
             return  # no message to edit: the asker got the error
-        how = how or await self._end_elsewhere(request)
-        if how is None:
+        decision_text = decision_text or await self._end_elsewhere(request)
+        if decision_text is None:
             return  # still pending, until the task is resumed
         with convert_failures("say in Slack how it was decided"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=posting.result(),
-                text=escape_markup(f"{title_of(request)}: {how}"),
-                blocks=decided_blocks(request, how),
+                text=escape_markup(f"{title_of(request)}: {decision_text}"),
+                blocks=decided_blocks(request, decision_text),
             )
 
     async def _end_elsewhere(self, request: ApprovalRequest) -> str | None:
-        """Describe how a request ended elsewhere; None if it is pending."""
+        """Describe how a request ended outside of this channel; None if the request is pending."""
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
@@ -346,11 +359,11 @@ class SlackChannel:
             if self._is_closing or time.monotonic() > end:
                 return None
             with suppress(TimeoutError, StopAsyncIteration):
-                async with asyncio.timeout(_LOOK_SECONDS):
+                async with asyncio.timeout(_POLL_SECONDS):
                     await anext(live)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work in the background; log a failure as a warning."""
+        """Run a coroutine in the background; log a warning if Slack fails."""
 
         async def done() -> None:
             try:
@@ -364,8 +377,8 @@ class SlackChannel:
 
     # -- people ---------------------------------------------------------------------------------
 
-    async def take(self, payload: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Handle a person's interaction; return the reply to a form."""
+    async def handle(self, payload: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Handle a button press or a submitted form; return the reply to a form."""
         client = self._client
         if client is None:
             return None
@@ -387,7 +400,7 @@ class SlackChannel:
         user: Mapping[str, Any],
         action: Mapping[str, Any],
     ) -> None:
-        """Handle a pressed button: decide, or open the form for the decision."""
+        """Handle a button press: decide, or open the form for the decision."""
         kind = str(action.get("action_id"))
         if kind not in _BUTTONS:
             return
@@ -412,7 +425,7 @@ class SlackChannel:
     async def _handle_form(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Handle a form; return errors at their fields."""
+        """Handle a submitted form: decide; return the errors of its fields, None without errors."""
         blocks = fields_of(fields_of(view.get("state")).get("values"))
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)
@@ -453,13 +466,17 @@ class SlackChannel:
     async def _find_request(
         self, client: Any, request_id: object, user: Mapping[str, Any], decision: Decision
     ) -> tuple[_PendingRequest | None, str | None]:
-        """Return a pending request, and the reason why a person cannot decide, if any.
+        """Find a pending request, and check whether a person may decide.
 
         Args:
-            client: Slack.
-            request_id: The request.
-            user: The person.
+            client: Slack's client.
+            request_id: The id of the request.
+            user: The person, as Slack describes users.
             decision: The intended decision.
+
+        Returns:
+            The request, None if it is not pending; and the reason why the person cannot decide,
+            None if the person can.
         """
         name = str(request_id)
         waiting, record = self._waiting.get(name), None
@@ -478,12 +495,12 @@ class SlackChannel:
     async def _problem(
         self, client: Any, pending: _PendingRequest, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
-        """Return the reason why a person cannot decide; None if allowed."""
+        """Return the reason why a person cannot decide; None if the person can."""
         name = pending.request.request_id
-        is_no = isinstance(decision, (Rejected, ChangesRequested))
+        is_rejection = isinstance(decision, (Rejected, ChangesRequested))
         so_far = () if pending.record is None else pending.record.so_far
         has_room = lay_out(pending.request, so_far).has_room
-        if not is_no and (name in self._unshown or not has_room):
+        if not is_rejection and (name in self._unshown or not has_room):
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")
         if not await self._people.may(client, user):
@@ -506,7 +523,7 @@ class SlackChannel:
     async def _decide(
         self, client: Any, pending: _PendingRequest, decision: Decision, user: Mapping[str, Any]
     ) -> str | None:
-        """Apply the first decision; return the reason if it does not count."""
+        """Apply a decision; return the reason if the decision does not count, None if it does."""
         decider = await self._people.decider(client, user)
         if self._journal is None or pending.record is None:
             if pending.waiting is not None and not pending.waiting.answer.done():
@@ -535,25 +552,32 @@ class SlackChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Show a comment or an assignment at the question."""
-        what = f"comment by {event.by}"
+        """Show a comment or an assignment in the message of its request."""
+        subject = f"comment by {event.by}"
         if isinstance(event, ApprovalAssigned):
-            what = f"assigned to {event.to or 'nobody'} by {event.by}"
+            subject = f"assigned to {event.to or 'nobody'} by {event.by}"
         try:
-            await self._update_question(await self.open(), request, (*so_far, event), what)
+            await self._update_question(await self.open(), request, (*so_far, event), subject)
         except SlackUnavailableError as error:
             _log.warning("%s", error.message)
 
     async def _update_question(
-        self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], what: str
+        self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], subject: str
     ) -> None:
-        """Update a question with the votes, comments and assignments so far."""
-        place = await self._recorded_message(request.task_id, request.request_id)
-        if place is None:
+        """Update the message of a request with votes, comments and assignments.
+
+        Args:
+            client: Slack's client.
+            request: The request.
+            so_far: The votes, comments and assignments.
+            subject: The latest of them in words, for notifications.
+        """
+        message = await self._recorded_message(request.task_id, request.request_id)
+        if message is None:
             return
-        laid, name = lay_out(request, so_far), request.request_id
-        files = laid.files[len(lay_out(request).files) :]  # new files only
-        is_shown = name not in self._unshown and laid.has_room
+        layout, name = lay_out(request, so_far), request.request_id
+        files = layout.files[len(lay_out(request).files) :]  # new files only
+        is_shown = name not in self._unshown and layout.has_room
         if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
             await self._upload(client, thread, files)
         blocks = question_of(
@@ -562,26 +586,26 @@ class SlackChannel:
         with convert_failures("say in Slack comments and assignments"):
             await client.chat_update(
                 channel=self._settings.channel,
-                ts=place,
-                text=escape_markup(f"{title_of(request)}: {what}"),
+                ts=message,
+                text=escape_markup(f"{title_of(request)}: {subject}"),
                 blocks=blocks,
             )
 
 
 async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | None:
-    """Return the record of a request by its full id."""
+    """Return the journal's record of a request with this full id; None without a record."""
     records = await journal.find_requests(request_id)
     return next((record for record in records if record.requested.request_id == request_id), None)
 
 
 def _needs_others(request: ApprovalRequest) -> bool:
-    """Return True if another person must approve the call after an edit."""
+    """Return True if a rule requires the approval of another person after an edit."""
     rule = ApprovalRule.from_data(request.rule)
     return rule is not None and rule.needs_others
 
 
 def _end_text(record: RequestRecord | None) -> str:
-    """Describe how a request ended."""
+    """Describe how a request ended; None counts as a request that nobody waits for."""
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."
@@ -592,14 +616,14 @@ def _end_text(record: RequestRecord | None) -> str:
         return "Nobody waits for it any more."
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
-    is_no = decided.decision in ("rejected", "changes_requested")
-    why = f" ({decided.reason})" if is_no and decided.reason else ""
+    is_rejection = decided.decision in ("rejected", "changes_requested")
+    why = f" ({decided.reason})" if is_rejection and decided.reason else ""
     why = why if decided.answer is None else f" ({value_text(decided.answer)})"
     return f"{outcome}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
 
 def _value(given: object) -> str | None:
-    """Return the text of a form's field, or the value of the chosen option."""
+    """Return the typed text of a form's field, or the value of the chosen option."""
     field = fields_of(fields_of(given).get("value"))
     return field.get("value") or fields_of(field.get("selected_option")).get("value")
 
@@ -613,14 +637,14 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     HAPPENED: (AlreadyDone(), happened_view),
     ANSWER: (Answered(""), answer_view),
 }
-"""The decision of each button, and the form it opens, if any."""
+"""A mapping from button to its decision and the form that it opens; None without a form."""
 
 
 def _answer_to(request: ApprovalRequest, text: str) -> Answered:
-    """Return the answer of a form.
+    """Parse the answer in a submitted form.
 
     Raises:
-        DelfError: If the form belongs to another kind of request, or the answer does not fit.
+        DelfError: If the request is not a question, or the answer is invalid.
     """
     question = Question.from_request(request)
     if question is None:

@@ -13,24 +13,24 @@ from delf.errors import DelfError
 
 
 class SlackUnavailableError(DelfError):
-    """Slack could not be reached, or refused a request."""
+    """Slack is not reachable, or refused a request."""
 
     code = "ERR-SLACK-001"
 
 
 def fields_of(value: object) -> Mapping[str, Any]:
-    """Return the fields of a Slack object; empty for other values."""
+    """Return a JSON object of Slack as a mapping; empty for other values."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 @contextmanager
 def convert_failures(action: str) -> Generator[None]:
-    """Raise ``SlackUnavailableError`` if the block fails to reach Slack or Slack refuses a request.
+    """Convert Slack's exceptions in the block to ``SlackUnavailableError``.
 
-    The error leaves out Slack's own text, which may contain sent data.
+    The error has Slack's error code but not Slack's text, which may contain sent data.
 
     Args:
-        action: The purpose of the block, as a verb with its object: ``ask in Slack``.
+        action: The purpose of the block for messages, such as ``ask in Slack``.
     """
     try:
         yield

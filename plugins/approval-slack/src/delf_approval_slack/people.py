@@ -16,11 +16,11 @@ from delf_approval_slack.failures import convert_failures
 from delf_approval_slack.settings import SlackSettings
 
 _GROUP_SECONDS: Final = 60.0
-"""Seconds for which the members of a user group are known."""
+"""The seconds for which the members of user groups are cached."""
 
 
 class People:
-    """Resolves people in Slack.
+    """The people in Slack, with their groups, rights, and names in delf.
 
     Args:
         settings: The settings with approvers and their names in delf.
@@ -33,7 +33,7 @@ class People:
         self._workspace: str | None = None
 
     def use_journal(self, journal: Journal) -> None:
-        """Use a journal for rights and teams from now on."""
+        """Set the journal that has people's rights and teams."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def may(self, client: Any, user: Mapping[str, Any]) -> bool:
@@ -46,9 +46,9 @@ class People:
         return not (await self.groups_of(client, person)).isdisjoint(approvers)
 
     async def _is_colleague(self, client: Any, user: Mapping[str, Any]) -> bool:
-        """Return True if a person belongs to the app's workspace or to one of the settings.
+        """Return True if a person belongs to the app's workspace or to a configured workspace.
 
-        A channel of Slack Connect has members of other companies, who can press buttons, too.
+        Channels of Slack Connect have members of other companies, who can press buttons, too.
         """
         if self._workspace is None:
             with convert_failures("look up the app's workspace"):
@@ -57,9 +57,9 @@ class People:
         return bool(team) and team in (self._workspace, *self._settings.workspaces)
 
     async def groups_of(self, client: Any, user: str) -> frozenset[str]:
-        """Return the user groups of a person, among those in the settings."""
-        named = (*self._settings.approvers, *self._settings.names)
-        groups = dict.fromkeys(group for group in named if group.startswith("S"))
+        """Return the ids of the configured user groups to which a person belongs."""
+        configured_ids = (*self._settings.approvers, *self._settings.names)
+        groups = dict.fromkeys(group for group in configured_ids if group.startswith("S"))
         if self._members is None or self._members[0] < time.monotonic():
             members: dict[str, frozenset[str]] = {}
             for group in groups:
@@ -78,29 +78,29 @@ class People:
             return []  # the journal does not store people
 
     async def known(self, user: str) -> Person | None:
-        """Return the journal's person that the settings assign to a Slack user."""
+        """Return the journal's person whom the settings assign to a Slack user; None without one."""
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
 
     async def sees(self, person: Person, owner: str | None) -> bool:
-        """Return whether a person's scope covers the tasks of an owner, as on delf's page."""
+        """Return whether a person may see the tasks of an owner, as on delf's page."""
         active = [one for one in await self._everybody() if one.revoked_at is None]
         return sees(person, active, owner)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
-        """Return a Slack user as a decider.
+        """Return a Slack user as a decider, with the teams that the settings assign.
 
-        The display name in Slack never counts as a team's name.
+        The name in Slack cannot give anybody the rights of a team, because users choose it.
         """
         names, person = self._settings.names, str(user.get("id"))
-        called = visible(str(user.get("username") or user.get("name") or "somebody"))
-        name = names.get(person) or f"{called.replace(':', '')} ({person})"
+        display_name = visible(str(user.get("username") or user.get("name") or "somebody"))
+        name = names.get(person) or f"{display_name.replace(':', '')} ({person})"
         groups = await self.groups_of(client, person)
         teams = {names[group] for group in groups if group in names}
-        person_known = await self.known(person)
+        known_person = await self.known(person)
         return Decider(
             name=name,
-            key=f"{name}:{person}" if person_known is None else person_known.holder,
-            teams=tuple(sorted(teams.union(() if person_known is None else person_known.teams))),
+            key=f"{name}:{person}" if known_person is None else known_person.holder,
+            teams=tuple(sorted(teams.union(() if known_person is None else known_person.teams))),
             via="slack",
         )

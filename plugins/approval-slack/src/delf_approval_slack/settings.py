@@ -10,7 +10,7 @@ from delf.settings import PluginSettings, SecretStr, SentTo
 
 
 class SlackSettings(PluginSettings):
-    """The Slack app, the channel for questions, and the approvers."""
+    """The settings of the Slack app, the channel for requests, and the approvers."""
 
     bot_token: Annotated[SecretStr, SentTo("api_url")] = Field(
         description="The app's bot token (xoxb-…); scopes chat:write, files:write, usergroups:read."

@@ -17,25 +17,27 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from delf_approval_slack.settings import SlackSettings
 
-Take = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Handles an interaction; returns the reply to a form, if any."""
+Handle = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Handles a button press or form; returns the reply to a form, None for a button press."""
 _MAX_BYTES: Final = 1_000_000
 PATH: Final = "/slack/interactions"
 
 
-def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> SocketMode | Http:
-    """Return the receiver that the settings choose."""
+def receiver_of(
+    settings: SlackSettings, client: AsyncWebClient, handle: Handle
+) -> SocketMode | Http:
+    """Return a receiver for Socket Mode or HTTP, as the settings choose."""
     if settings.app_token is not None:
-        return SocketMode(settings.app_token.get_secret_value(), client, take)
+        return SocketMode(settings.app_token.get_secret_value(), client, handle)
     assert settings.signing_secret is not None  # noqa: S101 - the settings were checked
-    return Http(settings.host, settings.port, settings.signing_secret.get_secret_value(), take)
+    return Http(settings.host, settings.port, settings.signing_secret.get_secret_value(), handle)
 
 
 class SocketMode:
-    """Receives interactions over a connection opened by this process."""
+    """Receives button presses and forms over a WebSocket that this process opens to Slack."""
 
-    def __init__(self, token: str, client: AsyncWebClient, take: Take) -> None:
-        self._take = take
+    def __init__(self, token: str, client: AsyncWebClient, handle: Handle) -> None:
+        self._handle = handle
         self._client = SocketModeClient(app_token=token, web_client=client)
         self._client.proxy = client.proxy
         self._client.socket_mode_request_listeners.append(self._receive)
@@ -51,33 +53,33 @@ class SocketMode:
     async def _receive(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         received: Any = request
         payload: dict[str, Any] = received.payload
-        reply = await self._take(payload) if request.type == "interactive" else None
+        reply = await self._handle(payload) if request.type == "interactive" else None
         await client.send_socket_mode_response(
             SocketModeResponse(envelope_id=request.envelope_id, payload=reply)
         )
 
 
 class Http:
-    """Receives requests that Slack has signed.
+    """Receives button presses and forms as HTTP requests that Slack signs.
 
     Args:
         host: The address to listen on.
-        port: The port; 0 for any.
+        port: The port to listen on; 0 for any free port.
         secret: The app's signing secret.
-        take: Called with each button press and form.
+        handle: Handles each button press and form.
     """
 
-    def __init__(self, host: str, port: int, secret: str, take: Take) -> None:
+    def __init__(self, host: str, port: int, secret: str, handle: Handle) -> None:
         self._host = host
         self.port = port
         self._verifier = SignatureVerifier(secret)
-        self._take = take
+        self._handle = handle
         app = web.Application(client_max_size=_MAX_BYTES)
         app.router.add_post(PATH, self._receive)
         self._runner = web.AppRunner(app, access_log=None)
 
     async def open(self) -> None:
-        """Begin to listen.
+        """Start listening.
 
         Raises:
             OSError: If the port is in use.
@@ -88,11 +90,11 @@ class Http:
         self.port = int(self._runner.addresses[0][1])
 
     async def aclose(self) -> None:
-        """Stop receiving."""
+        """Stop listening."""
         await self._runner.cleanup()
 
     async def _receive(self, request: web.Request) -> web.Response:
-        """Answer a request of Slack; refuse a request without Slack's signature."""
+        """Respond to a request; respond with 401 if the request lacks Slack's signature."""
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
@@ -107,5 +109,5 @@ class Http:
             return web.Response(status=400)
         if not isinstance(payload, dict):
             return web.Response(status=400)
-        reply = await self._take(cast("dict[str, Any]", payload))
+        reply = await self._handle(cast("dict[str, Any]", payload))
         return web.Response() if reply is None else web.json_response(reply)
