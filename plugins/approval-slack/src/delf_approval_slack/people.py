@@ -78,7 +78,7 @@ class People:
             return []  # the journal does not store people
 
     async def known(self, user: str) -> Person | None:
-        """Return the journal's person whom the settings assign to a Slack user; None without one."""
+        """Return the journal's person whom the settings assign to a Slack user, or None."""
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
 

@@ -10,12 +10,12 @@ _VERSION: Final = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?$")
 
 
 def joined(root: str, path: str, *, version: str = "") -> str:
-    """Join a root address and a path, keeping the root's query.
+    """Join an API's root URL and a path; the root's query stays.
 
     Args:
-        root: The address given by the user.
+        root: The root URL, configured or the provider's.
         path: The path without a leading slash, optionally with a query.
-        version: The protocol's version, inserted if the root does not end in a version.
+        version: The API's version, such as ``v1``, inserted if the root does not end in a version.
     """
     parts = urlsplit(root)
     base = parts.path.rstrip("/")

@@ -13,11 +13,11 @@ from delf.records import dataclass
 from delf_model_providers.failures import UnreadableError
 from delf_model_providers.signatures import token_of
 
-MADE_UP: Final = "delf-"
-"""The id prefix of calls without a provider's id."""
+GENERATED_ID_PREFIX: Final = "delf-"
+"""The prefix of ids that delf generates for calls without a provider's id."""
 
 _MAX_CALLS: Final = 1000
-_LONGEST_ID: Final = 200
+_MAX_ID_CHARS: Final = 200
 _FENCE: Final = "```"
 
 
@@ -25,8 +25,8 @@ class ReportedError(Exception):
     """The provider reported a failure within an answer.
 
     Args:
-        status: The equivalent HTTP status.
-        body: The body.
+        status: The HTTP status that fits the failure.
+        body: The parsed body or event with the failure.
     """
 
     def __init__(self, status: int, body: Any) -> None:
@@ -37,14 +37,14 @@ class ReportedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The tokens of an answer, as its provider counted them.
+    """The numbers of tokens of an answer, as its provider counted them.
 
     Args:
-        input: All input.
-        cached: Input tokens read from the cache.
-        written: Input tokens written to the cache.
-        output: All output.
-        reasoning: Output tokens spent on thinking.
+        input: All input tokens.
+        cached: The input tokens read from the provider's prompt cache.
+        written: The input tokens written to the provider's prompt cache.
+        output: All output tokens.
+        reasoning: The output tokens spent on thinking.
     """
 
     input: int = 0
@@ -55,7 +55,7 @@ class Tokens:
 
     @property
     def usage(self) -> Usage:
-        """The token counts in delf's form."""
+        """The token counts as delf's ``Usage``."""
         return Usage(
             input_tokens=self.input,
             cached_tokens=min(self.cached, self.input),
@@ -73,11 +73,11 @@ class _Call:
     kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_emitted: bool = False
 
-    def whole(self, kept: Mapping[str, Any]) -> ToolCall:
-        """Return the complete call; missing arguments become an empty object.
+    def to_tool_call(self, kept: Mapping[str, Any]) -> ToolCall:
+        """Convert the call; missing arguments become an empty object.
 
         Args:
-            kept: The fields of its message that its server wants back.
+            kept: The fields of the message with the call that the server expects back.
         """
         arguments = "".join(self.arguments) or "{}"
         token = self.token or token_of(kept, self.kept)
@@ -89,32 +89,32 @@ class Answer:
     """The part of an answer received so far.
 
     Args:
-        tokens: The token counts; None until received.
-        finish_reason: The finish reason in the provider's own words.
-        ended: Whether the provider marked the answer as whole.
-        last: Whether nothing more follows, not even the token counts.
-        searches: The number of searches by the provider.
+        tokens: The token counts; None before their arrival.
+        finish_reason: The provider's finish reason.
+        is_finished: Whether the model has finished; only token counts may follow.
+        is_complete: Whether nothing follows, not even token counts.
+        searches: The number of web searches by the provider.
         reply_id: The provider's id of the answer.
-        signed: The blocks of thinking before the next call, which the provider wants back.
-        kept: The fields of the message that the server wants back with the calls.
+        signed: The blocks of thinking before the next call, which the provider expects back.
+        kept: The fields of the message that the server expects back with the calls.
     """
 
     tokens: Tokens | None = None
     finish_reason: str | None = None
-    ended: bool = False
-    last: bool = False
+    is_finished: bool = False
+    is_complete: bool = False
     searches: int = 0
     reply_id: str | None = None
     signed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
-    _places: dict[int, int] = field(default_factory=dict[int, int])
+    _index_by_number: dict[int, int] = field(default_factory=dict[int, int])
     _calls: list[_Call] = field(default_factory=list[_Call])
 
     def set_reply_id(self, name: Any) -> None:
-        """Store the provider's reply id, if valid."""
-        if isinstance(name, str) and 0 < len(name) <= _LONGEST_ID:
+        """Store the provider's id of the answer; ignore an invalid id."""
+        if isinstance(name, str) and 0 < len(name) <= _MAX_ID_CHARS:
             self.reply_id = name
 
     @property
@@ -124,20 +124,20 @@ class Answer:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls."""
-        return tuple(self._whole(place) for place in range(len(self._calls)))
+        """The tool calls received so far."""
+        return tuple(self._tool_call(index) for index in range(len(self._calls)))
 
-    def _whole(self, place: int) -> ToolCall:
-        return self._calls[place].whole({} if place else self.kept)
+    def _tool_call(self, index: int) -> ToolCall:
+        return self._calls[index].to_tool_call({} if index else self.kept)
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was passed on."""
+        """True if neither text nor a call was received."""
         return not (self._texts or self._calls)
 
     @property
     def is_nothing(self) -> bool:
-        """True if nothing from a model was received: no text, reasoning or finish reason."""
+        """True if no text, call, reasoning or finish reason was received."""
         return self.is_empty and not self._thoughts and self.finish_reason is None
 
     @property
@@ -146,23 +146,23 @@ class Answer:
         return len(self._calls) - 1
 
     def add_text(self, text: Any) -> list[ModelDelta]:
-        """Add a piece of text; return its deltas."""
+        """Add a piece of text; return the deltas to emit."""
         if text is None or text == "":
             return []
         self._texts.append(_text(text))
         return [ModelDelta(text)]
 
     def add_reasoning(self, text: str | None) -> None:
-        """Add a piece of the model's reasoning, which is not part of the answer."""
+        """Add a piece of the model's reasoning."""
         if text:
             self._thoughts.append(text)
 
-    def keep(self, message: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Add a piece of the fields that the server wants back with the calls.
+    def keep_fields(self, message: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Add the fields of a message that the server expects back with the calls.
 
         Args:
-            message: The message, or a piece of it.
-            names: The names of such fields.
+            message: The message, or a streamed piece of the message.
+            names: The names of the fields that the server expects back.
         """
         for name in names:
             piece, collected = message.get(name), self.kept.get(name)
@@ -172,21 +172,25 @@ class Answer:
                 self.kept[name] = [*items(collected), *items(piece)]
 
     def use_reasoning(self) -> list[ModelDelta]:
-        """Use the reasoning as the answer if it is all there is and has a script; return deltas."""
+        """Use the reasoning as the text if only reasoning arrived, and it has a fenced script.
+
+        Returns:
+            The deltas to emit.
+        """
         thoughts = "".join(self._thoughts)
         return self.add_text(thoughts) if self.is_empty and _FENCE in thoughts else []
 
-    def place_of(self, index: int) -> int:
-        """Return the index of the call with a provider's number; these numbers may have gaps."""
-        return self._places.setdefault(index, self.last_call + 1)
+    def index_of(self, number: int) -> int:
+        """Return the index of a call that the provider numbers; the numbers may have gaps."""
+        return self._index_by_number.setdefault(number, self.last_call + 1)
 
-    def name_call(self, place: int, name: Any) -> list[ModelDelta]:
-        """Set the name of a call that arrived after the call's start."""
-        if name and 0 <= place < len(self._calls) and not self._calls[place].name:
-            self._calls[place].name = _text(name)
+    def name_call(self, index: int, name: Any) -> list[ModelDelta]:
+        """Set the name of a call whose earlier pieces had no name."""
+        if name and 0 <= index < len(self._calls) and not self._calls[index].name:
+            self._calls[index].name = _text(name)
         return []
 
-    def call(
+    def add_call(
         self,
         id_: Any,
         name: Any,
@@ -194,68 +198,69 @@ class Answer:
         token: str | None = None,
         kept: Mapping[str, Any] | None = None,
     ) -> list[ModelDelta]:
-        """Add a call with its arguments, or with the first piece of its arguments.
+        """Add a call; return the deltas to emit.
 
         Args:
-            id_: The provider's id, if any.
+            id_: The provider's id; None or empty without an id.
             name: The name of the tool.
-            arguments: The arguments as JSON, or their first piece.
-            token: The value that the provider wants back with the call.
-            kept: The fields of the call that its server wants back.
+            arguments: The arguments as JSON, or the first piece of them.
+            token: The value that the provider expects back with the call.
+            kept: The fields of the call that the server expects back.
         """
         if len(self._calls) >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
-        call_id = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
-        complete = self.complete(is_over=False)
+        call_id = _text(id_) if id_ else f"{GENERATED_ID_PREFIX}{uuid4().hex[:12]}"
+        complete_calls = self.complete_calls(is_over=False)
         self._calls.append(_Call(call_id, _text(name), token=token, kept=kept or {}))
-        return [*complete, *self.add_arguments(self.last_call, arguments)]
+        return [*complete_calls, *self.add_arguments(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
         """Return True if an id is the id of the latest call."""
         return bool(self._calls) and self._calls[-1].id == id_
 
-    def is_emitted(self, place: int) -> bool:
-        """Return True if the call at index ``place`` was already emitted as a whole."""
-        return self._calls[place].is_emitted
+    def is_emitted(self, index: int) -> bool:
+        """Return True if the complete call at an index was already emitted."""
+        return self._calls[index].is_emitted
 
-    def is_another(self, place: int, id_: Any) -> bool:
-        """Return True if a call at an occupied index is a new call.
+    def is_new_call(self, index: int, id_: Any) -> bool:
+        """Return True if a piece at the index of a known call begins a new call.
 
         Args:
-            place: The index.
-            id_: The call's id. A call without an id is new if the existing call is complete.
+            index: The index.
+            id_: The id in the piece. A piece without an id begins a new call if the known call is
+                complete.
         """
-        if not 0 <= place < len(self._calls):
+        if not 0 <= index < len(self._calls):
             return False
-        there = self._calls[place]
-        return id_ != there.id if id_ else _is_json("".join(there.arguments))
+        known_call = self._calls[index]
+        return id_ != known_call.id if id_ else _is_json("".join(known_call.arguments))
 
-    def complete(self, *, is_over: bool = True) -> list[ModelDelta]:
-        """Emit the calls that became complete; return their deltas.
+    def complete_calls(self, *, is_over: bool = True) -> list[ModelDelta]:
+        """Return deltas with the calls that became complete.
 
         Args:
-            is_over: Whether no more pieces can follow; otherwise calls count as complete if their
-                arguments are valid JSON.
+            is_over: Whether no more pieces can follow, so that all calls are complete. Otherwise a
+                call is complete if its arguments are valid JSON.
         """
         deltas: list[ModelDelta] = []
-        for place, call in enumerate(self._calls):
+        for index, call in enumerate(self._calls):
             if is_over and not call.name:
                 raise UnreadableError("a call without a name")
             if not call.is_emitted and call.name and (is_over or _is_json("".join(call.arguments))):
                 call.is_emitted = True
-                deltas.append(ModelDelta("", call=place, whole=self._whole(place)))
+                deltas.append(ModelDelta("", call=index, whole=self._tool_call(index)))
         return deltas
 
-    def add_arguments(self, place: int, arguments: Any) -> list[ModelDelta]:
-        """Add a piece of a call's arguments."""
-        if not 0 <= place < len(self._calls):
+    def add_arguments(self, index: int, arguments: Any) -> list[ModelDelta]:
+        """Add a piece of a call's arguments; return the deltas to emit."""
+        if not 0 <= index < len(self._calls):
             raise UnreadableError("arguments of a call that was not begun")
         if not arguments:
             return []
-        if self._calls[place].is_emitted:
+        if self._calls[index].is_emitted:
             raise UnreadableError("arguments of a call that was complete")
-        self._calls[place].arguments.append(_text(arguments))
-        return [ModelDelta(arguments, call=place)]
+        self._calls[index].arguments.append(_text(arguments))
+        return [ModelDelta(arguments, call=index)]
 
 
 def _is_json(text: str) -> bool:
@@ -273,7 +278,7 @@ def _text(value: Any) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments as an object; invalid ones unchanged."""
+    """Return a call's arguments as a dict; the key ``arguments`` has text that is no object."""
     try:
         arguments: Any = json.loads(call.arguments)
     except ValueError:
@@ -282,28 +287,28 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 
 def count(counts: Any, name: str) -> int:
-    """Return a number of tokens; 0 if it is missing."""
+    """Return the integer in a field of a JSON object; 0 if the field is missing or invalid."""
     value: Any = fields(counts).get(name)
     return max(0, value) if type(value) is int else 0
 
 
 def fields(value: Any) -> Mapping[str, Any]:
-    """Return an object's fields; empty for other values."""
+    """Return a JSON object as a mapping; empty for other values."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """Return a list's items; empty for other values."""
+    """Return a JSON array as a list; empty for other values."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list unchanged, and a text as a list with one item."""
+    """Return a list; a text becomes a list with one item."""
     return [value] if isinstance(value, str) else list(value)
 
 
 def required(value: Any, name: str) -> Any:
-    """Return a required field of an answer.
+    """Return the value of a required field in a JSON object.
 
     Raises:
         UnreadableError: If the field is missing.

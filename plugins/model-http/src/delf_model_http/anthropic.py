@@ -44,20 +44,20 @@ _SETTINGS: Final = {
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
-_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096}
-"""Token budgets for thinking by effort, equal to those of litellm."""
+_THINKING_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096}
+"""A mapping from reasoning effort to tokens for thinking, with litellm's numbers."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 
-_LONGEST: Final = 16_384
-"""The default limit of an answer's tokens: a script is shorter."""
+_DEFAULT_MAX_TOKENS: Final = 16_384
+"""The default maximum of output tokens, which is more than a script needs."""
 
-_LONGEST_OF_ANY: Final = 8_192
-"""The default limit for models outside of the catalogue."""
+_UNKNOWN_MODEL_MAX_TOKENS: Final = 8_192
+"""The default maximum of output tokens for models that are not in the catalogue."""
 
-_OF_THINKING: Final = ("thinking_delta", "signature_delta")
+_THINKING_DELTAS: Final = ("thinking_delta", "signature_delta")
 
-_CACHE_FROM: Final = 4000
-"""Characters from which a system message is worth the prompt cache (1,024 tokens)."""
+_MIN_CACHED_CHARS: Final = 4000
+"""The number of characters, about 1,024 tokens, from which a system message is cached."""
 
 _STATUSES: Final = {
     "invalid_request_error": 400,
@@ -74,9 +74,9 @@ _STATUSES: Final = {
 
 
 class Messages:
-    """Anthropic's messages."""
+    """Anthropic's Messages API. Implements :class:`delf_model_http.dialect.Dialect`."""
 
-    finished: ClassVar[Mapping[str, str]] = {
+    finish_reasons: ClassVar[Mapping[str, str]] = {
         "end_turn": "stop",
         "stop_sequence": "stop",
         "max_tokens": "length",
@@ -84,19 +84,19 @@ class Messages:
     }
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Return the address for requests."""
+        """Return the URL for requests."""
         return joined(endpoint.base_url or _URL, "messages", version="v1")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client and the version."""
+        """Return the headers with the key and the version of the API."""
         return {"x-api-key": endpoint.api_key or "", "anthropic-version": _VERSION}
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         request, facts = parts.request, parts.facts
         result: dict[str, Any] = {
             "model": parts.endpoint.name,
-            "max_tokens": self.longest(facts),
+            "max_tokens": self.max_tokens(facts),
             "messages": [
                 {"role": message.role, "content": content_of(message.parts)}
                 for message in request.messages
@@ -130,30 +130,32 @@ class Messages:
         if tools:
             result["tools"] = tools
         is_forced = request.tools and request.must_call
-        if is_forced and not _is_enabled(thinking):  # refused with a thinking budget
+        if is_forced and not _has_budget(thinking):  # refused with a thinking budget
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True
         return result
 
-    def longest(self, facts: Facts) -> int | None:
-        """Return the limit of an answer's tokens, which every request must state."""
-        return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
+    def max_tokens(self, facts: Facts) -> int | None:
+        """Return the maximum of output tokens, which every request of this API must state."""
+        return (
+            min(_DEFAULT_MAX_TOKENS, facts.longest) if facts.longest else _UNKNOWN_MODEL_MAX_TOKENS
+        )
 
     def parse(self, data: Any) -> Answer:
-        """Parse a complete answer."""
+        """Parse a complete answer that was not streamed."""
         _check(data)
         used = fields(data).get("usage")
-        answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
+        answer = Answer(tokens=_tokens(used), searches=_searches(used), is_finished=True)
         answer.set_reply_id(fields(data).get("id"))
         required(data, "content")
         for block in items(fields(data).get("content")):
-            _begin(fields(block), answer)
+            _start_block(fields(block), answer)
         answer.finish_reason = fields(data).get("stop_reason")
         return answer
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
+        """Add an event to an answer; return the deltas to emit."""
         _check(data)
         piece = fields(data)
         match piece.get("type"):
@@ -161,12 +163,12 @@ class Messages:
                 answer.tokens = _tokens(fields(piece.get("message")).get("usage"))
                 answer.set_reply_id(fields(piece.get("message")).get("id"))
             case "content_block_start":
-                return _begin(fields(piece.get("content_block")), answer, is_whole=False)
+                return _start_block(fields(piece.get("content_block")), answer, is_whole=False)
             case "content_block_delta":
                 delta = fields(piece.get("delta"))
                 if delta.get("type") == "text_delta":
                     return answer.add_text(delta.get("text"))
-                if delta.get("type") in _OF_THINKING and answer.signed:
+                if delta.get("type") in _THINKING_DELTAS and answer.signed:
                     block = answer.signed[-1]
                     for name in ("thinking", "signature"):
                         block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
@@ -179,18 +181,18 @@ class Messages:
                 answer.tokens = _tokens(piece.get("usage"), answer.tokens)
                 answer.searches = max(answer.searches, _searches(piece.get("usage")))
             case "message_stop":
-                answer.ended = answer.last = True
+                answer.is_finished = answer.is_complete = True
             case _:
                 pass
         return []
 
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
-    """Return the request fields for thinking, from the settings."""
+    """Return the fields of a request that configure thinking."""
     thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if thinking is not None:
         chosen = {"thinking": dict(thinking)}
-        return {} if _is_enabled(chosen) and not may_think(parts.request) else chosen
+        return {} if _has_budget(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
     if parts.facts.fixed:  # newer models take an effort, not a budget
@@ -198,40 +200,40 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     if not may_think(parts.request):
         return {}
-    budget = _BUDGETS.get(effort, _BUDGETS["high"])
+    budget = _THINKING_BUDGETS.get(effort, _THINKING_BUDGETS["high"])
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _is_enabled(thinking: Mapping[str, Any]) -> bool:
-    """Return whether a request has thinking with a budget, which has stricter rules."""
+def _has_budget(thinking: Mapping[str, Any]) -> bool:
+    """Return whether the fields enable thinking with a token budget, which has stricter rules."""
     return fields(thinking.get("thinking")).get("type") == "enabled"
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return the system messages; the constant first one is cached."""
+    """Return the blocks of the system messages; the first message is cached if it is long."""
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": message.text}
         for message in messages
         if message.role == "system" and message.text.strip()
     ]
-    if blocks and len(blocks[0]["text"]) >= _CACHE_FROM:
+    if blocks and len(blocks[0]["text"]) >= _MIN_CACHED_CHARS:
         blocks[0]["cache_control"] = {"type": "ephemeral"}
     return blocks
 
 
 def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return content blocks without empty ones, which the API refuses."""
+    """Convert parts to content blocks; omit empty blocks, which the API refuses."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     # The first call's thinking must begin the message; later thinking precedes its call.
-    blocks = _signed(calls[0]) if calls else []
+    blocks = _thinking_before(calls[0]) if calls else []
     for part in parts:
-        blocks += [*(_signed(part) if part in calls[1:] else ()), _block(part)]
-    full = [block for block in blocks if block.get("text", "-").strip()]
-    return full or [{"type": "text", "text": "(nothing)"}]
+        blocks += [*(_thinking_before(part) if part in calls[1:] else ()), _block(part)]
+    non_empty = [block for block in blocks if block.get("text", "-").strip()]
+    return non_empty or [{"type": "text", "text": "(nothing)"}]
 
 
-def _signed(part: Part) -> list[dict[str, Any]]:
-    """Return the blocks of thinking that led to a call; the provider wants them back."""
+def _thinking_before(part: Part) -> list[dict[str, Any]]:
+    """Return the blocks of thinking before a call, which the provider expects back."""
     if not isinstance(part, ToolCall) or not part.token:
         return []
     return [dict(fields(block)) for block in items(json.loads(part.token))]
@@ -258,15 +260,23 @@ def _source(data: bytes, media_type: str) -> dict[str, str]:
     return {"type": "base64", "media_type": media_type, "data": chat.base64_of(data)}
 
 
-def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -> list[ModelDelta]:
-    """Process the start of a content block; in a stream a call's arguments follow."""
+def _start_block(
+    block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True
+) -> list[ModelDelta]:
+    """Add a content block to the answer; return the deltas to emit.
+
+    Args:
+        block: The content block.
+        answer: The answer so far.
+        is_whole: Whether the block is complete; otherwise the arguments of a call follow.
+    """
     if block.get("type") == "text":
         return answer.add_text(block.get("text"))
     if block.get("type") == "tool_use":
         arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
         token = json.dumps(answer.signed) if answer.signed else None
         answer.signed.clear()
-        return answer.call(block.get("id"), required(block, "name"), arguments, token)
+        return answer.add_call(block.get("id"), required(block, "name"), arguments, token)
     if block.get("type") in ("thinking", "redacted_thinking"):
         answer.signed.append(dict(block))
         answer.add_reasoning(block.get("thinking"))
@@ -284,7 +294,12 @@ def _searches(used: Any) -> int:
 
 
 def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
-    """Return the token counts; a stream sends input tokens first and output tokens last."""
+    """Parse token counts.
+
+    Args:
+        used: The counts that the API sent. In a stream, the last event has only output tokens.
+        before: The counts of earlier events.
+    """
     if not fields(used):
         return before
     is_known = fields(used).get("input_tokens") is not None

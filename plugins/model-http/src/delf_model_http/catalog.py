@@ -20,13 +20,13 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """USD per million tokens.
+    """The prices of a model, in USD per million tokens.
 
     Args:
-        input: The price of input.
-        cached: The price of input read from the cache.
-        written: The price of input written to the cache.
-        output: The price of output.
+        input: The price of input tokens.
+        cached: The price of input tokens read from the prompt cache.
+        written: The price of input tokens written to the prompt cache.
+        output: The price of output tokens.
     """
 
     input: float
@@ -45,13 +45,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts about one model; empty outside of the catalogue.
+    """The facts about one model. A model that is not in the catalogue has no facts.
 
     Args:
-        rates: The prices.
-        long_from: Input tokens above which the whole call has other prices.
-        long_rates: The prices of such calls.
-        longest: The maximum number of output tokens of an answer.
+        rates: The prices; None if unknown.
+        long_from: The number of input tokens above which a call has other prices.
+        long_rates: The prices of calls with more input tokens than ``long_from``.
+        longest: The maximum number of output tokens; 0 if unknown.
         reasons: Whether the model thinks before it answers.
         fixed: Whether the model refuses a temperature and similar settings.
     """
@@ -65,39 +65,41 @@ class Facts:
 
     @property
     def price(self) -> Price | None:
-        """The price in delf's form."""
+        """The prices as delf's ``Price``; None if unknown."""
         if self.rates is None:
             return None
         rates = self.rates
         return Price(input=rates.input, output=rates.output, cached_input=rates.cached)
 
     def cost(self, tokens: Tokens | None) -> float | None:
-        """Return the cost of an answer in USD; None if unknown."""
+        """Return the cost of an answer in USD; None if prices or tokens are unknown."""
         if self.rates is None or tokens is None or tokens == Tokens():
             return None
-        is_long = self.long_rates is not None and tokens.input > self.long_from
-        return (self.long_rates if is_long and self.long_rates else self.rates).cost(tokens)
+        if self.long_rates is not None and tokens.input > self.long_from:
+            return self.long_rates.cost(tokens)
+        return self.rates.cost(tokens)
 
 
 def facts(provider: str, model: str) -> Facts:
     """Return the facts about a model.
 
     Args:
-        provider: The provider.
-        model: The name, without a provider in front.
+        provider: The provider's name.
+        model: The model's name without the provider.
     """
-    of_provider = _models().get(provider.removesuffix("-responses"), {})
-    facts = of_provider.get(model.removeprefix("models/"))
-    if facts is None:
+    models = _models().get(provider.removesuffix("-responses"), {})
+    entry = models.get(model.removeprefix("models/"))
+    if entry is None:
         return Facts()
-    long: list[float] = facts.get("long") or []
+    # The number of tokens from which a call is long, then the prices of long calls.
+    long: list[float] = entry.get("long") or []
     return Facts(
-        rates=Rates(**_rates(facts["usd"])),
+        rates=Rates(**_rates(entry["usd"])),
         long_from=int(long[0]) if long else 0,
         long_rates=Rates(**_rates(long[1:])) if long else None,
-        longest=facts.get("longest", 0),
-        reasons=facts.get("reasons", False),
-        fixed=facts.get("fixed", False),
+        longest=entry.get("longest", 0),
+        reasons=entry.get("reasons", False),
+        fixed=entry.get("fixed", False),
     )
 
 

@@ -15,15 +15,15 @@ from delf_model_providers.searches import Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParts:
-    """Everything that a request's body is made from.
+    """The inputs from which a dialect makes the body of a request.
 
     Args:
         request: The messages and tools.
-        settings: The given settings, without ``timeout``.
+        settings: The generation settings, without delf's own settings such as ``timeout``.
         endpoint: The provider and the model.
-        facts: Known facts of the model.
+        facts: The catalogue's facts about the model.
         stream: Whether to stream the answer.
-        search: The provider's own search, if the request uses it.
+        search: The provider's web search tool; None if the request may not search.
     """
 
     request: ModelRequest
@@ -35,58 +35,58 @@ class RequestParts:
 
 
 def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request body with further fields: objects are merged, other values replaced."""
+    """Merge extra fields into a request body; nested objects are merged, other values replaced."""
     merged = dict(body)
     for name, value in extra.items():
-        there = merged.get(name)
-        is_both = isinstance(there, dict) and isinstance(value, Mapping)
-        merged[name] = with_extra(fields(there), fields(value)) if is_both else value
+        present = merged.get(name)
+        is_both = isinstance(present, dict) and isinstance(value, Mapping)
+        merged[name] = with_extra(fields(present), fields(value)) if is_both else value
     return merged
 
 
 class Dialect(Protocol):
-    """A protocol: how a request is written, and how its answer is read.
+    """The protocol of an API: writes requests, and parses answers.
 
     Attributes:
-        finished: The protocol's finish reasons, mapped to delf's words.
+        finish_reasons: A mapping from the API's finish reasons to delf's.
     """
 
-    finished: ClassVar[Mapping[str, str]]
+    finish_reasons: ClassVar[Mapping[str, str]]
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Return the address for requests."""
+        """Return the URL for requests."""
         ...
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key, and other headers that the API requires."""
         ...
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         ...
 
-    def longest(self, facts: Facts) -> int | None:
-        """Return the required token limit of an answer, if the dialect needs one.
+    def max_tokens(self, facts: Facts) -> int | None:
+        """Return the maximum of output tokens; None if the API does not require a maximum.
 
         Args:
-            facts: The known facts about the model.
+            facts: The catalogue's facts about the model.
         """
         ...
 
     def parse(self, data: Any) -> Answer:
-        """Parse a complete answer.
+        """Parse a complete answer that was not streamed.
 
         Raises:
             ReportedError: If the answer reports a failure.
-            UnreadableError: If the content is not an answer.
+            UnreadableError: If the answer does not follow the protocol.
         """
         ...
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas.
+        """Add a streamed event to an answer; return the deltas to emit.
 
         Raises:
             ReportedError: If the event reports a failure.
-            UnreadableError: If the content is not an event.
+            UnreadableError: If the event does not follow the protocol.
         """
         ...

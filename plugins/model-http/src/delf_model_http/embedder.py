@@ -18,27 +18,28 @@ from delf_model_providers.http import explain, parsed, read
 from delf_model_providers.pool import Pool
 from delf_model_providers.retry import Attempts, RetryPolicy
 
-_DEFAULT: Final = "text-embedding-3-small"
+_DEFAULT_MODEL: Final = "text-embedding-3-small"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com/v1beta"
 _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
-_BATCH: Final = 100
-"""The number of texts that Gemini takes at once; OpenAI takes 2,048."""
+_BATCH_SIZE: Final = 100
+"""The maximum number of texts in a request: Gemini's limit; OpenAI's limit is 2,048."""
 _MAX_BYTES: Final = 64_000_000
-_TIMEOUT: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 
 
 class HttpEmbedder:
-    """An embedding model behind an address. Implements :class:`delf.protocols.embedder.Embedder`.
+    """An embedding model on a server. Implements :class:`delf.protocols.embedder.Embedder`.
 
     Args:
-        context: Keys and the environment.
-        model: The name that an agent asked for.
+        context: The configured keys and the environment variables.
+        model: The model that an agent asks for; None for ``embedding_model``.
         embedding_model: The default model.
-        embedding_base_url: The address of an OpenAI-compatible server; the provider's own when
-            None.
-        embedding_api_key: The key; from ``providers`` or the environment when None.
-        embedding_dimensions: The length of shortened vectors, for models that support it.
-        retry: The maximum number of retries.
+        embedding_base_url: The address of an OpenAI-compatible server; None for the provider's
+            address.
+        embedding_api_key: The key; None for the key in ``providers`` or the environment.
+        embedding_dimensions: The length of vectors, for models with a choice; None for the
+            model's default.
+        retry: The retry policy.
     """
 
     def __init__(
@@ -46,14 +47,14 @@ class HttpEmbedder:
         context: PluginContext,
         model: str | None = None,
         *,
-        embedding_model: str = _DEFAULT,
+        embedding_model: str = _DEFAULT_MODEL,
         embedding_base_url: str | None = None,
         embedding_api_key: SecretStr | str | None = None,
         embedding_dimensions: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
         model = model or embedding_model
-        google = "gemini" in model or model.startswith("google/")
+        is_google = "gemini" in model or model.startswith("google/")
         config = LLMConfig(
             model=model,
             base_url=embedding_base_url,
@@ -62,14 +63,14 @@ class HttpEmbedder:
                 if isinstance(embedding_api_key, SecretStr)
                 else embedding_api_key
             ),
-            provider="google" if google else "openai",
+            provider="google" if is_google else "openai",
         )
         self._endpoint: Endpoint = resolve(config, context)
-        self._google = google
+        self._is_google = is_google
         self._dimensions = embedding_dimensions
         self._dimension: int | None = None
         self._attempts = Attempts(
-            explain=lambda error: explain(error, self._endpoint, _TIMEOUT),
+            explain=lambda error: explain(error, self._endpoint, _TIMEOUT_SECONDS),
             policy=retry or RetryPolicy(),
         )
         self._base = (self._endpoint.base_url or _GOOGLE).rstrip("/")
@@ -83,13 +84,13 @@ class HttpEmbedder:
 
     @property
     def dimension(self) -> int | None:
-        """The length of a vector; None before the first text."""
+        """The length of a vector; None before the first request."""
         return self._dimension
 
     @property
     def batch_size(self) -> int:
-        """The maximum number of texts at once."""
-        return _BATCH
+        """The maximum number of texts in a request."""
+        return _BATCH_SIZE
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
         """Return a unit vector for each text.
@@ -111,33 +112,33 @@ class HttpEmbedder:
         path, body, headers = self._request(texts, kind)
         headers = {"Content-Type": "application/json", **headers, **self._endpoint.headers}
         async with (
-            asyncio.timeout(_TIMEOUT),
+            asyncio.timeout(_TIMEOUT_SECONDS),
             self._pool.posted(f"{self._base}/{path}", headers, body) as response,
         ):
             content = await read(response, _MAX_BYTES)
-        return [_unit_vector(row) for row in self._rows(content, len(texts))]
+        return [_unit_vector(row) for row in self._parse_vectors(content, len(texts))]
 
     def _request(
         self, texts: list[str], kind: EmbeddingKind
     ) -> tuple[str, dict[str, Any], dict[str, str]]:
         name, key = self._endpoint.name, self._endpoint.api_key or ""
-        if not self._google:
+        if not self._is_google:
             body: dict[str, Any] = {"model": name, "input": texts, "encoding_format": "float"}
             if self._dimensions is not None:
                 body["dimensions"] = self._dimensions
             return "embeddings", body, {"Authorization": f"Bearer {key}"}
-        one: dict[str, Any] = {"model": f"models/{name}", "taskType": _TASKS[kind]}
+        common_fields: dict[str, Any] = {"model": f"models/{name}", "taskType": _TASKS[kind]}
         if self._dimensions is not None:
-            one["outputDimensionality"] = self._dimensions
-        requests = [{**one, "content": {"parts": [{"text": text}]}} for text in texts]
+            common_fields["outputDimensionality"] = self._dimensions
+        requests = [{**common_fields, "content": {"parts": [{"text": text}]}} for text in texts]
         path = f"models/{name}:batchEmbedContents"
         return path, {"requests": requests}, {"x-goog-api-key": key}
 
-    def _rows(self, content: bytes, count: int) -> list[list[float]]:
-        """Return the vectors of an answer, in the order of the texts."""
+    def _parse_vectors(self, content: bytes, count: int) -> list[list[float]]:
+        """Parse the vectors in a response, in the order of the texts."""
         try:
             data = parsed(content)
-            if self._google:
+            if self._is_google:
                 rows = [entry["values"] for entry in data["embeddings"]]
             else:
                 entries = sorted(data["data"], key=lambda entry: int(entry["index"]))
@@ -152,7 +153,7 @@ class HttpEmbedder:
         return vectors
 
     async def aclose(self) -> None:
-        """Close this loop's connections; a later use opens new ones."""
+        """Close the running loop's connections; a later request opens new connections."""
         await self._pool.aclose()
 
 

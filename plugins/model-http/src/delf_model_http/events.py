@@ -7,27 +7,28 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 MAX_BYTES: Final = 8_000_000
-"""The maximum number of bytes of an event, above the length of any answer."""
+"""The maximum number of bytes of an event, which is more than any answer needs."""
 
 MAX_STREAM: Final = 32 * MAX_BYTES
-"""The maximum number of bytes of a stream, in which an event of a few characters takes some hundred
-bytes.
+"""The maximum number of bytes of a stream.
+
+A stream is longer than its answer, because each few characters are an event of some hundred bytes.
 """
 
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventReader:
-    """Parses bytes into the data of server-sent events."""
+    """Parses the bytes of a stream into the data of server-sent events."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
         self._size = 0
-        self._begun = False
+        self._has_started = False
 
     def feed(self, data: bytes) -> list[str]:
-        """Add bytes; return the data of the events that are now complete.
+        """Parse the next bytes; return the data of each event that is now complete.
 
         Args:
             data: The next bytes.
@@ -36,21 +37,21 @@ class EventReader:
             UnreadableError: If the bytes are not UTF-8, or an event is too long.
         """
         text = self._rest + data
-        if not self._begun:
+        if not self._has_started:
             if len(text) < len(_BOM) and _BOM.startswith(text):
                 self._rest = text
                 return []
-            text, self._begun = text.removeprefix(_BOM), True
+            text, self._has_started = text.removeprefix(_BOM), True
         lines = text.splitlines(keepends=True)
         # A line is whole with its end; after a carriage return, a newline may still come.
-        unfinished = bool(lines) and not lines[-1].endswith(b"\n")
-        self._rest = lines.pop() if unfinished else b""
+        has_partial_line = bool(lines) and not lines[-1].endswith(b"\n")
+        self._rest = lines.pop() if has_partial_line else b""
         if len(self._rest) + self._size > MAX_BYTES:
             raise UnreadableError(f"an event of more than {MAX_BYTES // 1_000_000} MB")
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def end(self) -> list[str]:
-        """Return the last event if only its final line end was missing."""
+        """End the stream; return the data of an event that lacked only a line end."""
         return self.feed(b"\n") if self._rest.endswith(b"\r") else []
 
     def _line(self, line: bytes) -> str | None:

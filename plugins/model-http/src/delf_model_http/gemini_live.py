@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from delf.messages import Message, ModelDelta, ModelRequest, TextPart, ToolResult
 from delf_model_http.answer import Answer, ReportedError, fields, items, required
-from delf_model_http.google import configured, declared, parts_of, tokens_of
+from delf_model_http.google import generation_config, parts_of, tokens_of, tool_declarations
 from delf_model_providers.endpoint import Endpoint
 
 _URL: Final = "https://generativelanguage.googleapis.com"
@@ -18,58 +18,58 @@ _PATH: Final = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGe
 
 
 class GeminiLive:
-    """The protocol state of a session. Implements :class:`delf_model_http.live.LiveDialect`."""
+    """Gemini's Live API in one session. Implements :class:`delf_model_http.live.LiveDialect`."""
 
     def __init__(self, name: str) -> None:
         self._name = name if "/" in name else f"models/{name}"
         self._setup: dict[str, Any] = {}
         self._handle: str | None = None
-        self._is_leaving = False
+        self._is_closing = False
         self._cancelled: set[str] = set()
 
     @property
     def must_move(self) -> bool:
-        """True if the server announced the end of the connection."""
-        return self._is_leaving
+        """True if the server announced that it will close the connection."""
+        return self._is_closing
 
     @property
     def can_move(self) -> bool:
-        """True if the server gave a handle for continuing in another connection."""
+        """True if the server sent a handle with which another connection continues the session."""
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Return the address for sessions."""
+        """Return the WebSocket URL for sessions with a model."""
         root = urlsplit(endpoint.base_url or _URL)
         scheme = "ws" if root.scheme == "http" else "wss"
         return urlunsplit((scheme, root.netloc, _PATH, root.query, ""))
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the message that opens a session, with the first request's rules and tools."""
+        """Return the message that sets up a session, with the first request's rules and tools."""
         if not self._setup:
             self._setup = {"model": self._name}
             self._setup["generationConfig"] = {
                 "responseModalities": ["TEXT"],
-                **configured(settings),
+                **generation_config(settings),
             }
             rules = [m.text for m in request.messages if m.role == "system" and m.text]
             if rules:
                 self._setup["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
             if request.tools:
-                self._setup["tools"] = declared(request.tools)
+                self._setup["tools"] = tool_declarations(request.tools)
         resumption = {"handle": self._handle} if self._handle else {}
-        self._is_leaving = False
+        self._is_closing = False
         return [{"setup": {**self._setup, "sessionResumption": resumption}}]
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Return whether the session is established."""
+        """Return whether an event confirms that the session is established."""
         return "setupComplete" in event
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return results of calls, or turns of the conversation."""
+        """Return a message with the results of calls, or with the turns of the conversation."""
         cancelled, self._cancelled = self._cancelled, set()
         messages = [
             _without_cancelled(m, cancelled) for m in request.messages if m.role != "system"
@@ -91,19 +91,19 @@ class GeminiLive:
         ]
         return [{"clientContent": {"turns": turns, "turnComplete": True}}]
 
-    def between(self, event: Mapping[str, Any]) -> None:
-        """Process an event outside of a turn: a session handle, a farewell, or cancelled calls."""
+    def event_between_turns(self, event: Mapping[str, Any]) -> None:
+        """Store a session handle, the announced end of the connection, and cancelled calls."""
         if update := fields(event.get("sessionResumptionUpdate")):
             handle = update.get("newHandle")
             self._handle = str(handle) if update.get("resumable") and handle else None
         if "goAway" in event:
-            self._is_leaving = True
+            self._is_closing = True
         if cancelled := fields(event.get("toolCallCancellation")):
             self._cancelled |= {str(each) for each in items(cancelled.get("ids"))}
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
-        self.between(event)
+        """Add an event to an answer; return the deltas to emit."""
+        self.event_between_turns(event)
         answer.tokens = tokens_of(event.get("usageMetadata"), "responseTokenCount") or answer.tokens
         pieces: list[ModelDelta] = []
         content = fields(event.get("serverContent"))
@@ -112,18 +112,18 @@ class GeminiLive:
                 pieces += answer.add_text(fields(part).get("text"))
         for call in items(fields(event.get("toolCall")).get("functionCalls")):
             arguments = json.dumps(fields(call).get("args") or {}, ensure_ascii=False)
-            pieces += answer.call(fields(call).get("id"), required(call, "name"), arguments)
+            pieces += answer.add_call(fields(call).get("id"), required(call, "name"), arguments)
         if content.get("interrupted"):
             raise ReportedError(500, {"message": "the answer was interrupted"})
         if "toolCall" in event:
-            answer.finish_reason, answer.ended = "tool_calls", True
+            answer.finish_reason, answer.is_finished = "tool_calls", True
         elif content.get("turnComplete"):
-            answer.finish_reason, answer.ended = "stop", True
+            answer.finish_reason, answer.is_finished = "stop", True
         return pieces
 
 
 def _without_cancelled(message: Message, cancelled: set[str]) -> Message:
-    """Convert results of cancelled calls to text, because the server no longer expects them."""
+    """Convert the results of cancelled calls to text, because the server refuses such results."""
     parts = (
         TextPart(f"({part.name}, which you gave up, was done: {part.text})")
         if isinstance(part, ToolResult) and part.id in cancelled

@@ -19,7 +19,7 @@ from delf.messages import (
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import (
-    MADE_UP,
+    GENERATED_ID_PREFIX,
     Answer,
     ReportedError,
     Tokens,
@@ -49,38 +49,41 @@ _SETTINGS: Final = {
     "seed": "seed",
 }
 
-_LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
-"""Models that take a level of thinking; earlier ones take a number of tokens."""
-_UNSIGNED: Final = chat.base64_of(b"skip_thought_signature_validator")
-"""The signature of a call that another model made, as Google's documentation gives it."""
-_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
-"""Tokens for thinking by effort, as https://ai.google.dev/gemini-api/docs/openai maps them."""
+_HAS_LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""Matches models that take a thinking level; earlier models take a thinking budget in tokens."""
+_FOREIGN_SIGNATURE: Final = chat.base64_of(b"skip_thought_signature_validator")
+"""The signature that Google's documentation prescribes for calls of other models."""
+_THINKING_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
+"""A mapping from reasoning effort to tokens for thinking.
+
+The numbers are those of https://ai.google.dev/gemini-api/docs/openai.
+"""
 
 
 class GenerateContent:
-    """Gemini's ``generateContent``."""
+    """Gemini's ``generateContent``. Implements :class:`delf_model_http.dialect.Dialect`."""
 
-    finished: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+    finish_reasons: ClassVar[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Return the address for requests."""
+        """Return the URL for requests."""
         name = endpoint.name if "/" in endpoint.name else f"models/{endpoint.name}"
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
         path = f"{quote(name)}:{method}"
         return joined(endpoint.base_url or _URL, path, version="v1beta")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         request = parts.request
         result: dict[str, Any] = {
             "contents": [
                 {
                     "role": "model" if message.role == "assistant" else "user",
-                    "parts": _signed(parts_of(message.parts), parts.endpoint),
+                    "parts": _with_signature(parts_of(message.parts), parts.endpoint),
                 }
                 for message in request.messages
                 if message.role != "system"
@@ -89,32 +92,32 @@ class GenerateContent:
         rules = [m.text for m in request.messages if m.role == "system" and m.text]
         if rules:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
-        if config := {**configured(parts.settings), **_thinking(parts)}:
+        if config := {**generation_config(parts.settings), **_thinking(parts)}:
             result["generationConfig"] = config
         if tier := parts.settings.get("service_tier"):
             result["serviceTier"] = tier
         if request.tools:
-            result["tools"] = declared(request.tools)
+            result["tools"] = tool_declarations(request.tools)
             if request.must_call:
                 result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
         if parts.search is not None:
             result["tools"] = [*result.get("tools", ()), searches.of_google()]
         return result
 
-    def longest(self, facts: Facts) -> int | None:
-        """Return None: a request needs no limit."""
+    def max_tokens(self, facts: Facts) -> int | None:
+        """Return None, because the API does not require a maximum."""
         return None
 
     def parse(self, data: Any) -> Answer:
-        """Parse a complete answer."""
+        """Parse a complete answer that was not streamed."""
         answer = Answer()
         self.event(data, answer)
-        if not answer.ended:
+        if not answer.is_finished:
             raise UnreadableError("it has no 'candidates'")
         return answer
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; a complete answer is a single event."""
+        """Add an event to an answer; an answer that is not streamed is one event."""
         piece = fields(data)
         if error := piece.get("error"):
             status = count(error, "code")
@@ -131,25 +134,29 @@ class GenerateContent:
             answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
                 is_call = reason == "STOP" and answer.last_call >= 0
-                answer.finish_reason, answer.ended = "tool_calls" if is_call else reason, True
+                answer.finish_reason, answer.is_finished = "tool_calls" if is_call else reason, True
         return pieces
 
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
-    """Return the thinking configuration from the settings."""
+    """Return the fields of a request that configure thinking."""
     thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if thinking is not None:
         return {"thinkingConfig": dict(thinking)}
     if effort is None:
         return {}
-    if _LEVELS.search(parts.endpoint.name):
+    if _HAS_LEVELS.search(parts.endpoint.name):
         level = "minimal" if effort == "none" else effort
         return {"thinkingConfig": {"thinkingLevel": level}}
-    return {"thinkingConfig": {"thinkingBudget": _BUDGETS.get(effort, _BUDGETS["high"])}}
+    return {
+        "thinkingConfig": {
+            "thinkingBudget": _THINKING_BUDGETS.get(effort, _THINKING_BUDGETS["high"])
+        }
+    }
 
 
-def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings under Gemini's names."""
+def generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert generation settings to Gemini's names."""
     return {
         _SETTINGS[name]: listed(value) if name == "stop" else value
         for name, value in settings.items()
@@ -157,8 +164,8 @@ def configured(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
-    """Describe the tools for a model."""
+def tool_declarations(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
+    """Convert tools to function declarations."""
     functions = [
         {
             "name": tool.name,
@@ -171,15 +178,15 @@ def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
 
 
 def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return a message's parts."""
+    """Convert the parts of a message."""
     return [_part(part) for part in parts] or [{"text": ""}]
 
 
-def _signed(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Return parts whose first call has a signature, without which newer models refuse it."""
+def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Add a signature to the first call, because newer models refuse a call without one."""
     first = next((part for part in parts if "functionCall" in part), None)
-    if first is not None and _LEVELS.search(endpoint.name):
-        first.setdefault("thoughtSignature", _UNSIGNED)
+    if first is not None and _HAS_LEVELS.search(endpoint.name):
+        first.setdefault("thoughtSignature", _FOREIGN_SIGNATURE)
     return parts
 
 
@@ -187,21 +194,21 @@ def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"text": part.text}
     if isinstance(part, ToolCall):
-        called = {"name": part.name, "args": arguments_of(part), **_id(part.id)}
-        signed = {"thoughtSignature": part.token} if part.token else {}
-        return {"functionCall": called, **signed}
+        function_call = {"name": part.name, "args": arguments_of(part), **_id(part.id)}
+        signature = {"thoughtSignature": part.token} if part.token else {}
+        return {"functionCall": function_call, **signature}
     if isinstance(part, ImagePart):
         return _inline(part.data, part.media_type)
     if not isinstance(part, FilePart):
-        answered = {"name": part.name, "response": {"result": part.text}, **_id(part.id)}
-        return {"functionResponse": answered}
+        function_response = {"name": part.name, "response": {"result": part.text}, **_id(part.id)}
+        return {"functionResponse": function_response}
     if (text := chat.text_of_file(part)) is not None:
         return {"text": text}
     return _inline(part.data, part.media_type)
 
 
 def _id(call_id: str) -> dict[str, str]:
-    return {} if call_id.startswith(MADE_UP) else {"id": call_id}
+    return {} if call_id.startswith(GENERATED_ID_PREFIX) else {"id": call_id}
 
 
 def _inline(data: bytes, media_type: str) -> dict[str, Any]:
@@ -209,19 +216,21 @@ def _inline(data: bytes, media_type: str) -> dict[str, Any]:
 
 
 def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    if called := fields(part.get("functionCall")):
-        arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
+    if function_call := fields(part.get("functionCall")):
+        arguments = json.dumps(function_call.get("args") or {}, ensure_ascii=False)
         token = part.get("thoughtSignature")
-        return answer.call(called.get("id"), required(called, "name"), arguments, token)
+        return answer.add_call(
+            function_call.get("id"), required(function_call, "name"), arguments, token
+        )
     return [] if part.get("thought") else answer.add_text(part.get("text"))
 
 
 def tokens_of(used: Any, output: str = "candidatesTokenCount") -> Tokens | None:
-    """Return the tokens of an answer; None if the provider sent none.
+    """Parse token counts; None if the event has none.
 
     Args:
-        used: The counts, as Gemini sends them.
-        output: The name of the count of written tokens.
+        used: The counts that Gemini sent.
+        output: The name of the field with the number of output tokens.
     """
     if not fields(used):
         return None

@@ -25,61 +25,62 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 class LiveDialect(Protocol):
-    """The protocol and state of one provider's session."""
+    """The protocol of a provider's sessions, with the state of one session."""
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Return the address for sessions of a model."""
+        """Return the WebSocket URL for sessions with a model."""
         ...
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         ...
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the first messages of a connection, before the task."""
+        """Return the messages that set up a connection."""
         ...
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Return whether an event confirms a usable connection."""
+        """Return whether an event confirms that the session is established."""
         ...
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the messages that send new content and request an answer."""
+        """Return the messages that send a request's content and ask for an answer."""
         ...
 
-    def between(self, event: Mapping[str, Any]) -> None:
-        """Process an event that arrived outside of a turn."""
+    def event_between_turns(self, event: Mapping[str, Any]) -> None:
+        """Process an event that arrived between two answers."""
         ...
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
+        """Add an event to an answer; return the deltas to emit."""
         ...
 
     @property
     def must_move(self) -> bool:
-        """True if the server requires the conversation to continue in another connection."""
+        """True if the server will close the connection."""
         ...
 
     @property
     def can_move(self) -> bool:
-        """True if another connection can continue the conversation."""
+        """True if another connection can continue the session."""
         ...
 
 
 class LiveSession:
-    """An open session with a model. Implements :class:`delf.protocols.model.ModelSession`.
+    """A session with a model over a WebSocket.
 
-    A connection that closed between two turns is replaced if the provider can continue the
-    conversation; otherwise the next request raises. A truncated answer raises, too.
+    Implements :class:`delf.protocols.model.ModelSession`. If the connection closes between two
+    answers, another connection continues the session, if the provider supports that. Otherwise the
+    next request raises. A truncated answer raises, too.
 
     Args:
-        dialect: The protocol.
+        dialect: The protocol of the session.
         endpoint: The endpoint.
-        address: The WebSocket address.
+        address: The WebSocket URL.
         settings: The generation settings.
-        reply: Builds the reply from an answer.
-        explain: Explains a failure.
-        timeout: Seconds for one answer.
+        reply: Makes the reply from a complete answer.
+        explain: Converts an exception to a failure.
+        timeout: The timeout of one answer in seconds.
     """
 
     def __init__(
@@ -100,9 +101,9 @@ class LiveSession:
         self._explain = explain
         self._timeout = timeout
         self._socket: ClientConnection | None = None
-        self._is_begun = False
+        self._is_set_up = False
         self._is_over = False
-        self._bytes = 0
+        self._received_bytes = 0
 
     async def connect(self) -> None:
         """Open the connection.
@@ -132,27 +133,27 @@ class LiveSession:
         """Send new messages; yield the answer in pieces, then the complete reply.
 
         Args:
-            request: A request with only the new messages of this session.
+            request: A request with only the messages that are new in this session.
 
         Raises:
-            DelfError: If the session broke.
+            DelfError: If the connection or the model fails.
         """
         if self._is_over:
             raise LLMExecutionError("the session is closed", provider=self._endpoint.provider)
         answer = Answer()
-        self._bytes = 0
+        self._received_bytes = 0
         try:
             async with asyncio.timeout(self._timeout):
                 await self._send_new(request)
             deadline = asyncio.get_running_loop().time() + self._timeout
-            while not answer.ended:
+            while not answer.is_finished:
                 # A deadline for the whole answer, but only around this wait: around the yield it
                 # would cancel the consumer.
                 async with asyncio.timeout_at(deadline):
                     event = await self._receive()
                 for piece in self._dialect.event(event, answer):
                     yield piece
-            for piece in answer.complete():
+            for piece in answer.complete_calls():
                 yield piece
         except DelfError:
             await self.aclose()
@@ -161,18 +162,18 @@ class LiveSession:
             await self.aclose()
             raise self._explain(error).error() from None
         finally:
-            if not answer.ended:  # the session's state is unknown
+            if not answer.is_finished:  # the session's state is unknown
                 await self.aclose()
         yield self._reply(answer)
 
     async def _send_new(self, request: ModelRequest) -> None:
-        """Send the new messages, over another connection if the last has ended."""
-        if not self._is_begun:
+        """Send the new messages; first replace a closed connection, if the provider allows that."""
+        if not self._is_set_up:
             await self._open(request)
         elif not await self._is_alive():
             if not self._dialect.can_move:
                 raise BrokenStreamError("it ended between two turns")
-            await self._leave()
+            await self._close_socket()
             await self.connect()
             await self._open(request)
         for event in self._dialect.messages_for(request, self._settings):
@@ -183,10 +184,10 @@ class LiveSession:
             await self._write(event)
         while not self._dialect.is_open(await self._receive()):
             pass
-        self._is_begun = True
+        self._is_set_up = True
 
     async def _is_alive(self) -> bool:
-        """Process pending messages; return True if the connection is usable."""
+        """Process the events that have arrived; return True if the connection is still usable."""
         from websockets.exceptions import ConnectionClosed
 
         while True:
@@ -198,16 +199,16 @@ class LiveSession:
                 return not self._dialect.must_move
             except ConnectionClosed:
                 return False
-            self._dialect.between(event)
+            self._dialect.event_between_turns(event)
 
     async def _write(self, event: Any) -> None:
         await self._open_socket.send(json.dumps(event, ensure_ascii=False))
 
     async def _receive(self) -> Mapping[str, Any]:
-        """Return the next event; fail if the server sends too much or no JSON object."""
+        """Return the next event; raise if it is not a JSON object or the answer is too long."""
         data = await self._open_socket.recv()
-        self._bytes += len(data)
-        if self._bytes > MAX_STREAM:
+        self._received_bytes += len(data)
+        if self._received_bytes > MAX_STREAM:
             raise UnreadableError(f"it has more than {MAX_STREAM // 1_000_000} MB")
         try:
             event: Any = json.loads(data)
@@ -223,7 +224,7 @@ class LiveSession:
             raise BrokenStreamError("it is closed")
         return self._socket
 
-    async def _leave(self) -> None:
+    async def _close_socket(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
             with suppress(OSError):
@@ -232,7 +233,7 @@ class LiveSession:
     async def aclose(self) -> None:
         """Close the connection. Safe to call twice."""
         self._is_over = True
-        await self._leave()
+        await self._close_socket()
 
 
 def _connector() -> Any:

@@ -50,34 +50,34 @@ _DIALECTS: Final[Mapping[str, Dialect]] = {
     "anthropic": Messages(),
     "google": GenerateContent(),
 }
-_LIVE: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
+_LIVE_DIALECTS: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
     "openai": lambda _: Realtime(),
     "google": GeminiLive,
 }
 _LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
-"""Models that answer in sessions only."""
+"""Matches the names of models that only answer in sessions."""
 
-_OWN: Final = frozenset({"timeout", "live_model", EXTRA, SERVER_SIDE_TOOLS})
-"""Settings of delf that are not sent to providers."""
+_DELF_SETTINGS: Final = frozenset({"timeout", "live_model", EXTRA, SERVER_SIDE_TOOLS})
+"""The names of delf's own settings, which are not sent to providers."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
-_BLANK: Final = b"\xef\xbb\xbf \t\r\n"
-"""Blanks and a BOM, which may precede a body."""
-_STREAMED: Final = (b"data:", b"event:")
-"""The start of a body that is streamed."""
-_FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
-"""The possible beginnings of the first line of a stream of server-sent events."""
-_SHOWN: Final = 200
-_USAGE: Final = 5.0
-"""Seconds to wait for the usage after the end of an answer."""
+_BLANKS: Final = b"\xef\xbb\xbf \t\r\n"
+"""The characters of blanks and of a byte order mark, which may precede a body."""
+_STREAM_STARTS: Final = (b"data:", b"event:")
+"""The possible starts of a body that is a stream of events."""
+_EVENT_FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
+"""The field names with which a line of server-sent events may start."""
+_MAX_SHOWN_CHARS: Final = 200
+_SECONDS_FOR_USAGE: Final = 5.0
+"""The maximum seconds to wait for token counts after the model has finished."""
 
-_LAST_BYTES: Final = 0.1
-"""Seconds to wait for the end of a body after its last event."""
+_SECONDS_FOR_REST: Final = 0.1
+"""The maximum seconds to wait for the end of a body after its last event."""
 
 
 class HttpModel(EndpointModel):
-    """A model at an endpoint, over HTTP."""
+    """A model that is called over HTTP in the dialect of its endpoint."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
         endpoint = resolve(config, context, SPOKEN)
@@ -92,9 +92,9 @@ class HttpModel(EndpointModel):
     def _prepare(self) -> None:
         dialect = self._endpoint.dialect or ""
         self._dialect = _DIALECTS[dialect]
-        self._with_tools = self._dialect
+        self._tools_dialect = self._dialect
         if refuses_tools(self._endpoint):
-            self._with_tools = _DIALECTS["openai-responses"]
+            self._tools_dialect = _DIALECTS["openai-responses"]
         self._facts = catalog.facts(self._endpoint.provider, self._endpoint.name)
         headers = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
         self._headers = {name.lower(): value for name, value in headers.items()}
@@ -102,13 +102,16 @@ class HttpModel(EndpointModel):
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
 
     def _dialect_of(self, request: ModelRequest | None) -> Dialect:
-        """Return the dialect of a request, which may differ for requests with tools."""
-        return self._with_tools if request is not None and request.tools else self._dialect
+        """Return the dialect of a request; some models need another dialect for tools."""
+        return self._tools_dialect if request is not None and request.tools else self._dialect
 
     @property
-    def _live(self) -> str | None:
-        """The model for sessions: the endpoint's if it has sessions, else ``live_model``."""
-        if self._endpoint.dialect not in _LIVE:
+    def _session_model(self) -> str | None:
+        """The name of the model for sessions: the endpoint's model, or the setting ``live_model``.
+
+        None without sessions.
+        """
+        if self._endpoint.dialect not in _LIVE_DIALECTS:
             return None
         if _LIVE_NAME.search(self._endpoint.name):
             return SourcedText(self._endpoint.name, source_of(self._endpoint.model))
@@ -116,12 +119,15 @@ class HttpModel(EndpointModel):
         return None if live_model is None else cast("str", live_model)
 
     async def connect(self) -> LiveSession | None:
-        """Open a session, if the model has sessions.
+        """Open a session with the model.
+
+        Returns:
+            None if the model has no sessions.
 
         Raises:
-            DelfError: If none is available now.
+            DelfError: If the session cannot be opened.
         """
-        name = self._live
+        name = self._session_model
         if name is None or self._search is not None:
             return None
         self._endpoint.require_key()
@@ -130,8 +136,10 @@ class HttpModel(EndpointModel):
         if name.startswith(("ws://", "wss://")):
             self._endpoint.check_address(name)
             address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
-        dialect = _LIVE[self._endpoint.dialect or ""](name)
-        settings = {n: v for n, v in self._settings.items() if v is not None and n not in _OWN}
+        dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
+        settings = {
+            n: v for n, v in self._settings.items() if v is not None and n not in _DELF_SETTINGS
+        }
         facts = catalog.facts(self._endpoint.provider, name)
         session = LiveSession(
             dialect,
@@ -146,16 +154,18 @@ class HttpModel(EndpointModel):
         return session
 
     async def warm_up(self) -> None:
-        """Import httpx while other preparation runs; sends nothing and never fails."""
+        """Import httpx in advance; send nothing."""
         if self._endpoint.missing is None:
             await self._pool.get()
 
     @property
     def _is_live_only(self) -> bool:
-        """True if the model only has sessions, and opens one for each request."""
-        return self._live == self._endpoint.name
+        """True if the model only answers in sessions, so that each request opens a session."""
+        return self._session_model == self._endpoint.name
 
-    async def _pieces_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+    async def _pieces_in_session(
+        self, request: ModelRequest
+    ) -> AsyncGenerator[ModelDelta | ModelReply]:
         session = await self.connect()
         if session is None:
             raise BrokenStreamError("there is no session")
@@ -166,79 +176,79 @@ class HttpModel(EndpointModel):
         finally:
             await session.aclose()
 
-    async def _complete_once(self, request: ModelRequest) -> ModelReply:
-        async with aclosing(self._pieces_once(request)) as pieces:
+    async def _complete_in_session(self, request: ModelRequest) -> ModelReply:
+        async with aclosing(self._pieces_in_session(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     return piece
         raise BrokenStreamError("it has no end")
 
     async def price(self) -> Price | None:
-        """Return the catalogue's price, or None, without a request."""
+        """Return the model's price from the catalogue; None if the price is unknown."""
         return self._facts.price
 
     async def aclose(self) -> None:
-        """Close the connections. Idempotent; a later call opens new connections."""
+        """Close the connections. Idempotent; a later request opens new connections."""
         await self._pool.aclose()
 
     async def _whole(self, request: ModelRequest) -> ModelReply:
         if self._is_live_only:
-            return await self._complete_once(request)
+            return await self._complete_in_session(request)
         async with (
             asyncio.timeout(self._timeout(request)),
             self._send(request, stream=False) as response,
         ):
             body = await read(response, MAX_BYTES)
-        if body.lstrip(_BLANK).startswith(_STREAMED):
+        if body.lstrip(_BLANKS).startswith(_STREAM_STARTS):
             return self._reply(self._parse_event_stream(body, request), request=request)
         answer = self._dialect_of(request).parse(parsed(body))
         answer.use_reasoning()
         return self._reply(answer, request=request)
 
     def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
-        """Parse a complete body that is an event stream although none was requested."""
+        """Parse a complete body that is an event stream, although no stream was requested."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
-                answer.ended = True
+                answer.is_finished = True
             elif data.strip():
                 self._dialect_of(request).event(parsed(data), answer)
-        if not answer.ended:
+        if not answer.is_finished:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
-        answer.complete()
+        answer.complete_calls()
         answer.use_reasoning()
         return answer
 
     def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        return self._pieces_once(request) if self._is_live_only else self._streamed(request)
+        return self._pieces_in_session(request) if self._is_live_only else self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the pieces of an answer, then the reply."""
+        """Request a streamed answer; yield its pieces, then the complete reply."""
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         answer, last_event = Answer(), ""
         async with aclosing(self._receive_events(request, deadline, answer)) as events:
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
                     if data.strip():
-                        answer.ended = answer.last = True
+                        answer.is_finished = answer.is_complete = True
                     continue
                 if isinstance(data, bytes):  # the server does not stream: the whole answer
                     answer = self._dialect_of(request).parse(parsed(data))
                     answer.use_reasoning()
                     if answer.text:
                         yield ModelDelta(answer.text)
-                    for piece in answer.complete():
+                    for piece in answer.complete_calls():
                         yield piece
                     break
                 last_event = data
                 for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
-                for piece in answer.complete() if answer.ended else ():
+                for piece in answer.complete_calls() if answer.is_finished else ():
                     yield piece
-        if not answer.ended:
+        if not answer.is_finished:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
         if answer.is_nothing and last_event:
-            raise UnreadableError(f"it says nothing: {last_event[:_SHOWN]!r}")
+            raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
         for piece in answer.use_reasoning():
             yield piece
         yield self._reply(answer, request=request)
@@ -246,9 +256,10 @@ class HttpModel(EndpointModel):
     async def _receive_events(
         self, request: ModelRequest, deadline: float, answer: Answer
     ) -> AsyncGenerator[str | bytes]:
-        """Yield the data of events until the end of the stream, or the timeout.
+        """Yield the data of each event until the stream ends.
 
-        A server that does not stream sends its body as one event.
+        After the model has finished, wait only briefly for more. If the server does not stream,
+        yield the whole body as bytes.
         """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
@@ -257,15 +268,18 @@ class HttpModel(EndpointModel):
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
-                if answer.ended:  # the rest only allows reusing the connection
-                    limit = min(deadline, clock() + (_LAST_BYTES if answer.last else _USAGE))
+                if answer.is_finished:  # the rest only allows reusing the connection
+                    limit = min(
+                        deadline,
+                        clock() + (_SECONDS_FOR_REST if answer.is_complete else _SECONDS_FOR_USAGE),
+                    )
                 try:
                     async with asyncio.timeout_at(limit):
                         chunk = await anext(chunks)
                 except StopAsyncIteration:
                     break
                 except TimeoutError:
-                    if answer.ended:
+                    if answer.is_finished:
                         return
                     raise
                 if not has_content and chunk.strip():
@@ -294,10 +308,10 @@ class HttpModel(EndpointModel):
     def _send(
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Send a request; return the response with its body unread."""
+        """Send a request; return a context manager for the response, whose body is not read yet."""
         endpoint, dialect = self._endpoint, self._dialect_of(request)
         settings = {**self._settings, **request.settings}
-        options = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
+        options = {n: v for n, v in settings.items() if v is not None and n not in _DELF_SETTINGS}
         parts = RequestParts(
             request=request,
             settings=options,
@@ -325,12 +339,12 @@ class HttpModel(EndpointModel):
             model=self._endpoint.model,
             cost_usd=None if cost is None or fees is None else cost + fees,
             fees_usd=fees,
-            finish_reason=self._dialect_of(request).finished.get(reason, reason),
+            finish_reason=self._dialect_of(request).finish_reasons.get(reason, reason),
             calls=answer.calls,
             reply_id=answer.reply_id,
             max_tokens=None
             if "max_tokens" in self._settings
-            else self._dialect.longest(facts or self._facts),
+            else self._dialect.max_tokens(facts or self._facts),
         )
         return replace(reply, usage=usage) if usage else reply
 
@@ -347,6 +361,6 @@ class HttpModel(EndpointModel):
 
 
 def _is_event_stream(begin: bytes) -> bool:
-    """Return True if the start of a body indicates an event stream."""
-    line = begin.lstrip(_BLANK)
-    return any(line.startswith(field) or field.startswith(line) for field in _FIELDS)
+    """Return True if the start of a body may be a stream of server-sent events."""
+    line = begin.lstrip(_BLANKS)
+    return any(line.startswith(field) or field.startswith(line) for field in _EVENT_FIELDS)

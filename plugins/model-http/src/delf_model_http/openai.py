@@ -25,48 +25,50 @@ from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
-_WITHOUT_TOOLS: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[4-9]|[6-9]|\d\d)(?!.*(?:chat|search))")
-"""Models that refuse tools in chat completions while they reason, as they do by default."""
-_WORDS: Final = ("message", "detail", "errors", "error_msg", "msg")
-"""The names under which servers say what failed."""
-_RETURNED: Final = ("reasoning_content", "reasoning", "reasoning_details")
-"""The fields of a message with calls that servers of open models want back."""
-_FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""The settings that OpenAI's reasoning models refuse."""
+_REFUSES_TOOLS: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[4-9]|[6-9]|\d\d)(?!.*(?:chat|search))")
+"""Matches models that refuse tools in chat completions, because they reason by default."""
+_ERROR_FIELDS: Final = ("message", "detail", "errors", "error_msg", "msg")
+"""The names of fields that may have a server's error message."""
+_RETURNED_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
+"""The fields of a message with calls that servers of open models expect back."""
+_REFUSED_SETTINGS: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
+"""The names of settings that OpenAI's reasoning models refuse."""
 
 
 def is_reasoning(parts: RequestParts) -> bool:
-    """Return whether a model is a reasoning model, judging by the catalogue or the name."""
+    """Return whether the catalogue or the name shows that a model is a reasoning model."""
     return parts.facts.reasons or _REASONING.match(parts.endpoint.name) is not None
 
 
 def refuses_tools(endpoint: Endpoint) -> bool:
-    """Return whether a model accepts tools only in OpenAI's Responses API."""
+    """Return whether a model of OpenAI refuses tools in chat completions."""
     at_openai = (endpoint.base_url or "").rstrip("/") == OPENAI_URL
     is_chat = endpoint.dialect == "openai" and at_openai
-    return is_chat and _WITHOUT_TOOLS.match(endpoint.name) is not None
+    return is_chat and _REFUSES_TOOLS.match(endpoint.name) is not None
 
 
 class ChatCompletions:
-    """OpenAI's chat completions."""
+    """OpenAI's chat completions. Implements :class:`delf_model_http.dialect.Dialect`."""
 
-    finished: ClassVar[Mapping[str, str]] = {}
+    finish_reasons: ClassVar[Mapping[str, str]] = {}
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Return the address for requests."""
+        """Return the URL for requests."""
         return joined(endpoint.base_url or OPENAI_URL, "chat/completions")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         request, endpoint = parts.request, parts.endpoint
         settings = dict(parts.settings)
         reasons = is_reasoning(parts)
         if reasons:
-            settings = {name: value for name, value in settings.items() if name not in _FIXED}
+            settings = {
+                name: value for name, value in settings.items() if name not in _REFUSED_SETTINGS
+            }
         if reasons or endpoint.is_original:
             # OpenAI itself has no top_k, and has renamed max_tokens.
             settings.pop("top_k", None)
@@ -85,24 +87,24 @@ class ChatCompletions:
             result |= {"stream": True, "stream_options": {"include_usage": True}}
         return result
 
-    def longest(self, facts: Facts) -> int | None:
-        """Return None: a request needs no limit."""
+    def max_tokens(self, facts: Facts) -> int | None:
+        """Return None, because the API does not require a maximum."""
         return None
 
     def parse(self, data: Any) -> Answer:
-        """Parse a complete answer."""
+        """Parse a complete answer that was not streamed."""
         _check(data)
-        answer = Answer(tokens=_tokens(data), ended=True)
+        answer = Answer(tokens=_tokens(data), is_finished=True)
         answer.set_reply_id(fields(data).get("id"))
         choice = (items(required(data, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
         answer.add_text(_text_of(message))
         answer.add_reasoning(_reasoning_of(message))
-        answer.keep(fields(message), _RETURNED)
+        answer.keep_fields(fields(message), _RETURNED_FIELDS)
         for call in _calls_in(message):
             function = required(call, "function")
-            answer.call(
+            answer.add_call(
                 fields(call).get("id"),
                 required(function, "name"),
                 _arguments(function),
@@ -112,7 +114,7 @@ class ChatCompletions:
         return answer
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
+        """Add an event to an answer; return the deltas to emit."""
         _check(data)
         answer.tokens = _tokens(data) or answer.tokens
         answer.set_reply_id(fields(data).get("id"))
@@ -123,16 +125,19 @@ class ChatCompletions:
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
             pieces += answer.add_text(_text_of(delta))
             answer.add_reasoning(_reasoning_of(delta))
-            answer.keep(delta, _RETURNED)
+            answer.keep_fields(delta, _RETURNED_FIELDS)
             for call in _calls_in(delta):
-                pieces += _call(fields(call), answer)
+                pieces += _add_call_piece(fields(call), answer)
             if reason := fields(choice).get("finish_reason"):
-                answer.finish_reason, answer.ended = reason, True
+                answer.finish_reason, answer.is_finished = reason, True
         return pieces
 
 
-def _call(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Process a piece of a call; some servers send no index or the same one, but distinct ids."""
+def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """Add a piece of a call; return the deltas to emit.
+
+    Some servers send no index, or the same index for all calls, but a different id for each.
+    """
     function = fields(call.get("function"))
     arguments = _arguments(function)
     place, call_id, name, last = (
@@ -143,31 +148,31 @@ def _call(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     )
     is_new = not answer.is_last(call_id) if call_id else bool(name) and last < 0
     index = last + 1 if is_new else last
-    place = answer.place_of(place) if isinstance(place, int) else index
-    if place == last + 1 or (name and answer.is_another(place, call_id)):
-        return answer.call(call_id, name or "", arguments, kept=_returned_fields(call))
+    place = answer.index_of(place) if isinstance(place, int) else index
+    if place == last + 1 or (name and answer.is_new_call(place, call_id)):
+        return answer.add_call(call_id, name or "", arguments, kept=_returned_fields(call))
     if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.add_arguments(place, arguments)]
 
 
 def _calls_in(message: Any) -> list[Any]:
-    """Return the calls of a message, including the legacy form with a single call."""
+    """Return the calls of a message, also in the old format with a single ``function_call``."""
     fields_of_message = fields(message)
-    one = fields_of_message.get("function_call")
+    single_call = fields_of_message.get("function_call")
     return items(fields_of_message.get("tool_calls")) or (
-        [{"function": one}] if fields(one) else []
+        [{"function": single_call}] if fields(single_call) else []
     )
 
 
 def _returned_fields(call: Any) -> dict[str, Any]:
-    """Return the fields that must be sent back with a call: Gemini's signature in this format."""
+    """Return the fields of a call that the server expects back, such as Gemini's signature."""
     extra = fields(call).get("extra_content")
     return {"extra_content": extra} if fields(extra) else {}
 
 
 def _arguments(function: Any) -> Any:
-    """Return the arguments as a text; some servers give them as an object."""
+    """Return the arguments of a call as text; some servers send an object instead."""
     arguments = fields(function).get("arguments")
     return (
         json.dumps(arguments, ensure_ascii=False)
@@ -177,7 +182,7 @@ def _arguments(function: Any) -> Any:
 
 
 def _check(reply: Any) -> None:
-    """Raise for failures that servers send with status 200, or within a stream."""
+    """Raise ReportedError for a failure in a response with status 200, or in an event."""
     first = fields((items(reply) or [reply])[0])
     error = first.get("error") or _unwrapped_error(first)
     if error:
@@ -186,14 +191,16 @@ def _check(reply: Any) -> None:
 
 
 def _unwrapped_error(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return an error object without the usual wrapper, as vLLM and FastAPI send it."""
-    words = next((reply[name] for name in _WORDS if reply.get(name)), None)
-    is_error = "error" in (reply.get("object"), reply.get("type")) or isinstance(words, (str, list))
-    return reply if "choices" not in reply and words and is_error else None
+    """Return a reply that is an error without the usual key ``error``, as vLLM sends; else None."""
+    message = next((reply[name] for name in _ERROR_FIELDS if reply.get(name)), None)
+    is_error = "error" in (reply.get("object"), reply.get("type")) or isinstance(
+        message, (str, list)
+    )
+    return reply if "choices" not in reply and message and is_error else None
 
 
 def _check_choice(choice: Any) -> None:
-    """Raise for failures within the choice, its piece, or its finish reason."""
+    """Raise ReportedError for a failure in a choice, in its delta or in its finish reason."""
     choice_fields = fields(choice)
     _check(choice_fields)
     _check({"error": fields(choice_fields.get("delta")).get("error")})
@@ -205,7 +212,7 @@ def _check_choice(choice: Any) -> None:
 
 
 def _reasoning_of(message: Any) -> str | None:
-    """Return the reasoning, under open models' field names."""
+    """Return the reasoning in a message, whatever the server calls the field; None without one."""
     message_fields = fields(message)
     reasoning = message_fields.get("reasoning_content") or message_fields.get("reasoning")
     if reasoning is None:  # Mistral's parts of a content
@@ -215,7 +222,7 @@ def _reasoning_of(message: Any) -> str | None:
 
 
 def _text_of(message: Any) -> str | None:
-    """Return the text: whole, in parts, or a refusal."""
+    """Return the text or the refusal in a message; None without either."""
     content = fields(message).get("content")
     if isinstance(content, list):
         content = "".join(str(fields(part).get("text") or "") for part in items(content))

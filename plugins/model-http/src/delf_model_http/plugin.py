@@ -22,7 +22,7 @@ def delf_models() -> Iterable[ModelSpec]:
 
 @hookimpl
 def delf_embedders() -> Iterable[EmbedderSpec]:
-    """Yield an embedder for OpenAI, Gemini and compatible servers; used only if named."""
+    """Yield an embedder for OpenAI, Gemini and compatible servers, used only by name."""
     yield EmbedderSpec(
         name="http",
         summary="Embeddings of OpenAI, Gemini and any OpenAI-compatible server.",

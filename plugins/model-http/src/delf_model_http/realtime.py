@@ -33,7 +33,10 @@ _STATUS: Final[Mapping[str, int]] = {
 
 
 class Realtime:
-    """The protocol state of a session. Implements :class:`delf_model_http.live.LiveDialect`."""
+    """OpenAI's Realtime API in one session.
+
+    Implements :class:`delf_model_http.live.LiveDialect`.
+    """
 
     must_move = False
     can_move = False
@@ -43,34 +46,34 @@ class Realtime:
         self._calls: dict[str, int] = {}
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Return the address for sessions."""
+        """Return the WebSocket URL for sessions with a model."""
         address = joined(endpoint.base_url or OPENAI_URL, f"realtime?model={quote(name)}")
         return f"ws{address.removeprefix('http')}"
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def opening(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return an empty list, because the server sends the first message."""
+        """Return no messages, because the server begins the session."""
         return ()
 
     def is_open(self, event: Mapping[str, Any]) -> bool:
-        """Return whether the session is established."""
+        """Return whether an event confirms that the session is established."""
         _check(event)
         return event.get("type") == "session.created"
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return changed instructions, new items, and the request for an answer."""
+        """Return messages with changed instructions, new items, and the request for an answer."""
         self._calls.clear()
         rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
-        wanted: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
+        session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
-            wanted["max_output_tokens"] = settings["max_tokens"]
+            session["max_output_tokens"] = settings["max_tokens"]
         if rules or "instructions" in self._session:
-            wanted["instructions"] = rules or self._session["instructions"]
+            session["instructions"] = rules or self._session["instructions"]
         if request.tools or self._session.get("tools"):
-            wanted["tools"] = [
+            session["tools"] = [
                 {
                     "type": "function",
                     "name": tool.name,
@@ -79,23 +82,23 @@ class Realtime:
                 }
                 for tool in request.tools
             ]
-            wanted["tool_choice"] = "required" if request.must_call else "auto"
+            session["tool_choice"] = "required" if request.must_call else "auto"
         events: list[Any] = []
-        if wanted != self._session:
-            self._session = wanted
-            events.append({"type": "session.update", "session": wanted})
+        if session != self._session:
+            self._session = session
+            events.append({"type": "session.update", "session": session})
         for message in request.messages:
             if message.role != "system":
                 items = _items(message)
                 events += [{"type": "conversation.item.create", "item": item} for item in items]
         return [*events, {"type": "response.create"}]
 
-    def between(self, event: Mapping[str, Any]) -> None:
-        """Ignore rate limits and confirmations."""
+    def event_between_turns(self, event: Mapping[str, Any]) -> None:
+        """Raise ReportedError for an error; ignore other events."""
         _check(event)
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
+        """Add an event to an answer; return the deltas to emit."""
         _check(event)
         kind = event.get("type")
         if kind in _DELTAS:
@@ -106,16 +109,16 @@ class Realtime:
             place = self._calls.get(str(event.get("item_id")), -1)
             return answer.add_arguments(place, event.get("delta"))
         if kind == "response.function_call_arguments.done":
-            return answer.complete(is_over=False)
+            return answer.complete_calls(is_over=False)
         if kind == "response.done":
-            _end(fields(event.get("response")), answer)
+            _finish(fields(event.get("response")), answer)
         return []
 
     def _begin(self, item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         if item.get("type") != "function_call":
             return []
         self._calls[str(item.get("id"))] = answer.last_call + 1
-        return answer.call(item.get("call_id"), required(item, "name"), item.get("arguments"))
+        return answer.add_call(item.get("call_id"), required(item, "name"), item.get("arguments"))
 
 
 def _check(event: Mapping[str, Any]) -> None:
@@ -124,8 +127,8 @@ def _check(event: Mapping[str, Any]) -> None:
         raise ReportedError(_STATUS.get(str(error.get("type")), 500), {"error": dict(error)})
 
 
-def _end(response: Mapping[str, Any], answer: Answer) -> None:
-    """Record the end of the answer, complete or not."""
+def _finish(response: Mapping[str, Any], answer: Answer) -> None:
+    """Finish an answer with the finish reason and the token counts; raise if it failed."""
     status, details = response.get("status"), fields(response.get("status_details"))
     if status in {"failed", "cancelled"}:
         error = fields(details.get("error"))
@@ -143,11 +146,11 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
     answer.finish_reason = "tool_calls" if answer.last_call >= 0 else "stop"
     if status == "incomplete":
         answer.finish_reason = "length"
-    answer.ended = answer.last = True
+    answer.is_finished = answer.is_complete = True
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
-    """Return a message as items of the conversation."""
+    """Convert a message to items of the conversation."""
     items: list[dict[str, Any]] = []
     content: list[dict[str, Any]] = []
     for part in message.parts:

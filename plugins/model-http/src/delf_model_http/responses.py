@@ -30,9 +30,9 @@ _SETTINGS: Final = {
     "max_tokens": "max_output_tokens",
     "service_tier": "service_tier",
 }
-_SAMPLING: Final = ("temperature", "top_p")
-"""The settings that reasoning models refuse."""
-_OF_REASONING: Final = ("id", "type", "summary", "encrypted_content")
+_REFUSED_SETTINGS: Final = ("temperature", "top_p")
+"""The names of settings that reasoning models refuse."""
+_REASONING_FIELDS: Final = ("id", "type", "summary", "encrypted_content")
 _STATUSES: Final = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -42,23 +42,26 @@ _STATUSES: Final = {
 
 
 class Responses:
-    """OpenAI's Responses API. The provider stores nothing: the reasoning goes back encrypted."""
+    """OpenAI's Responses API. Implements :class:`delf_model_http.dialect.Dialect`.
 
-    finished: ClassVar[Mapping[str, str]] = {
+    The provider stores nothing. Requests return its reasoning, which is encrypted.
+    """
+
+    finish_reasons: ClassVar[Mapping[str, str]] = {
         "completed": "stop",
         "max_output_tokens": "length",
     }
 
     def address(self, endpoint: Endpoint, *, stream: bool) -> str:
-        """Return the address for requests."""
+        """Return the URL for requests."""
         return joined(endpoint.base_url or OPENAI_URL, "responses")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        """Return the headers that name the client."""
+        """Return the headers with the key."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a request."""
         request, settings = parts.request, parts.settings
         reasons = is_reasoning(parts)
         role = settings.get(chat.SYSTEM_ROLE) or "system"
@@ -68,7 +71,7 @@ class Responses:
             "store": False,
         }
         for name, value in settings.items():
-            if name in _SETTINGS and not (reasons and name in _SAMPLING):
+            if name in _SETTINGS and not (reasons and name in _REFUSED_SETTINGS):
                 result[_SETTINGS[name]] = value
         if reasons:
             result["include"] = ["reasoning.encrypted_content"]
@@ -97,18 +100,18 @@ class Responses:
             result["stream"] = True
         return result
 
-    def longest(self, facts: Facts) -> int | None:
-        """Return None: a request needs no limit."""
+    def max_tokens(self, facts: Facts) -> int | None:
+        """Return None, because the API does not require a maximum."""
         return None
 
     def parse(self, data: Any) -> Answer:
-        """Parse a complete answer."""
+        """Parse a complete answer that was not streamed."""
         _check(data)
         answer = Answer()
         required(data, "output")
         for item in items(fields(data).get("output")):
-            _begin(fields(item), answer)
-            _end(fields(item), answer)
+            _start_item(fields(item), answer)
+            _finish_item(fields(item), answer)
             if fields(item).get("type") == "message":
                 for part in items(fields(item).get("content")):
                     answer.add_text(fields(part).get("text") or fields(part).get("refusal"))
@@ -118,15 +121,15 @@ class Responses:
         return answer
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Process a stream event; return its deltas."""
+        """Add an event to an answer; return the deltas to emit."""
         piece = fields(data)
         match piece.get("type"):
             case "error":
                 raise ReportedError(_status(piece), piece)
             case "response.output_item.added":
-                return _begin(fields(piece.get("item")), answer)
+                return _start_item(fields(piece.get("item")), answer)
             case "response.output_item.done":
-                _end(fields(piece.get("item")), answer)
+                _finish_item(fields(piece.get("item")), answer)
             case "response.output_text.delta" | "response.refusal.delta":
                 return answer.add_text(piece.get("delta"))
             case "response.function_call_arguments.delta":
@@ -136,14 +139,14 @@ class Responses:
             case "response.completed" | "response.incomplete" | "response.failed":
                 _check(piece.get("response"))
                 _finish(fields(piece.get("response")), answer)
-                answer.last = True
+                answer.is_complete = True
             case _:
                 pass
         return []
 
 
 def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
-    """Convert a message to input items of OpenAI's Responses API, in the order of its parts."""
+    """Convert a message to input items, in the order of its parts."""
     input_items: list[dict[str, Any]] = []
     contents: list[TextPart | ImagePart | FilePart] = []
     for part in message.parts:
@@ -152,7 +155,7 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
                 {"type": "function_call_output", "call_id": part.id, "output": part.text}
             )
         elif isinstance(part, ToolCall):
-            input_items += _call(part)
+            input_items += _call_items(part)
         else:
             contents.append(part)
     if contents or not input_items:
@@ -164,8 +167,8 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
     return [item for item in input_items if item.get("content", "-") != "" or len(input_items) == 1]
 
 
-def _call(call: ToolCall) -> list[dict[str, Any]]:
-    """Return a call after the reasoning that led to it."""
+def _call_items(call: ToolCall) -> list[dict[str, Any]]:
+    """Convert a call to input items: the reasoning before the call, then the call."""
     signed = [dict(fields(item)) for item in items(json.loads(call.token or "[]"))]
     name = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
     return [*signed, {"type": "function_call", **name}]
@@ -179,7 +182,7 @@ def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dic
 
 
 def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
-    """Return a part, from its form in chat completions."""
+    """Convert a part of a message, by way of the format of chat completions."""
     [content] = chat.content([part])
     kind = content["type"]
     if kind == "text":
@@ -189,19 +192,19 @@ def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
     return {"type": "input_image", "detail": "auto", "image_url": content["image_url"]["url"]}
 
 
-def _begin(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Process the start of an item."""
+def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """Add the start of an output item, such as a call; return the deltas to emit."""
     if item.get("type") != "function_call":
         return []
     token = json.dumps(answer.signed) if answer.signed else None
     answer.signed.clear()
-    return answer.call(item.get("call_id"), required(item, "name"), "", token)
+    return answer.add_call(item.get("call_id"), required(item, "name"), "", token)
 
 
-def _end(item: Mapping[str, Any], answer: Answer) -> None:
-    """Process a complete item."""
+def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
+    """Add a complete output item: store reasoning, and count web searches."""
     if item.get("type") == "reasoning":
-        answer.signed.append({name: item[name] for name in _OF_REASONING if item.get(name)})
+        answer.signed.append({name: item[name] for name in _REASONING_FIELDS if item.get(name)})
         answer.signed[-1].setdefault("summary", [])
     answer.searches += item.get("type") == "web_search_call"
 
@@ -213,11 +216,11 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     status = response.get("status")
     is_call = status == "completed" and answer.last_call >= 0
     answer.finish_reason = "tool_calls" if is_call else why or status
-    answer.ended = True
+    answer.is_finished = True
 
 
 def _check(reply: Any) -> None:
-    """Raise for a failure, which comes with status 200."""
+    """Raise ReportedError for a failure in a response with status 200."""
     error = fields(reply).get("error")
     if error or fields(reply).get("status") == "failed":
         raise ReportedError(_status(fields(error)), reply)
