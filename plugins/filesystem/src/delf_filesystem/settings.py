@@ -50,7 +50,7 @@ class FilesystemSettings(PluginSettings):
     @field_validator("roots", mode="before")
     @classmethod
     def _from_paths(cls, value: Any) -> Any:
-        """Convert a path in place of settings to the settings of a read-only root."""
+        """Convert a root that is only a path to the settings of a read-only root."""
         if not isinstance(value, dict):
             return value
         settings = cast("dict[str, Any]", value)

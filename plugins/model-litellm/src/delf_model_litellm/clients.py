@@ -15,38 +15,40 @@ from delf.network.proxies import Proxies, async_transport
 from delf.network.tls import default_context
 from delf_model_providers.endpoint import Endpoint
 
-_PREPARATION: Final = 1.0
-"""Seconds that litellm may take at most to prepare a call that is being cancelled."""
+_MAX_PREPARATION_SECONDS: Final = 1.0
+"""The maximum seconds to wait until litellm has sent the request of a cancelled call."""
 
-_leaving: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
+_request_sent: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
 
 
-async def _note_request(request: Any) -> None:
-    """Limit the accepted encodings of a request to inflatable ones."""
+async def _prepare_request(request: Any) -> None:
+    """Prepare a request: accept only encodings that delf can inflate, and note the sending."""
     request.headers["Accept-Encoding"] = ACCEPTED
-    if (event := _leaving.get()) is not None:
+    if (event := _request_sent.get()) is not None:
         event.set()
 
 
 async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
-    """Await a litellm call so that it is cancellable at any moment.
+    """Await a litellm call that can be cancelled at any time.
 
-    litellm creates a coroutine in a thread and then awaits it. A cancellation in between would
-    leave that coroutine unawaited, so the call first gets the few milliseconds until its request is
-    sent.
+    litellm creates a coroutine in a thread and then awaits the coroutine. A cancellation between
+    these steps would leave the coroutine unawaited. A cancelled call therefore continues for a few
+    milliseconds, until its request is sent.
 
     Args:
-        call: The call, not yet started.
+        call: The call, which has not started.
     """
-    leaving = asyncio.Event()
+    request_sent = asyncio.Event()
     context = copy_context()
-    context.run(_leaving.set, leaving)
+    context.run(_request_sent.set, request_sent)
     task = asyncio.create_task(call, context=context)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        waiting = asyncio.create_task(leaving.wait())
-        await asyncio.wait((task, waiting), timeout=_PREPARATION, return_when="FIRST_COMPLETED")
+        waiting = asyncio.create_task(request_sent.wait())
+        await asyncio.wait(
+            (task, waiting), timeout=_MAX_PREPARATION_SECONDS, return_when="FIRST_COMPLETED"
+        )
         waiting.cancel()
         task.cancel()
         await asyncio.wait((task,))
@@ -61,7 +63,9 @@ async def _close(response: Any) -> None:
 
 
 class Clients:
-    """The HTTP connections of one model, without redirects, which would forward headers.
+    """The HTTP connections of one model, with a client for each event loop.
+
+    Redirects are not followed, because the headers would be sent along.
 
     Args:
         endpoint: The endpoint.
@@ -74,7 +78,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """Return litellm's ``client``; None for providers whose connections litellm keeps."""
+        """Return the client to pass to litellm; None for providers that use litellm's own client."""
         if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()
@@ -83,11 +87,13 @@ class Clients:
                 default_context()  # raises for unreadable files, unlike litellm
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
-            hooks = {"request": [_note_request], "response": [tail.watch]}
+            hooks = {"request": [_prepare_request], "response": [tail.watch]}
             httpx: Any = importlib.import_module("httpx")
-            through = async_transport(httpx, verify=default_context()) if Proxies() else None
+            proxy_transport = (
+                async_transport(httpx, verify=default_context()) if Proxies() else None
+            )
             pool = handler.AsyncHTTPHandler(
-                follow_redirects=False, event_hooks=hooks, transport=through
+                follow_redirects=False, event_hooks=hooks, transport=proxy_transport
             )
             self._pools[loop] = (pool, self._client(pool))
         return self._pools[loop][1]
@@ -104,7 +110,7 @@ class Clients:
         )
 
     async def aclose(self) -> None:
-        """Close this loop's connections. Safe to call twice."""
+        """Close the running loop's connections. Idempotent."""
         pool, _client = self._pools.pop(asyncio.get_running_loop(), (None, None))
         if pool is not None:
             await pool.close()

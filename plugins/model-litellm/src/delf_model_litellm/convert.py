@@ -14,18 +14,18 @@ from delf_model_providers.searches import Tool
 from delf_model_providers.signatures import may_think
 
 THINKING: Final = "thinking_blocks"
-"""The field of a message with its blocks of thinking."""
+"""The name of a message's field with blocks of thinking."""
 _SEARCHES: Final = {"anthropic": searches.of_anthropic, RESPONSES: searches.of_responses}
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
-"""The settings that Claude refuses while it thinks."""
-_CACHE_FROM: Final = 4000
-"""Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
+"""The names of settings that Claude refuses while thinking is enabled."""
+_MIN_CACHED_CHARS: Final = 4000
+"""The number of characters, about 1,024 tokens, from which a system message is cached."""
 
 
 def messages(
     given: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
 ) -> list[dict[str, Any]]:
-    """Return messages as litellm takes them."""
+    """Convert messages to litellm's format."""
     result = chat.messages(given, endpoint, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
@@ -35,27 +35,27 @@ def messages(
 def tools(
     given: Sequence[ModelTool], endpoint: Endpoint, search: Tool | None, *, must_call: bool
 ) -> dict[str, Any]:
-    """Describe the tools for a model, as litellm takes them."""
+    """Return the arguments of a litellm call that describe the tools."""
     result = chat.tools(given, must_call=must_call)
-    of_dialect = _SEARCHES.get(endpoint.dialect or "")
-    if search is not None and of_dialect is not None:
-        result["tools"] = [*result.get("tools", ()), of_dialect(search)]
+    search_definition = _SEARCHES.get(endpoint.dialect or "")
+    if search is not None and search_definition is not None:
+        result["tools"] = [*result.get("tools", ()), search_definition(search)]
     elif search is not None:
         result |= searches.of_openai()
     # Else litellm imports its proxy, which needs packages that it does not install.
     return {**result, "_skip_mcp_handler": True} if result else {}
 
 
-def _mark_cached(wire_messages: list[dict[str, Any]]) -> None:
-    """Mark the stable prefix for caching, as Anthropic requires."""
-    system = [message for message in wire_messages if message["role"] == "system"]
-    if system and isinstance(text := system[0]["content"], str) and len(text) >= _CACHE_FROM:
+def _mark_cached(litellm_messages: list[dict[str, Any]]) -> None:
+    """Mark the first system message for Anthropic's prompt cache, if it is long enough."""
+    system = [message for message in litellm_messages if message["role"] == "system"]
+    if system and isinstance(text := system[0]["content"], str) and len(text) >= _MIN_CACHED_CHARS:
         part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
         system[0]["content"] = [part]
 
 
 def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoint) -> Any:
-    """Return generation settings under litellm's names; the request's settings take precedence."""
+    """Merge the model's and the request's settings, and convert them to litellm's arguments."""
     options = {**config, **request.settings}
     merged: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if endpoint.dialect == "anthropic" and not may_think(request):
@@ -68,8 +68,8 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra:
         merged |= dict(extra) if endpoint.dialect == "anthropic" else {"extra_body": dict(extra)}
-    thinks = merged.get("thinking") or merged.get("reasoning_effort") not in (None, "none")
-    if endpoint.dialect == "anthropic" and thinks:
+    is_thinking = merged.get("thinking") or merged.get("reasoning_effort") not in (None, "none")
+    if endpoint.dialect == "anthropic" and is_thinking:
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # only compatible servers accept it
@@ -77,32 +77,37 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
 
 
 def returned_fields(message: Any) -> dict[str, Any]:
-    """Return the fields of a message, or of a piece, that must be sent back with its calls."""
+    """Return the fields of a message or streamed piece that must be returned with its calls."""
     fields = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def id_of(given: str) -> str:
-    """Return the id of a call without Gemini's signature, which must not reach another model."""
+    """Remove Gemini's signature, which other models must not get, from the id of a call."""
     return given.partition("__thought__")[0]
 
 
 def returned_fields_of_call(call: Any) -> dict[str, Any]:
-    """Return the fields that must be sent back with a call, such as Gemini's signature."""
+    """Return the fields of a call that must be returned to the server, as Gemini's signature."""
     fields: Any = getattr(call, "provider_specific_fields", None)
     return {"provider_specific_fields": dict(fields)} if fields else {}
 
 
-def add_returned_fields(known: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    """Add the fields of a piece to those of its message; pieces of a block become one block."""
+def add_returned_fields(collected: dict[str, Any], piece: Mapping[str, Any]) -> None:
+    """Add the fields of a streamed piece to the fields of its message.
+
+    Texts are appended. Pieces of one block of thinking become one block.
+    """
     for name, value in piece.items():
         if name != THINKING:
-            known[name] = f"{known.get(name, '')}{value}"
+            collected[name] = f"{collected.get(name, '')}{value}"
             continue
-        blocks: list[dict[str, Any]] = known.setdefault(THINKING, [])
+        blocks: list[dict[str, Any]] = collected.setdefault(THINKING, [])
         for block in map(dict[str, Any], value):
-            goes_on = blocks and not blocks[-1].get("signature") and block["type"] == "thinking"
-            if goes_on and blocks[-1]["type"] == "thinking":
+            is_continuation = (
+                blocks and not blocks[-1].get("signature") and block["type"] == "thinking"
+            )
+            if is_continuation and blocks[-1]["type"] == "thinking":
                 text = f"{blocks[-1].get('thinking') or ''}{block.get('thinking') or ''}"
                 blocks[-1] = {**blocks[-1], **block, "thinking": text}
             else:
@@ -110,7 +115,7 @@ def add_returned_fields(known: dict[str, Any], piece: Mapping[str, Any]) -> None
 
 
 def usage(given: Any) -> Usage:
-    """Return tokens as the provider counted them."""
+    """Convert litellm's token counts."""
     if given is None:
         return Usage()
     details = getattr(given, "prompt_tokens_details", None)
@@ -123,22 +128,23 @@ def usage(given: Any) -> Usage:
     )
 
 
-def searched(given: Any) -> int:
-    """Return the number of searches by the provider; 0 if unknown."""
+def search_count(given: Any) -> int:
+    """Return the number of web searches by the provider; 0 if unknown."""
     requests = getattr(getattr(given, "server_tool_use", None), "web_search_requests", None)
     details = getattr(given, "prompt_tokens_details", None)
     return int(requests or getattr(details, "web_search_requests", None) or 0)
 
 
-def price(known: Mapping[str, Any]) -> Price | None:
-    """Return USD per million tokens from litellm's entry; None without a price."""
-    prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-    if prices[0] is None or prices[1] is None:
+def price(model_info: Mapping[str, Any]) -> Price | None:
+    """Convert litellm's data about a model to prices; None if litellm has no price."""
+    input_price = model_info.get("input_cost_per_token")
+    output_price = model_info.get("output_cost_per_token")
+    if input_price is None or output_price is None:
         return None
-    cached = known.get("cache_read_input_token_cost")
+    cached = model_info.get("cache_read_input_token_cost")
     return Price(
-        input=float(prices[0]) * 1e6,
-        output=float(prices[1]) * 1e6,
-        cached_input=float(prices[0] if cached is None else cached) * 1e6,
-        max_output_tokens=known.get("max_output_tokens"),
+        input=float(input_price) * 1e6,
+        output=float(output_price) * 1e6,
+        cached_input=float(input_price if cached is None else cached) * 1e6,
+        max_output_tokens=model_info.get("max_output_tokens"),
     )

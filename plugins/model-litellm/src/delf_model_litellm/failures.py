@@ -23,10 +23,10 @@ from delf_model_providers.failures import (
     unreadable,
 )
 
-_NOISE: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
-_REPEATED: Final = " Original exception:"
-"""The mark after which a message repeats itself with names of litellm's classes."""
-_OF_CONNECTIONS: Final = OF_PROXIES | {"CertificatesError", "ClientSSLError", "SSLError"}
+_CLASS_NAMES: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
+_REPETITION: Final = " Original exception:"
+"""The words after which a message of litellm repeats itself."""
+_CONNECTION_ERRORS: Final = OF_PROXIES | {"CertificatesError", "ClientSSLError", "SSLError"}
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"
     r"|Empty or invalid response"
@@ -39,15 +39,18 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     Args:
         error: The exception.
         endpoint: The endpoint.
-        timeout: The seconds that the call was given.
+        timeout: The timeout of the call in seconds.
     """
     errors = list(chain(error))
     kinds = kinds_of(errors)
     # Prefer the connection's own message to litellm's "Connection error."
-    deeper = [str(one) for one in errors if kinds_of([one]) & _OF_CONNECTIONS]
-    message = shortened(deeper[-1] if deeper else _provider_message(errors), endpoint.secrets)
+    connection_messages = [str(each) for each in errors if kinds_of([each]) & _CONNECTION_ERRORS]
+    message = shortened(
+        connection_messages[-1] if connection_messages else _provider_message(errors),
+        endpoint.secrets,
+    )
     is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None
-    status, headers = _answered(errors, readable=not is_unreadable)
+    status, headers = _response_status(errors, readable=not is_unreadable)
     if status is not None:
         wait = retry_after(headers, " ".join(str(e) for e in errors))
         if "ContextWindowExceededError" in kinds:
@@ -61,11 +64,19 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 def _unanswered(
     kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
 ) -> Failure:
-    """Return the failure for a missing answer, refined by the names of litellm's errors."""
+    """Make a failure for a call without a response, from the names of litellm's exceptions.
+
+    Args:
+        kinds: The class names of the exception and its causes.
+        details: The exception's message, redacted.
+        endpoint: The endpoint.
+        timeout: The timeout of the call in seconds.
+        is_unreadable: Whether a response came that does not follow the protocol.
+    """
     failure = unanswered(kinds, details, endpoint, timeout)
-    if failure.retry != "no" or kinds & _OF_CONNECTIONS:
+    if failure.retry != "no" or kinds & _CONNECTION_ERRORS:
         return failure
-    who = endpoint.label
+    label = endpoint.label
     if is_unreadable:
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:
@@ -79,15 +90,18 @@ def _unanswered(
             configuration=True,
         )
     if "AuthenticationError" in kinds:
-        missing = f"the key is missing ({who})"
-        return replace(failure, message=f"{who} has no usable key: {details}", hint=missing)
+        missing = f"the key is missing ({label})"
+        return replace(failure, message=f"{label} has no usable key: {details}", hint=missing)
     return failure
 
 
-def _answered(
+def _response_status(
     errors: Sequence[BaseException], *, readable: bool
 ) -> tuple[int | None, Mapping[str, str]]:
-    """Return status and headers of the provider's response; litellm's exceptions invent them."""
+    """Return the status and headers of the provider's response; None without a response.
+
+    The status of litellm's own exceptions does not count, because litellm may have made it up.
+    """
     for error in errors:
         if type(error).__module__.partition(".")[0] in ("httpx", "openai"):
             response: Any = getattr(error, "response", None)
@@ -101,7 +115,7 @@ def _answered(
 
 
 def _provider_message(errors: Sequence[BaseException]) -> str:
-    """Return the provider's own words, without litellm's wrapping."""
+    """Return the provider's error message, without the text that litellm adds."""
     for error in errors:
         body: Any = getattr(error, "body", None)
         if text := message_in(body):
@@ -114,7 +128,7 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
     lines = str(errors[0]).strip().splitlines()
     if not lines:
         return type(errors[0]).__name__
-    return _NOISE.sub("", lines[0].partition(_REPEATED)[0])
+    return _CLASS_NAMES.sub("", lines[0].partition(_REPETITION)[0])
 
 
 def _parsed(text: str) -> Any:

@@ -22,14 +22,14 @@ from weakref import WeakKeyDictionary
 
 from delf.machine.contexts import shared_task
 
-_QUIET: Final = {
+_QUIET_VARIABLES: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_LOCAL_BLOG_POSTS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
 _LOGGERS: Final = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-_READY: Final = "openai.resources.chat"
+_FIRST_CALL_MODULE: Final = "openai.resources.chat"
 _lock: Final = threading.Lock()
 _imported: Final = threading.Event()
 _loading: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = (
@@ -39,7 +39,7 @@ _callbacks: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def load() -> Any:
-    """Return the module ``litellm``, importing it in a thread on first use.
+    """Return the module ``litellm``; import the module in a thread at first.
 
     Concurrent callers share one import.
     """
@@ -57,28 +57,29 @@ async def load() -> Any:
 
 
 def load_now() -> Any:
-    """Return the module ``litellm``, with the imports of its first call."""
+    """Import and return ``litellm`` and the modules that its first call needs."""
     with _lock:
         if not _imported.is_set():
-            _import()
+            _import_litellm()
             _imported.set()
     return sys.modules["litellm"]
 
 
-def _import() -> None:
+def _import_litellm() -> None:
     is_first = "litellm" not in sys.modules
-    with _environment(_QUIET):
+    with _environment(_QUIET_VARIABLES):
         litellm: Any = importlib.import_module("litellm")
-        importlib.import_module(_READY)
-        _load_headers()
+        importlib.import_module(_FIRST_CALL_MODULE)
+        _load_header_table()
         _run_callbacks_on_own_loop()
     litellm.suppress_debug_info = True
     if is_first:
-        atexit.register(gc.freeze)  # saves 1 s at exit
+        # Without this, Python's last garbage collection walks through all of litellm, for 1 s.
+        atexit.register(gc.freeze)
     if is_first and not os.environ.get("LITELLM_LOG"):
         _redirect_logs()
     if not os.environ.get("OPENAI_LOG"):
-        _raise_level("openai")  # in debug it logs whole requests, with extra headers
+        _limit_to_warnings("openai")  # in debug it logs whole requests, with extra headers
 
 
 @contextmanager
@@ -92,8 +93,8 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
             os.environ.pop(name, None)
 
 
-def _load_headers() -> None:
-    """Load Anthropic's header table from the package instead of the network."""
+def _load_header_table() -> None:
+    """Load litellm's table of Anthropic's headers from the package, before the network is asked."""
     try:
         manager: Any = importlib.import_module("litellm.anthropic_beta_headers_manager")
         manager.get_provider_name("anthropic")
@@ -109,26 +110,26 @@ def _run_callbacks_on_own_loop() -> None:
     """
     try:
         module: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker")
-        module.GLOBAL_LOGGING_WORKER.ensure_initialized_and_enqueue = _log
+        module.GLOBAL_LOGGING_WORKER.ensure_initialized_and_enqueue = _run_callback
     except (ImportError, AttributeError):
         logging.getLogger(__name__).debug("this litellm has no worker for its callbacks")
 
 
-def _log(async_coroutine: Coroutine[Any, Any, Any]) -> None:
+def _run_callback(async_coroutine: Coroutine[Any, Any, Any]) -> None:
     task = asyncio.get_running_loop().create_task(async_coroutine)
     _callbacks.add(task)
     task.add_done_callback(_callbacks.discard)
 
 
 def _redirect_logs() -> None:
-    """Hand litellm's messages to the program's logging instead of the terminal."""
+    """Send litellm's log messages to the program's logging instead of the terminal."""
     for name in _LOGGERS:
         logging.getLogger(name).handlers[:] = [logging.NullHandler()]
-        _raise_level(name)
+        _limit_to_warnings(name)
 
 
-def _raise_level(name: str) -> None:
-    """Limit a logger to warnings and errors, unless the program has chosen a level."""
+def _limit_to_warnings(name: str) -> None:
+    """Limit a logger to warnings and errors, unless the program has set a level."""
     logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

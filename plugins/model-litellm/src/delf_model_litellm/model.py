@@ -31,15 +31,15 @@ from delf_model_providers.signatures import token_of
 logger = logging.getLogger(__name__)
 
 _MAX_CALLS: Final = 1000
-_STREAM: Final = re.compile(r"Received: .data: ")
-"""litellm's error texts for an unexpected stream."""
-_BY_HAND: Final = "litellm/"
-"""The prefix for names that another plugin would serve."""
+_UNEXPECTED_STREAM: Final = re.compile(r"Received: .data: ")
+"""Matches litellm's error message for a stream that was not requested."""
+_LITELLM_PREFIX: Final = "litellm/"
+"""The prefix of model names that selects this plugin instead of another."""
 
 
 @dataclass
 class _Call:
-    """A call that streams."""
+    """A tool call received so far."""
 
     id: str = ""
     name: str = ""
@@ -48,8 +48,8 @@ class _Call:
 
 
 @dataclass
-class _Collected:
-    """The part of a stream received so far."""
+class _StreamContent:
+    """The content of a stream received so far."""
 
     texts: list[str] = field(default_factory=list[str])
     calls: list[_Call] = field(default_factory=list[_Call])
@@ -59,17 +59,17 @@ class _Collected:
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def any(self) -> bool:
-        """True if anything was passed on to the caller."""
+    def has_content(self) -> bool:
+        """True if text or a call was received."""
         return bool(self.texts or self.calls)
 
-    def place_of(self, part: Any) -> int:
+    def index_of(self, part: Any) -> int:
         """Return the index of the call to which a piece belongs.
 
         Some servers give the same number to all calls.
 
         Args:
-            part: The piece, with the number that its server gave it.
+            part: The piece of a call, with the server's number of the call.
         """
         number, last = int(part.index), len(self.calls) - 1
         if number > last:
@@ -84,28 +84,28 @@ class _Collected:
 
 
 class LiteLLMModel(EndpointModel):
-    """A model at an endpoint, through litellm."""
+    """A model that is called through litellm."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        inner = replace(config, model=config.model.removeprefix(_BY_HAND))
+        inner = replace(config, model=config.model.removeprefix(_LITELLM_PREFIX))
         return replace(resolve(inner, context, SPOKEN, OTHERS), model=config.model)
 
     def _prepare(self) -> None:
         self._clients = Clients(self._endpoint)
-        self._unpriced = False
+        self._has_no_price = False
 
     async def warm_up(self) -> None:
-        """Import litellm while other preparation runs; sends nothing and never fails."""
+        """Import litellm in advance; send nothing."""
         if self._endpoint.missing is None:
             await library.load()
             self._clients.get()
 
     async def price(self) -> Price | None:
-        """Return the model's price in litellm's list, None if it has none; sends no request."""
+        """Return the model's price from litellm's list; None if the price is unknown."""
         litellm = await library.load()
         try:
             model_info: Any = litellm.get_model_info(
-                model=self._endpoint.name, custom_llm_provider=_seller(self._endpoint)
+                model=self._endpoint.name, custom_llm_provider=_price_provider(self._endpoint)
             )
         except Exception:
             logger.debug("no price is known for %s", self._endpoint.model)
@@ -113,7 +113,7 @@ class LiteLLMModel(EndpointModel):
         return convert.price(model_info)
 
     async def aclose(self) -> None:
-        """Close the connections. Idempotent; a later call opens new connections."""
+        """Close the connections. Idempotent; a later request opens new connections."""
         await self._clients.aclose()
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:
@@ -127,9 +127,9 @@ class LiteLLMModel(EndpointModel):
             raise searches.cannot(endpoint, "litellm knows no search of this provider")
         role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
         arguments: dict[str, Any] = {
-            "model": _name(endpoint),
+            "model": _litellm_name(endpoint),
             "messages": convert.messages(request.messages, endpoint, system_role=role),
-            "timeout": _limits(self._timeout(request), endpoint),
+            "timeout": _litellm_timeout(self._timeout(request), endpoint),
             "max_retries": 0,
             "num_retries": 0,
             "drop_params": True,
@@ -137,7 +137,7 @@ class LiteLLMModel(EndpointModel):
             **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
         }
         optional = {
-            "custom_llm_provider": _prefix(endpoint),
+            "custom_llm_provider": _litellm_provider(endpoint),
             "api_base": endpoint.base_url,
             "api_key": endpoint.api_key,
             "api_version": endpoint.api_version,
@@ -156,7 +156,9 @@ class LiteLLMModel(EndpointModel):
 
     def _is_streamed(self, error: Exception) -> bool:
         causes = list(chain(error))
-        return any(isinstance(one, StreamedError) or _STREAM.search(str(one)) for one in causes)
+        return any(
+            isinstance(one, StreamedError) or _UNEXPECTED_STREAM.search(str(one)) for one in causes
+        )
 
     def _is_whole(self, error: Exception) -> bool:
         return any(isinstance(one, WholeError) for one in chain(error))
@@ -169,9 +171,9 @@ class LiteLLMModel(EndpointModel):
         used = getattr(response, "usage", None)
         finish = getattr(choice, "finish_reason", None)
         message: Any = getattr(choice, "message", None)
-        returned: dict[str, Any] = {}
-        convert.add_returned_fields(returned, convert.returned_fields(message))
-        asked = [
+        message_fields: dict[str, Any] = {}
+        convert.add_returned_fields(message_fields, convert.returned_fields(message))
+        received_calls = [
             _Call(
                 id=call.id,
                 name=call.function.name or "",
@@ -180,12 +182,12 @@ class LiteLLMModel(EndpointModel):
             )
             for call in getattr(message, "tool_calls", None) or ()
         ]
-        calls = _calls(asked, returned)
+        calls = _tool_calls(received_calls, message_fields)
         name = getattr(response, "id", None)
         return await self._reply(request, text, used, finish, calls, name)
 
     async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        collected = _Collected()
+        collected = _StreamContent()
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         async with asyncio.timeout_at(deadline):
             response = await self._call(request, stream=True)
@@ -196,7 +198,7 @@ class LiteLLMModel(EndpointModel):
                         chunk = await anext(response)
                 except StopAsyncIteration:
                     break
-                for piece in _take(chunk, collected):
+                for piece in _add_chunk(chunk, collected):
                     yield piece
             if self._endpoint.dialect:
                 _check_end(response, collected)
@@ -204,9 +206,9 @@ class LiteLLMModel(EndpointModel):
             await response.aclose()
         yield await self._streamed(request, collected)
 
-    async def _streamed(self, request: ModelRequest, collected: _Collected) -> ModelReply:
+    async def _streamed(self, request: ModelRequest, collected: _StreamContent) -> ModelReply:
         text = "".join(collected.texts)
-        calls = _calls(collected.calls, collected.kept)
+        calls = _tool_calls(collected.calls, collected.kept)
         used, reason = collected.usage, collected.finish_reason
         return await self._reply(request, text, used, reason, calls, collected.reply_id)
 
@@ -219,7 +221,7 @@ class LiteLLMModel(EndpointModel):
         calls: tuple[ToolCall, ...],
         reply_id: Any,
     ) -> ModelReply:
-        fees = self._fees(request, convert.searched(used))
+        fees = self._fees(request, convert.search_count(used))
         cost = await self._cost(used)
         return ModelReply(
             text=text,
@@ -233,33 +235,33 @@ class LiteLLMModel(EndpointModel):
         )
 
     async def _cost(self, used: Any) -> float | None:
-        """Return the cost by litellm's list, or None for an unknown model."""
-        if used is None or self._unpriced or convert.usage(used) == Usage():
+        """Return the cost of tokens in USD from litellm's list; None if the price is unknown."""
+        if used is None or self._has_no_price or convert.usage(used) == Usage():
             return None
         litellm = await library.load()
         try:
             prompt, completion = litellm.cost_per_token(
                 model=self._endpoint.name,
-                custom_llm_provider=_seller(self._endpoint),
+                custom_llm_provider=_price_provider(self._endpoint),
                 usage_object=used,
             )
         except Exception:
             logger.debug("no price is known for %s", self._endpoint.model)
-            self._unpriced = True
+            self._has_no_price = True
             return None
         return float(prompt) + float(completion)
 
 
-def _calls(calls: Sequence[_Call], returned: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Return the calls; the first one carries the fields that go back in its message."""
+def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """Convert the calls; the token of the first call includes the fields of the message."""
     return tuple(
         ToolCall(
             id=convert.id_of(call.id),
             name=call.name,
             arguments="".join(call.arguments),
-            token=token_of({} if place else returned, call.kept),
+            token=token_of({} if index else message_fields, call.kept),
         )
-        for place, call in enumerate(calls)
+        for index, call in enumerate(calls)
     )
 
 
@@ -271,48 +273,50 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _prefix(endpoint: Endpoint) -> str | None:
-    """Return litellm's name of a provider; None to let litellm decide."""
+def _litellm_provider(endpoint: Endpoint) -> str | None:
+    """Return litellm's name of the API's protocol; None to let litellm decide."""
     prefixes = {"google": "gemini", RESPONSES: "openai"}
     return None if endpoint.dialect is None else prefixes.get(endpoint.dialect, endpoint.dialect)
 
 
-def _seller(endpoint: Endpoint) -> str | None:
-    """Return litellm's name of the provider whose prices apply."""
-    is_borrowed = endpoint.dialect is not None and endpoint.dialect != endpoint.provider
-    return endpoint.provider if is_borrowed else _prefix(endpoint)
+def _price_provider(endpoint: Endpoint) -> str | None:
+    """Return litellm's name of the provider whose prices apply; None to let litellm decide."""
+    is_compatible_server = endpoint.dialect is not None and endpoint.dialect != endpoint.provider
+    return endpoint.provider if is_compatible_server else _litellm_provider(endpoint)
 
 
-def _name(endpoint: Endpoint) -> str:
+def _litellm_name(endpoint: Endpoint) -> str:
     """Return the model's name, prefixed with ``responses/`` for OpenAI's Responses API."""
     return f"responses/{endpoint.name}" if endpoint.dialect == RESPONSES else endpoint.name
 
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
-    """Return True if litellm passes on the request for a search."""
+    """Return True if litellm can ask this model's provider to search the web."""
     if endpoint.dialect is not None:
         return True
     params: Any = litellm.get_supported_openai_params(model=endpoint.name)
     return "web_search_options" in (params or ())
 
 
-def _limits(seconds: float, endpoint: Endpoint) -> Any:
-    """Return a timeout in litellm's form, with a separate connect timeout if supported."""
+def _litellm_timeout(seconds: float, endpoint: Endpoint) -> Any:
+    """Return a timeout for litellm, with a separate timeout for connecting where supported."""
     if endpoint.dialect != "openai":
         return seconds
     httpx: Any = importlib.import_module("httpx")
     return httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
 
 
-def _check_end(response: Any, collected: _Collected) -> None:
-    """Raise if a stream was truncated, because half a script must not run."""
+def _check_end(response: Any, collected: _StreamContent) -> None:
+    """Raise if a stream was truncated, because a truncated script must not run."""
     tail: Any = importlib.import_module("delf_model_litellm.tail")
     if not tail.ended(response):
-        raise (BrokenStreamError if collected.any else UnreadableError)("no end of the stream")
+        raise (BrokenStreamError if collected.has_content else UnreadableError)(
+            "no end of the stream"
+        )
 
 
-def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
-    """Store a chunk's content; return its deltas."""
+def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
+    """Add a chunk to the content of a stream; return the deltas to emit."""
     if (used := getattr(chunk, "usage", None)) is not None:
         collected.usage = used
     collected.reply_id = getattr(chunk, "id", None) or collected.reply_id
@@ -326,7 +330,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         collected.texts.append(text)
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
-        number = collected.place_of(part)
+        number = collected.index_of(part)
         if number >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
         while len(collected.calls) <= number:

@@ -11,7 +11,7 @@ from delf_model_litellm.providers import PROVIDERS
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Yield every model that litellm can reach."""
+    """Yield the models that litellm can call."""
     yield ModelSpec(
         name="litellm",
         summary="Gemini, OpenAI, Anthropic and any OpenAI-compatible endpoint.",

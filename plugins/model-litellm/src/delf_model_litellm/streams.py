@@ -8,12 +8,13 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 wants_stream: Final[ContextVar[bool | None]] = ContextVar("wants_stream", default=None)
-"""A context variable: True in a streaming request, False in others, None outside."""
+"""The context variable that is True in a streaming request, False in another request, and None
+outside of requests."""
 
 
 class StreamedError(UnreadableError):
-    """A stream that was not requested."""
+    """The server streamed an answer although no stream was requested."""
 
 
 class WholeError(UnreadableError):
-    """A whole answer to a request for a stream."""
+    """The server did not stream an answer although a stream was requested."""

@@ -16,55 +16,62 @@ from delf.network.bodies import BodyError, Inflater
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers.failures import UnreadableError
 
-_FINE: Final = 200
-_END: Final = b"[DONE]"
-_MAX: Final = 8_000_000
-_MAX_STREAM_SIZE: Final = 32 * _MAX
-"""The size limit: events have some hundred bytes for each of a few letters."""
-_LAST_BYTES: Final = 0.1
-"""Seconds to wait for the end of a body after its last event."""
+_OK: Final = 200
+_END_MARKER: Final = b"[DONE]"
+_MAX_BYTES: Final = 8_000_000
+_MAX_STREAM_BYTES: Final = 32 * _MAX_BYTES
+"""The maximum number of bytes of a stream, in which each few characters are an event of some
+hundred bytes."""
+_SECONDS_FOR_REST: Final = 0.1
+"""The maximum seconds to wait for the end of a body after its last event."""
 
 
 class Tail(httpx.AsyncByteStream):
-    """An inflated body that remembers how it ended.
+    """The inflated body of a response, which notes whether the end marker arrived.
 
     Args:
-        body: The body as received.
-        inflater: Inflates the body, up to a limit.
+        body: The received body, possibly compressed.
+        inflater: Inflates the body up to a limit.
     """
 
     def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater) -> None:
         self._body = body
         self._data = aiter(body)
         self._inflater = inflater
-        self._last = b""
+        self._last_bytes = b""
 
     @property
     def ended(self) -> bool:
-        """True if the server ended the body."""
-        return _END in self._last
+        """True if the body ends with the end marker ``[DONE]``."""
+        return _END_MARKER in self._last_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for data in self._data:
                 for piece in self._inflater.feed(data):
-                    self._last = (self._last + piece)[-64:]
+                    self._last_bytes = (self._last_bytes + piece)[-64:]
                     yield piece
         except BodyError as error:
             raise UnreadableError(str(error)) from None
 
     async def aclose(self) -> None:
-        """Close the body, reading its end so that the connection can be reused."""
+        """Close the body; read its rest first, so that the connection can be reused."""
         if self.ended:
             with suppress(TimeoutError, OSError, httpx.HTTPError):
-                async with asyncio.timeout(_LAST_BYTES):
+                async with asyncio.timeout(_SECONDS_FOR_REST):
                     async for _ in self._data:
                         pass
         await self._body.aclose()
 
 
 async def watch(response: httpx.Response) -> None:
-    """Keep a response within its limits, and watch its end."""
+    """Limit the size of a response, and raise if it is streamed unasked, or not as asked.
+
+    Raises:
+        StreamedError: If the response is a stream that was not requested.
+        WholeError: If the response is not the requested stream.
+        UnreadableError: If the body cannot be inflated.
+    """
     body = response.stream
     if isinstance(body, httpx.AsyncByteStream):
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
@@ -72,21 +79,21 @@ async def watch(response: httpx.Response) -> None:
         if is_stream and wants_stream.get() is False:
             raise StreamedError("it is streamed")
         try:
-            inflater = Inflater(response.headers, _MAX_STREAM_SIZE if is_stream else _MAX)
+            inflater = Inflater(response.headers, _MAX_STREAM_BYTES if is_stream else _MAX_BYTES)
         except BodyError as error:
             raise UnreadableError(str(error)) from None
         response.headers.pop("content-encoding", None)  # the body is inflated already
         response.stream = Tail(body, inflater)
-        is_answer = is_json and response.status_code == _FINE
+        is_answer = is_json and response.status_code == _OK
         if is_answer and wants_stream.get() and b'"choices"' in await response.aread():
             raise WholeError("it is not streamed")
 
 
 def ended(stream: Any) -> bool:
-    """Return True if the server ended a stream of litellm properly.
+    """Return True if a stream of litellm has a finish reason or ends with the end marker.
 
     Args:
-        stream: litellm's stream, read to its end.
+        stream: The stream, which has been read to its end.
     """
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     if any(getattr(stream, reason, None) is not None for reason in reasons):

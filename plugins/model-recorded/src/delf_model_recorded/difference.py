@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from delf_model_recorded.recording import Entry, text_of
 
-_LINES: Final = 24
-_WIDTH: Final = 160
+_MAX_LINES: Final = 24
+_MAX_LINE_CHARS: Final = 160
 
 
 def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
-    """Show the differences between an entry and a request, both in the file's form.
+    """Describe the differences between a recorded request and the actual request.
 
     Args:
-        entry: The recorded entry; omitted fields match anything.
-        asked: The request in the file's form.
+        entry: The entry with the recorded request, whose omitted fields match any value.
+        asked: The actual request, as a recording describes requests.
     """
     compared = {name: asked.get(name) for name in entry.request}
     if entry.contains is not None:
@@ -28,17 +28,18 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
             return f"the request does not contain {', '.join(missing)}"
         del compared["contains"]
     recorded = {name: entry.request[name] for name in compared}
-    old, new = list(_lines(recorded)), list(_lines(compared))
+    old, new = list(_request_lines(recorded)), list(_request_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
     shown_lines = [
-        line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines[:_LINES]
+        line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"
+        for line in lines[:_MAX_LINES]
     ]
-    if len(lines) > _LINES:
-        shown_lines.append(f"… {len(lines) - _LINES} more lines")
+    if len(lines) > _MAX_LINES:
+        shown_lines.append(f"… {len(lines) - _MAX_LINES} more lines")
     return "\n".join(shown_lines)
 
 
-def _lines(request: Mapping[str, Any]) -> Iterator[str]:
+def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
     for name, value in request.items():
         if name == "messages":
             for message in value:

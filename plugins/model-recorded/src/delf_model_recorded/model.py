@@ -17,28 +17,28 @@ from delf_model_recorded import difference, recording
 from delf_model_recorded.project_files import PREFIX
 from delf_model_recorded.recorder import RecordingModel
 
-_DELTAS: Final = 4
+_MAX_DELTAS: Final = 4
 
 
 class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
-    """A recorded model got a request that its recording does not contain."""
+    """The recording of a model has no unused answer for a request."""
 
     code = "ERR-LLM-005"
     default_hint = "record again with --record FILE, or use a real model, such as --llm gpt-4o-mini"
 
 
 class RecordedModel:
-    """Replies with recorded answers from a file; each answer is given once, to its request.
+    """A model that replays the answers in a recording.
 
-    Requests may come in another order than they were recorded, as concurrent tasks do: each
-    gets the first unused answer whose request matches.
+    Each request gets the first unused answer whose recorded request matches. The order of requests
+    may therefore differ from the recording, as it does for concurrent tasks.
 
     Args:
-        config: The model is ``recorded:PATH``.
-        context: Not needed: a recording has no key.
+        config: The configuration with the model's name ``recorded:PATH``.
+        context: Not used, because a recording needs no key.
 
     Raises:
-        ModelConfigurationError: If the file is missing or malformed, naming the line.
+        ModelConfigurationError: If the file is missing or malformed; the error names the line.
     """
 
     def __init__(self, context: PluginContext, config: LLMConfig) -> None:
@@ -57,7 +57,13 @@ class RecordedModel:
 
     @staticmethod
     def record(model: Model, path: str, clean: Callable[[str], str] = str) -> RecordingModel:
-        """Return a model that records another one's answers; ``clean`` redacts recorded texts."""
+        """Return a model that records the answers of another model.
+
+        Args:
+            model: The model that answers.
+            path: The path of the recording.
+            clean: Redacts recorded texts.
+        """
         return RecordingModel(model, path, clean)
 
     def __repr__(self) -> str:
@@ -65,25 +71,25 @@ class RecordedModel:
 
     @property
     def takes_tools(self) -> bool:
-        """True, because a recording may hold tool calls."""
+        """True, because a recording may contain tool calls."""
         return True
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the recorded answer.
+        """Return the recorded answer to a request.
 
         Raises:
             RecordingMismatch: If no unused entry matches; the error says what differs.
         """
-        return self._take(request)
+        return self._take_answer(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the recorded answer in a few pieces, then as a whole.
+        """Yield the recorded answer to a request in pieces, then the complete reply.
 
         Raises:
             RecordingMismatch: If no unused entry matches; the error says what differs.
         """
-        reply = self._take(request)
-        size = max(1, -(-len(reply.text) // _DELTAS))
+        reply = self._take_answer(request)
+        size = max(1, -(-len(reply.text) // _MAX_DELTAS))
         for start in range(0, len(reply.text), size):
             # Other tasks run between the pieces, as they do while a real model writes.
             await asyncio.sleep(0)
@@ -93,9 +99,9 @@ class RecordedModel:
         yield reply
 
     async def aclose(self) -> None:
-        """Do nothing."""
+        """No-op, because a recording holds no connection."""
 
-    def _take(self, request: ModelRequest) -> ModelReply:
+    def _take_answer(self, request: ModelRequest) -> ModelReply:
         description = recording.describe_request(request)
         text = recording.text_of(description)
         # In the file's order, so that a repeated request gets its answers in the recorded order.
@@ -111,8 +117,10 @@ class RecordedModel:
                 f"{self._path}: all {self._count} entries are used, and the model was asked again"
             )
         entries = list(self._unused.values())
-        same = [e for e in entries if e.request.get("purpose") in (None, description["purpose"])]
-        entry = (same or entries)[0]
+        same_purpose = [
+            e for e in entries if e.request.get("purpose") in (None, description["purpose"])
+        ]
+        entry = (same_purpose or entries)[0]
         return RecordingMismatch(
             f"{self._path}: none of the {len(entries)} unused entries (of {self._count}) matches "
             f"this request; the next, line {entry.line}, differs:\n"

@@ -10,7 +10,7 @@ from delf.specs import ModelSpec
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Yield recordings, by path."""
+    """Yield the model ``recorded:PATH``, which replays a recording."""
     yield ModelSpec(
         name="recorded",
         summary="Replays the answers in a file: recorded:PATH.",

@@ -17,18 +17,18 @@ from delf_model_recorded import recording
 
 
 class RecordingModel:
-    """Another model, with a record of every answer that it gave.
+    """A model that records the answers of another model in a file.
 
-    Each exchange is appended as a line in one write, so several models, tasks and processes may
-    share the file. Failed calls and unfinished streams are not recorded.
+    Each exchange is one line, which is appended in one write. Several models, tasks and processes
+    may therefore share the file. Failed calls and unfinished streams are not recorded.
 
     Args:
         inner: The model that answers.
-        path: The file. It is created, readable by its owner alone: prompts are private.
+        path: The path of the file. Only its owner can read a new file, because prompts are private.
         clean: Redacts recorded texts.
 
     Raises:
-        ModelConfigurationError: If the file cannot be written, before anything is asked.
+        ModelConfigurationError: If the file cannot be written.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class RecordingModel:
         return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
 
     async def warm_up(self) -> None:
-        """Prepare the inner model, if supported."""
+        """Prepare the inner model for its first call, if the inner model supports that."""
         warm_up: Any = getattr(self._inner, "warm_up", None)
         if warm_up is not None:
             await warm_up()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the inner model's answer, recorded."""
+        """Return the inner model's answer, and record it."""
         reply = await self._inner.complete(request)
         self._append(request, reply)
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the inner model's answer in pieces, and record the whole."""
+        """Yield the inner model's answer in pieces, and record the complete reply."""
         pieces: Any = self._inner.stream(request)
         async with aclosing(pieces):
             async for piece in pieces:
@@ -69,7 +69,7 @@ class RecordingModel:
                 yield piece
 
     async def aclose(self) -> None:
-        """Close the inner model. Safe to call twice."""
+        """Close the inner model. Idempotent."""
         await self._inner.aclose()
 
     def _append(self, request: ModelRequest, reply: ModelReply) -> None:
@@ -83,7 +83,7 @@ class RecordingModel:
         self._write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def _write(self, line: bytes) -> None:
-        """Append in one write, atomic with respect to other writers."""
+        """Append a line in one write, so that other writers cannot split the line."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
             descriptor = os.open(self._path, flags, 0o600)

@@ -36,17 +36,17 @@ from delf.messages import (
 )
 
 _USAGE: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
-_WHOLE: Final = ("messages", "purpose", "settings", "tools", "must_call")
+_REQUEST_FIELDS: Final = ("messages", "purpose", "settings", "tools", "must_call")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An exchange of a recording.
+    """A recorded request and its reply.
 
     Args:
         line: The line number in the file.
-        request: The expected request in the file's form.
-        reply: The reply in the file's form.
+        request: The expected request, as the file describes requests.
+        reply: The reply, as the file describes replies.
     """
 
     line: int
@@ -55,21 +55,30 @@ class Entry:
 
     @property
     def contains(self) -> tuple[str, ...] | None:
-        """The texts to look for, or None if the whole request is known."""
+        """The texts that a request must contain; None for an entry with the whole request."""
         texts: Any = self.request.get("contains")
         return None if texts is None else tuple(texts)
 
     def matches(self, asked: Mapping[str, Any], text: str) -> bool:
-        """Return True if this entry answers a request; omitted fields match anything."""
-        if not all(wanted in text for wanted in self.contains or ()):
-            return False
-        return all(asked.get(name) == self.request[name] for name in _WHOLE if name in self.request)
-
-    def model_reply(self, model: str) -> ModelReply:
-        """Return the answer.
+        """Return True if a request matches this entry, whose omitted fields match any value.
 
         Args:
-            model: The model's name for entries without one.
+            asked: The request, as the file describes requests.
+            text: The text of the request's messages.
+        """
+        if not all(wanted in text for wanted in self.contains or ()):
+            return False
+        return all(
+            asked.get(name) == self.request[name]
+            for name in _REQUEST_FIELDS
+            if name in self.request
+        )
+
+    def model_reply(self, model: str) -> ModelReply:
+        """Return the reply.
+
+        Args:
+            model: The model's name, for an entry that does not name its model.
         """
         usage: dict[str, int] = self.reply.get("usage") or {}
         return ModelReply(
@@ -83,7 +92,7 @@ class Entry:
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
-    """Return a request in the file's form, without key and headers."""
+    """Describe a request for the file; the description has no key and no headers."""
     described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,
@@ -96,7 +105,7 @@ def describe_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def describe_reply(reply: ModelReply) -> dict[str, Any]:
-    """Return a reply in the file's form."""
+    """Describe a reply for the file."""
     described: dict[str, Any] = {
         "text": reply.text,
         "usage": {name: getattr(reply.usage, name) for name in _USAGE},
@@ -110,7 +119,7 @@ def describe_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def text_of(request: Mapping[str, Any]) -> str:
-    """Return the text of all messages of a request in the file's form."""
+    """Return the text of all messages of a described request."""
     return "\n".join(message["text"] for message in request["messages"])
 
 
@@ -136,10 +145,10 @@ def _digest(data: bytes, media_type: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[Entry]:
-    """Return the entries of a file.
+    """Read the entries of a recording.
 
     Raises:
-        ModelConfigurationError: If the file is invalid, with the line.
+        ModelConfigurationError: If the file is missing or malformed; the error names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -153,9 +162,7 @@ def read(path: Path) -> list[Entry]:
     return list(_entries(path, text))
 
 
-class _Part(BaseModel):
-    """A part of a line; unknown fields are errors."""
-
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -164,7 +171,7 @@ class _Message(BaseModel):
     text: str
 
 
-class _Whole(_Part):
+class _Whole(_StrictModel):
     messages: list[_Message]
     purpose: Any = None
     settings: Any = None
@@ -172,26 +179,26 @@ class _Whole(_Part):
     must_call: Any = None
 
 
-class _ByHand(_Part):
+class _ByHand(_StrictModel):
     contains: list[str]
     purpose: Any = None
 
 
-class _Usage(_Part):
+class _Usage(_StrictModel):
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
 
-class _Call(_Part):
+class _Call(_StrictModel):
     id: str
     name: str
     arguments: str
     token: Any = None
 
 
-class _Reply(_Part):
+class _Reply(_StrictModel):
     text: str
     usage: _Usage | None = None
     cost_usd: float | None = None
@@ -200,7 +207,7 @@ class _Reply(_Part):
     calls: list[_Call] | None = None
 
 
-class _Line(_Part):
+class _Line(_StrictModel):
     request: dict[str, Any]
     reply: _Reply
 
@@ -224,7 +231,7 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 
 def _problem(fields: dict[str, Any]) -> str | None:
-    """Return the fault of a line, or None."""
+    """Return the fault of a parsed line; None for a valid line."""
     where: tuple[str, ...] = ()
     try:
         request = _Line.model_validate(fields).request

@@ -180,7 +180,7 @@ def _declared_operations(
 def _template(
     document: Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
 ) -> str:
-    """Write the declared parameters of a path in braces, in place of ``<id>`` and ``/:id``."""
+    """Replace ``<id>`` and ``/:id`` in a path by ``{id}`` if the parameter is declared."""
     if "<" not in path and "/:" not in path:
         return path
     declared: set[Any] = set()
