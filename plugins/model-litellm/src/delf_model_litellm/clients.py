@@ -78,7 +78,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """Return the client to pass to litellm; None for providers that use litellm's own client."""
+        """Return litellm's client; None for providers that need litellm's default client."""
         if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()
