@@ -92,7 +92,7 @@ class Endpoint:
         """
         source = source_of(address)
         if self.api_key is not None and not _may_send_key(self.key_from, source):
-            raise _refused(self.model, self.key_source, self.key_from, source)
+            raise _key_address_error(self.model, self.key_source, self.key_from, source)
 
     def require_key(self) -> None:
         """Raise if the required key is missing, before anything is imported or sent.
@@ -182,7 +182,7 @@ def _provider_by_convention(prefix: str) -> Provider:
 class _EndpointResolver:
     """Resolves a model's name to an endpoint: protocol, address and key."""
 
-    written: str
+    model_name: str
     config: LLMConfig
     context: PluginContext
 
@@ -190,16 +190,16 @@ class _EndpointResolver:
         """Return the endpoint of a provider whose protocol delf implements."""
         base_url = base_url or _first_variable(self.context, provider.addresses)
         custom = base_url is not None
-        address = source_of(base_url) if custom else None
-        key = _key(self.config, self.context, provider.words, provider.keys, base_url)
-        base_url, headers = _address(base_url, self.config, address)
+        address_source = source_of(base_url) if custom else None
+        key = _find_key(self.config, self.context, provider.words, provider.keys, base_url)
+        base_url, headers = _split_credentials(base_url, self.config, address_source)
         missing = None
         if key.text is None and custom:
             key = replace(key, text=NO_KEY)
         elif key.text is None:
             missing = provider.keys[0]
         return Endpoint(
-            model=self.written,
+            model=self.model_name,
             provider=provider.name,
             dialect=provider.dialect or provider.name,
             name=name,
@@ -219,16 +219,16 @@ class _EndpointResolver:
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
         # A name may hold an address, too: huggingface/https://host
         url = base_url or (self.config.model if "://" in self.config.model else None)
-        address = None if url is None else source_of(url)
-        key = _key(self.config, self.context, provider.words, keys, url)
-        base_url, headers = _address(base_url, self.config, address)
-        if key.text is None and address in ("program", "project"):
-            if address == "project" and provider.login != "none":
+        address_source = None if url is None else source_of(url)
+        key = _find_key(self.config, self.context, provider.words, keys, url)
+        base_url, headers = _split_credentials(base_url, self.config, address_source)
+        if key.text is None and address_source in ("program", "project"):
+            if address_source == "project" and provider.login != "none":
                 # Without a key, litellm would use a key of the environment.
-                raise _refused(self.written, keys[0], "environment", address)
+                raise _key_address_error(self.model_name, keys[0], "environment", address_source)
             key = replace(key, text=NO_KEY)
         return Endpoint(
-            model=self.written,
+            model=self.model_name,
             provider=provider.name,
             dialect=None,
             name=f"{provider.name}/{name}",
@@ -281,7 +281,7 @@ def _may_send_key(key: Source, address: Source | None) -> bool:
     return address is None or address in ("environment", "command line") or address == key
 
 
-def _key(
+def _find_key(
     config: LLMConfig,
     context: PluginContext,
     aliases: tuple[str, ...],
@@ -324,13 +324,15 @@ def _key(
     if first_rejected is None:
         return _Key(None, f"no key was given and {variables[0]} is not set")
     if address_source == "project":
-        raise _refused(config.model, first_rejected.location, first_rejected.source, address_source)
+        raise _key_address_error(
+            config.model, first_rejected.location, first_rejected.source, address_source
+        )
     return _Key(
         None, f"{first_rejected.location} is not sent to an address of the {address_source}"
     )
 
 
-def _refused(model: str, location: str, key: Source, address: Source) -> KeyAddressError:
+def _key_address_error(model: str, location: str, key: Source, address: Source) -> KeyAddressError:
     variable = location if location.isupper() else "OPENAI_API_KEY"
     return KeyAddressError(
         f"the model {model!r}: a file of the project gives the address, and the key is of the "
@@ -349,12 +351,12 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
         return None
     origin = _ORIGIN.search(address)
     for address_pattern, key in context.api_key_for.items():
-        wanted_origin = _ORIGIN.search(
+        pattern_origin = _ORIGIN.search(
             address_pattern
             if "://" in address_pattern
             else f"{origin and origin[1]}://{address_pattern}"
         )
-        if origin and wanted_origin and _same_origin(origin, wanted_origin):
+        if origin and pattern_origin and _same_origin(origin, pattern_origin):
             return key
     return None
 
@@ -374,7 +376,7 @@ def _headers(config: LLMConfig) -> dict[str, str]:
     return headers
 
 
-def _address(
+def _split_credentials(
     base_url: str | None, config: LLMConfig, source: Source | None
 ) -> tuple[str | None, dict[str, str]]:
     """Move the credentials of an address to an ``Authorization`` header.
@@ -389,7 +391,7 @@ def _address(
     headers = _headers(config)
     for name, value in headers.items():
         if source == "project" and source_of(value) != source:
-            raise _refused(config.model, f"the header {name}", source_of(value), source)
+            raise _key_address_error(config.model, f"the header {name}", source_of(value), source)
     if base_url is None:
         return None, headers
     parts = urlsplit(base_url)

@@ -85,11 +85,8 @@ def parsed(body: bytes | str) -> Any:
         if text.lstrip().startswith("<"):
             raise UnreadableError("it is a web page") from None
         shown_text = " ".join(text.split())
-        shown_text = (
-            shown_text
-            if len(shown_text) <= _MAX_SHOWN_CHARS
-            else f"{shown_text[:_MAX_SHOWN_CHARS]}…"
-        )
+        if len(shown_text) > _MAX_SHOWN_CHARS:
+            shown_text = f"{shown_text[:_MAX_SHOWN_CHARS]}…"
         raise UnreadableError(f"it is not JSON: {shown_text!r}") from None
 
 

@@ -55,7 +55,8 @@ class RetryPolicy:
             return backoff
         if failure.retry_after > self.max_retry_after:
             return None
-        return max(failure.retry_after, backoff if failure.retry_after == 0 else 0.0)
+        # A provider that asks to wait 0 s leaves the delay to the client.
+        return failure.retry_after or backoff
 
 
 @dataclass(frozen=True, kw_only=True)

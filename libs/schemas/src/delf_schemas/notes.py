@@ -165,7 +165,8 @@ def _first_sentences(text: str) -> str:
     line = clean(text, _MAX_DOC * _READ_FACTOR)
     complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
     with_unit = [part for part in complete if _UNITS.search(part) and part not in first]
-    if not with_unit or _UNITS.search(first):
+    first_has_unit = _UNITS.search(first) is not None
+    if first_has_unit or not with_unit:
         return first
     unit_sentence = (
         with_unit[0] if len(with_unit[0]) <= _MAX_DOC else _PARENTHESES.sub("", with_unit[0])

@@ -42,7 +42,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, (bool, bytes)):
         return value
     if isinstance(value, str):
-        return _sendable(value, path)
+        return _without_lone_surrogates(value, path)
     if isinstance(value, (int, float, decimal.Decimal)):
         return _plain_number(value, path)
     if depth > 100:
@@ -56,7 +56,8 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {
-            _sendable(str(k), path): plain(v, f"{path}.{str(k)[:60]}", depth + 1) for k, v in items
+            _without_lone_surrogates(str(k), path): plain(v, f"{path}.{str(k)[:60]}", depth + 1)
+            for k, v in items
         }
     if isinstance(value, (Sequence, AbstractSet)):
         parts = cast("Sequence[Any]", value)
@@ -81,7 +82,7 @@ def with_decimals(
     if depth > _MAX_DEPTH or isinstance(value, (str, bytes, bool)):
         return value
     if isinstance(value, (int, float, decimal.Decimal)):
-        return _as_text(value, _branches(schema, resolve))
+        return _text_if_required(value, _branches(schema, resolve))
     if isinstance(value, Mapping):
         branches = _branches(schema, resolve)
         items = cast("Mapping[Any, Any]", value).items()
@@ -90,13 +91,14 @@ def with_decimals(
         }
     if isinstance(value, (list, tuple)):
         items = [part["items"] for part in _branches(schema, resolve) if "items" in part]
-        inner: Any = items[0] if items else True
+        item_schema: Any = items[0] if items else True
         parts = cast("Sequence[Any]", value)
-        return [with_decimals(part, inner, resolve, depth + 1) for part in parts]
+        return [with_decimals(part, item_schema, resolve, depth + 1) for part in parts]
     return value
 
 
-def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
+def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
+    """Convert a number to text if the branches of its schema accept text but no numbers."""
     kinds: set[str] = set()
     for part in branches:
         kind = part.get("type")
@@ -109,8 +111,8 @@ def _as_text(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any
         if not is_decimal or (isinstance(value, float) and not math.isfinite(value)):
             return value
         value = decimal.Decimal(repr(value))
-    is_short = value.is_finite() and abs(value.adjusted()) < _MAX_DIGITS
-    return format(value, "f") if is_short else value
+    has_few_digits = value.is_finite() and abs(value.adjusted()) < _MAX_DIGITS
+    return format(value, "f") if has_few_digits else value
 
 
 def _branches(
@@ -125,8 +127,8 @@ def _branches(
         except DelfError:
             continue
         branches.append(part)
-        for word in ("allOf", "anyOf", "oneOf"):
-            alternatives = part.get(word)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            alternatives = part.get(keyword)
             open_parts += cast("list[Any]", alternatives) if isinstance(alternatives, list) else []
     return branches
 
@@ -144,7 +146,7 @@ def _property_schema(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
     return {}
 
 
-def _sendable(text: str, path: str) -> str:
+def _without_lone_surrogates(text: str, path: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -69,13 +69,13 @@ class Samples:
         """True if something was learned since the flag was last reset."""
         stored = _mapping(None if store is None else store.read())
         self._shapes = _mapping(stored.get("shapes"))
-        stored_places = _mapping(stored.get("found")).items()
+        stored_types = _mapping(stored.get("found")).items()
         self._undeclared = {
-            name: dict.fromkeys(_parse_records(records)) for name, records in stored_places
+            name: dict.fromkeys(_parse_records(records)) for name, records in stored_types
         }
         self._counts: dict[str, int] = {}
-        self._writing: asyncio.Task[None] | None = None
-        self._dirty = False
+        self._write_task: asyncio.Task[None] | None = None
+        self._has_unsaved_changes = False
 
     def type_of(self, name: str) -> str | None:
         """Return the type of an action's results so far; None before the first result."""
@@ -121,24 +121,24 @@ class Samples:
         self.has_news = True
         if self._store is None:
             return
-        self._dirty = True
-        if self._writing is None or self._writing.done():
-            self._writing = shared_task(self._write(self._store))
+        self._has_unsaved_changes = True
+        if self._write_task is None or self._write_task.done():
+            self._write_task = shared_task(self._write(self._store))
 
     async def _write(self, store: Store) -> None:
-        while self._dirty:
-            self._dirty = False
-            places_by_name = {
+        while self._has_unsaved_changes:
+            self._has_unsaved_changes = False
+            types_by_name = {
                 name: [[list(place), kind] for place, kind in each]
                 for name, each in self._undeclared.items()
             }
-            content = {"shapes": dict(self._shapes), "found": places_by_name}
+            content = {"shapes": dict(self._shapes), "found": types_by_name}
             await asyncio.to_thread(store.write, content)
 
     async def aclose(self) -> None:
         """Wait for pending writes."""
-        if self._writing is not None and not self._writing.done():
-            await self._writing
+        if self._write_task is not None and not self._write_task.done():
+            await self._write_task
 
 
 def place_of(path: Iterable[str | int]) -> Place:
@@ -259,6 +259,7 @@ def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
 
 
 def _is_name(key: str) -> bool:
+    """Return True if a key looks like a field's name, not like an id or other data."""
     # A leading @ or $ belongs to a format (@type, $ref); inside a key, it shows an address.
     plain_name = key.lstrip("@$").replace("-", "_")
     if key[:1] == "@":
@@ -304,9 +305,8 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
     is_open = any("additionalProperties" in shape for shape in objects)
-    is_alike = bool(required) or not (
-        first_properties and second_properties
-    )  # an empty record does not count as different
+    # An empty record does not count as different.
+    is_alike = bool(required) or not (first_properties and second_properties)
     if is_alike and not is_open and len(names) <= _MAX_KEYS:
         properties = {
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))

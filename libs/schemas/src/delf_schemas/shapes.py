@@ -132,6 +132,7 @@ class Shapes:
         return _outer_type(type_name)
 
     def _type_text(self, schema: Any, depth: int, mode: Mode) -> str:
+        """Return the type of a schema or of a reference; a recursive type refers to its name."""
         self._visits += 1
         self._remaining_budget -= 1
         if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._remaining_budget < 0:
@@ -164,7 +165,7 @@ class Shapes:
         name = self._recursive_names.get(ref)
         if name is None:
             words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
-            name = "".join(word.capitalize() for word in words if word)[:40]
+            name = "".join(keyword.capitalize() for keyword in words if keyword)[:40]
             name = name if name and name[0].isalpha() else f"Model{len(self._recursive_names) + 1}"
             self._recursive_names[ref] = name
         return name
@@ -202,8 +203,8 @@ class Shapes:
         object_choice = self._object_choice_text(schema, depth, mode)
         if object_choice is not None:
             return object_choice
-        for word in ("oneOf", "anyOf"):
-            choices: Any = schema.get(word)
+        for keyword in ("oneOf", "anyOf"):
+            choices: Any = schema.get(keyword)
             if isinstance(choices, list) and choices and "properties" not in schema:
                 choices_list = cast("list[Any]", choices)
                 parts = [
@@ -268,9 +269,9 @@ class Shapes:
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             record_properties = cast("dict[str, Any]", properties)
-            is_seen = schema.get("x-seen") is True
+            has_missing_keys = schema.get("x-seen") is True
             return self._object_text(
-                record_properties, _names(schema), depth, mode, marks_optional=is_seen
+                record_properties, _names(schema), depth, mode, marks_optional=has_missing_keys
             )
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
@@ -357,13 +358,13 @@ def _quote_name(name: str) -> str:
 def _literal_type(values: list[Any], extent: Extent) -> str:
     """Format an enumeration as a ``Literal``, or as ``str`` if a value is too long."""
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
-    none = " | None" if None in values else ""
+    none_part = " | None" if None in values else ""
     if any(
         isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain_values
     ):
-        return f"str{none}"
+        return f"str{none_part}"
     if not plain_values:
-        return "None" if none else "str"
+        return "None" if none_part else "str"
     literal_texts: list[str] = []
     size = 0
     for value in plain_values:
@@ -375,23 +376,27 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
             literal_texts.append("...")
             break
         literal_texts.append(text)
-    return f"Literal[{', '.join(literal_texts)}]{none}"
+    return f"Literal[{', '.join(literal_texts)}]{none_part}"
 
 
 def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
+    """Join types with ``|``.
+
+    Args:
+        parts: The types. A union with ``Any`` is ``Any``.
+        choices: The maximum number of types besides None; ``...`` stands for the rest.
+        nullable: Whether to add None.
+    """
     distinct_parts = list(dict.fromkeys(parts))
     if len(distinct_parts) > 1:
-        none = [p for p in distinct_parts if p == "None"]
+        none_part = [p for p in distinct_parts if p == "None"]
         distinct_parts = [p for p in distinct_parts if p != "None"]
         if len(distinct_parts) > choices:
             distinct_parts = [*distinct_parts[:choices], "..."]
         distinct_parts = ["Any"] if "Any" in distinct_parts else distinct_parts
-        distinct_parts += none
-    if (
-        nullable
-        and not any(p == "None" or p.endswith("| None") for p in distinct_parts)
-        and (distinct_parts != ["Any"])
-    ):
+        distinct_parts += none_part
+    includes_none = any(p == "None" or p.endswith("| None") for p in distinct_parts)
+    if nullable and not includes_none and distinct_parts != ["Any"]:
         distinct_parts.append("None")
     return " | ".join(distinct_parts)
 
@@ -472,6 +477,7 @@ def merge_object(
     if isinstance(kind, list):
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
+        # Any text but "object" will do for several types, which are no object.
         kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
     if kind not in (None, "object"):
         return None
@@ -493,14 +499,14 @@ def merge_object(
             continue
         is_object = is_object or bool(merged_part.properties)
         for name, value in merged_part.properties.items():
-            own_property = result.properties.get(name)
+            first_property = result.properties.get(name)
             result.properties[name] = (
-                value if own_property is None else {"allOf": [own_property, value]}
+                value if first_property is None else {"allOf": [first_property, value]}
             )
         result.required |= merged_part.required
         result.additional = result.additional or merged_part.additional
-    for word in ("anyOf", "oneOf"):
-        choices: Any = resolved.get(word)
+    for keyword in ("anyOf", "oneOf"):
+        choices: Any = resolved.get(keyword)
         choices_list = cast("list[Any]", choices) if isinstance(choices, list) else []
         if not all(_only_requires(choice) for choice in choices_list):
             return None
@@ -540,8 +546,8 @@ def object_choices(
     groups = [[part] for part in _list_at(resolved, "allOf")]
     groups += [
         choices
-        for word in ("oneOf", "anyOf")
-        if (choices := _list_at(resolved, word)) and not all(map(_only_requires, choices))
+        for keyword in ("oneOf", "anyOf")
+        if (choices := _list_at(resolved, keyword)) and not all(map(_only_requires, choices))
     ]
     for group in groups:
         variants: list[Merged] = []
@@ -565,8 +571,8 @@ def _merge_two(first: Merged, second: Merged) -> Merged:
     )
 
 
-def _list_at(schema: Mapping[str, Any], word: str) -> list[Any]:
-    items = schema.get(word)
+def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    items = schema.get(keyword)
     return cast("list[Any]", items) if isinstance(items, list) else []
 
 
