@@ -130,6 +130,7 @@ class _Question(_Request):
     """A script's question at a terminal."""
 
     async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
+        """Return the answer to the question; None to ask again."""
         question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
         takes_any_text = not question.choices and question.answer == "text"
@@ -156,6 +157,7 @@ class _Approval(_Request):
         self._is_call = request.code is None and not request.outcome_unknown
 
     async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
+        """Return the decision about the call or script; None to ask again."""
         edited = self._editor.is_edited
         if self._is_call and not edited:
             match answer:

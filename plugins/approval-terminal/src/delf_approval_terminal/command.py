@@ -197,8 +197,8 @@ def changes(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> 
 @click.pass_context
 def comment(ctx: click.Context, request_id: str, text: str, as_json: bool) -> None:
     """Comment on a request that waits; people read comments, the model does not."""
-    found = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
-    record = ask_journal(ctx, lambda journal: answering.comment(journal, found, text, _WHO))
+    request = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
+    record = ask_journal(ctx, lambda journal: answering.comment(journal, request, text, _WHO))
     _report(record, "commented", as_json=as_json)
 
 
@@ -217,8 +217,8 @@ def assign(
     """
     if nobody == (person is not None):
         raise click.UsageError("name a person, or give --nobody", ctx)
-    found = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
-    record = ask_journal(ctx, lambda journal: answering.assign(journal, found, person, _WHO))
+    request = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
+    record = ask_journal(ctx, lambda journal: answering.assign(journal, request, person, _WHO))
     _report(record, f"assigned to {person or 'nobody'}", as_json=as_json)
 
 

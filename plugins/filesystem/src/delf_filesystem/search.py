@@ -63,15 +63,13 @@ class Glob:
 
     def matches(self, path: Sequence[str]) -> bool:
         """Return True if the names in a path match this pattern."""
+        matches_nothing = re.compile(r"(?!)")
         pattern_parts, name_index, part_index = self._parts, 0, 0
         # The index of the last ``**`` in the pattern, and of the first name that it does not match.
         last_stars: tuple[int, int] | None = None
         while name_index < len(path):
-            part = (
-                pattern_parts[part_index]
-                if part_index < len(pattern_parts)
-                else re.compile(r"(?!)")
-            )
+            is_in_pattern = part_index < len(pattern_parts)
+            part = pattern_parts[part_index] if is_in_pattern else matches_nothing
             if part is None:
                 last_stars = (part_index, name_index)
                 part_index += 1
@@ -120,8 +118,8 @@ def _walk_folder(
     """
     try:
         with os.scandir(descriptor) as entries:
-            names = sorted(entries, key=lambda entry: entry.name)
-        for entry in names:
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+        for entry in sorted_entries:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
                 if len(path) < _MAX_DEPTH and (place.settings.hidden or not name.startswith(".")):
@@ -168,23 +166,24 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
         text: The text to find within a line.
         ignore_case: Whether capital and small letters of ASCII are the same.
     """
-    pattern_parts = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
+    expression = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     with reading(place) as file:
         line = 1
         # Read complete lines, so that no match is cut; only a line longer than a piece is split.
         while piece := file.read(_CHUNK_BYTES) + file.readline(_CHUNK_BYTES):
             if line == 1 and b"\0" in piece[:_BINARY_CHECK_BYTES]:
                 return
-            yield from _matching_lines(place, piece, pattern_parts, line)
+            yield from _matching_lines(place, piece, expression, line)
             line += piece.count(b"\n")
 
 
 def _matching_lines(
-    place: Place, piece: bytes, pattern_parts: re.Pattern[bytes], line: int
+    place: Place, piece: bytes, expression: re.Pattern[bytes], line: int
 ) -> Iterator[Match]:
+    """Yield the lines of a piece of a file that match; ``line`` is the piece's first line."""
     counted_to, end = 0, -1
-    for hit in pattern_parts.finditer(piece):
-        if hit.start() < end:
+    for hit in expression.finditer(piece):
+        if hit.start() < end:  # in the same line as the last match
             continue
         start = piece.rfind(b"\n", 0, hit.start()) + 1
         end = piece.find(b"\n", hit.end())

@@ -302,8 +302,8 @@ def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
     """
     if not fields(used):
         return before
-    is_known = fields(used).get("input_tokens") is not None
-    if before is not None and not is_known:
+    has_input_tokens = fields(used).get("input_tokens") is not None
+    if before is not None and not has_input_tokens:
         return Tokens(
             input=before.input,
             cached=before.cached,

@@ -39,8 +39,8 @@ def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, A
     merged = dict(body)
     for name, value in extra.items():
         present = merged.get(name)
-        is_both = isinstance(present, dict) and isinstance(value, Mapping)
-        merged[name] = with_extra(fields(present), fields(value)) if is_both else value
+        both_are_objects = isinstance(present, dict) and isinstance(value, Mapping)
+        merged[name] = with_extra(fields(present), fields(value)) if both_are_objects else value
     return merged
 
 

@@ -334,6 +334,10 @@ class HttpModel(EndpointModel):
         fees = 0.0 if request is None else self._fees(request, answer.searches)
         cost = (facts or self._facts).cost(answer.tokens)
         usage = answer.tokens.usage if answer.tokens else None
+        # The limit that delf chose, which explains a truncated answer.
+        default_limit = self._dialect.max_tokens(facts or self._facts)
+        if "max_tokens" in self._settings:
+            default_limit = None
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,
@@ -342,9 +346,7 @@ class HttpModel(EndpointModel):
             finish_reason=self._dialect_of(request).finish_reasons.get(reason, reason),
             calls=answer.calls,
             reply_id=answer.reply_id,
-            max_tokens=None
-            if "max_tokens" in self._settings
-            else self._dialect.max_tokens(facts or self._facts),
+            max_tokens=default_limit,
         )
         return replace(reply, usage=usage) if usage else reply
 

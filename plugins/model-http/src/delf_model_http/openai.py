@@ -64,12 +64,12 @@ class ChatCompletions:
         """Return the JSON body of a request."""
         request, endpoint = parts.request, parts.endpoint
         settings = dict(parts.settings)
-        reasons = is_reasoning(parts)
-        if reasons:
+        is_reasoning_model = is_reasoning(parts)
+        if is_reasoning_model:
             settings = {
                 name: value for name, value in settings.items() if name not in _REFUSED_SETTINGS
             }
-        if reasons or endpoint.is_original:
+        if is_reasoning_model or endpoint.is_original:
             # OpenAI itself has no top_k, and has renamed max_tokens.
             settings.pop("top_k", None)
             if "max_tokens" in settings:
@@ -140,20 +140,20 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
-    place, call_id, name, last = (
-        call.get("index"),
-        call.get("id"),
-        function.get("name"),
-        answer.last_call,
-    )
-    is_new = not answer.is_last(call_id) if call_id else bool(name) and last < 0
-    index = last + 1 if is_new else last
-    place = answer.index_of(place) if isinstance(place, int) else index
-    if place == last + 1 or (name and answer.is_new_call(place, call_id)):
+    number, call_id, name = call.get("index"), call.get("id"), function.get("name")
+    last = answer.last_call
+    if isinstance(number, int):
+        index = answer.index_of(number)
+    elif call_id:
+        index = last if answer.is_last(call_id) else last + 1
+    else:
+        index = 0 if name and last < 0 else last
+    if index == last + 1 or (name and answer.is_new_call(index, call_id)):
         return answer.add_call(call_id, name or "", arguments, kept=_returned_fields(call))
-    if 0 <= place < last and answer.is_emitted(place):
-        place = last
-    return [*answer.name_call(place, name), *answer.add_arguments(place, arguments)]
+    # A piece at the index of a complete call belongs to the latest call.
+    if 0 <= index < last and answer.is_emitted(index):
+        index = last
+    return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
 
 
 def _calls_in(message: Any) -> list[Any]:
@@ -193,10 +193,10 @@ def _check(reply: Any) -> None:
 def _unwrapped_error(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a reply that is an error without the usual key ``error``, as vLLM sends; else None."""
     message = next((reply[name] for name in _ERROR_FIELDS if reply.get(name)), None)
-    is_error = "error" in (reply.get("object"), reply.get("type")) or isinstance(
-        message, (str, list)
-    )
-    return reply if "choices" not in reply and message and is_error else None
+    if "choices" in reply or not message:
+        return None
+    has_error_type = "error" in (reply.get("object"), reply.get("type"))
+    return reply if has_error_type or isinstance(message, (str, list)) else None
 
 
 def _check_choice(choice: Any) -> None:

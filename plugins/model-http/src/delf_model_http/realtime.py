@@ -106,8 +106,8 @@ class Realtime:
         if kind == "response.output_item.added":
             return self._begin(fields(event.get("item")), answer)
         if kind == "response.function_call_arguments.delta":
-            place = self._calls.get(str(event.get("item_id")), -1)
-            return answer.add_arguments(place, event.get("delta"))
+            index = self._calls.get(str(event.get("item_id")), -1)
+            return answer.add_arguments(index, event.get("delta"))
         if kind == "response.function_call_arguments.done":
             return answer.complete_calls(is_over=False)
         if kind == "response.done":

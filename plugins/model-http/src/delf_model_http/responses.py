@@ -63,7 +63,7 @@ class Responses:
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
         request, settings = parts.request, parts.settings
-        reasons = is_reasoning(parts)
+        is_reasoning_model = is_reasoning(parts)
         role = settings.get(chat.SYSTEM_ROLE) or "system"
         result: dict[str, Any] = {
             "model": parts.endpoint.name,
@@ -71,9 +71,9 @@ class Responses:
             "store": False,
         }
         for name, value in settings.items():
-            if name in _SETTINGS and not (reasons and name in _REFUSED_SETTINGS):
+            if name in _SETTINGS and not (is_reasoning_model and name in _REFUSED_SETTINGS):
                 result[_SETTINGS[name]] = value
-        if reasons:
+        if is_reasoning_model:
             result["include"] = ["reasoning.encrypted_content"]
         thinking = dict(settings.get("thinking") or {})
         if effort := settings.get("reasoning_effort"):
@@ -162,9 +162,11 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
         role = system_role if message.role == "system" else message.role
         content = _content(contents)
         # An assistant's content goes before its calls, other content after results.
-        place = 0 if message.role == "assistant" else len(input_items)
-        input_items.insert(place, {"role": role, "content": content})
-    return [item for item in input_items if item.get("content", "-") != "" or len(input_items) == 1]
+        position = 0 if message.role == "assistant" else len(input_items)
+        input_items.insert(position, {"role": role, "content": content})
+    if len(input_items) == 1:
+        return input_items
+    return [item for item in input_items if item.get("content", "-") != ""]
 
 
 def _call_items(call: ToolCall) -> list[dict[str, Any]]:
@@ -212,10 +214,10 @@ def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
 def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     answer.tokens = _tokens(response.get("usage")) or answer.tokens
     answer.set_reply_id(response.get("id"))
-    why = fields(response.get("incomplete_details")).get("reason")
+    incomplete_reason = fields(response.get("incomplete_details")).get("reason")
     status = response.get("status")
     is_call = status == "completed" and answer.last_call >= 0
-    answer.finish_reason = "tool_calls" if is_call else why or status
+    answer.finish_reason = "tool_calls" if is_call else incomplete_reason or status
     answer.is_finished = True
 
 

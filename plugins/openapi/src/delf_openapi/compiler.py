@@ -240,9 +240,9 @@ def effect_of(spot: Spot) -> Effect:
     """Return the effect of an operation, derived from its method and name."""
     if spot.method == "DELETE":
         return "irreversible"
-    words = snake(spot.operation_id or "").split("_")
-    last = snake(spot.path.rpartition("/")[2].rpartition(".")[2]).split("_")
-    if _IRREVERSIBLE_WORDS & {words[0], words[-1], last[0]}:
+    id_words = snake(spot.operation_id or "").split("_")
+    segment_words = snake(spot.path.rpartition("/")[2].rpartition(".")[2]).split("_")
+    if _IRREVERSIBLE_WORDS & {id_words[0], id_words[-1], segment_words[0]}:
         return "irreversible"
     return "read" if spot.method in _SAFE_METHODS else "write"
 
@@ -366,7 +366,7 @@ def _explains_values(schema: Mapping[str, Any]) -> bool:
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
 
 
-_NOTHING: Final = frozenset({"204", "205"})
+_EMPTY_STATUSES: Final = frozenset({"204", "205"})
 
 
 def return_type(
@@ -380,7 +380,7 @@ def return_type(
     if result is None:
         # Many specifications do not declare results; only these statuses mean an empty one.
         statuses = _success_statuses(raw)
-        return bool(_NOTHING.intersection(statuses)), "None" if statuses else "Any"
+        return bool(_EMPTY_STATUSES.intersection(statuses)), "None" if statuses else "Any"
     _, kind, schema = result
     if kind == "json":
         if schema is None or schema in ({}, {"type": "object"}):

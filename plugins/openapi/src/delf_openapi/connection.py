@@ -121,10 +121,10 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # The core's check accepts only names, so other words are resolved after loading.
-        self._allow_words: Permission = self.allow
-        self._confirm_words: Permission = self.confirm
-        self.allow = False if self._allow_words is False else None
+        # The core accepts only names of actions; other selectors are resolved after loading.
+        self._allow_selectors: Permission = self.allow
+        self._confirm_selectors: Permission = self.confirm
+        self.allow = False if self._allow_selectors is False else None
         self._api: API | None = None
         self._actions: tuple[Action, ...] | None = None
         self._load_lock = threading.Lock()
@@ -176,12 +176,12 @@ class APITool(Connection[OpenAPISettings]):
     def _load_api(self) -> API:
         from delf_openapi.loading import load_api
 
-        api = load_api(self.name, self._settings, self._tree, self._allow_words)
+        api = load_api(self.name, self._settings, self._tree, self._allow_selectors)
         if self._settings.sample:
             learned = None if api.version is None else Learned(self._cache(), api.version)
             self._caller.samples = samples = Samples(learned)
             apply_samples(api.entries.values(), samples)
-        self.confirm = resolved_confirm(self._confirm_words, api.spots, api.entries, self.name)
+        self.confirm = resolved_confirm(self._confirm_selectors, api.spots, api.entries, self.name)
         for name, effect in effects_by_name(self._settings.effects, api.spots, self.name).items():
             if name in api.entries:
                 api.entries[name].effect = effect
@@ -196,6 +196,7 @@ class APITool(Connection[OpenAPISettings]):
             if self._caller.samples is not None:  # samples override guesses
                 apply_samples(api.entries.values(), self._caller.samples)
         configured = self._configured_parameters(api)
+        # Many operations share arguments; their parameters are made once.
         parameters: dict[Argument, Parameter] = {}
         # Part of each action's version: actions do not show their servers.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
@@ -272,7 +273,7 @@ class APITool(Connection[OpenAPISettings]):
         api: API,
         entry: Entry,
         configured: set[tuple[str, str]],
-        known: dict[Argument, Parameter],
+        parameter_cache: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
         shown_arguments: Sequence[Argument] = entry.arguments
@@ -287,7 +288,7 @@ class APITool(Connection[OpenAPISettings]):
             ]
             hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown_arguments}
         stub_arguments = [a for a in shown_arguments if (a.name, a.place) not in api.common_headers]
-        parameters = tuple(known.setdefault(a, _parameter(a)) for a in stub_arguments)
+        parameters = tuple(parameter_cache.setdefault(a, _parameter(a)) for a in stub_arguments)
 
         @functools.cache
         def full_types() -> FullTypes:

@@ -76,18 +76,20 @@ class Trees:
         Raises:
             SpecError: If references may not lead to the document's address.
         """
-        own = self.uri
-        if not own:
+        main_uri = self.uri
+        if not main_uri:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
         if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
             path = path_of(uri).resolve()
             roots = [path_of(uri_of(r)) if r.startswith("file:") else r for r in self._roots]
-            folders = [str(path_of(own).resolve().parent)] if own.startswith("file:") else []
+            folders = (
+                [str(path_of(main_uri).resolve().parent)] if main_uri.startswith("file:") else []
+            )
             if any(path.is_relative_to(_absolute(root)) for root in [*folders, *roots]):
                 return
         elif uri.startswith(("http://", "https://")):
             origins = {origin_of(root) for root in self._roots if "://" in root}
-            if origin_of(uri) in origins or origin_of(uri) == origin_of(own):
+            if origin_of(uri) in origins or origin_of(uri) == origin_of(main_uri):
                 return
             if is_private(urlsplit(uri).hostname or ""):
                 raise SpecError(f"$ref to {uri}: a private address")
@@ -101,13 +103,13 @@ def _absolute(root: Any) -> Any:
     return Path(root).expanduser().resolve()
 
 
-def _make_absolute(tree: Any, base: str, own: str) -> None:
+def _make_absolute(tree: Any, base: str, main_uri: str) -> None:
     """Make the references in a referenced document absolute, in place.
 
     Args:
         tree: The content of the referenced document.
         base: The address of the referenced document.
-        own: The address of the main document, to which references become ``#/…``.
+        main_uri: The address of the main document, to which references become ``#/…``.
     """
     # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
     pending: list[Any] = [tree]
@@ -121,8 +123,8 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
             mapping = cast("dict[str, Any]", node)
             ref = mapping.get("$ref")
             if isinstance(ref, str):
-                place, fragment = urldefrag(urljoin(base, ref))
-                mapping["$ref"] = f"{'' if place == own else place}#{fragment}"
+                address, fragment = urldefrag(urljoin(base, ref))
+                mapping["$ref"] = f"{'' if address == main_uri else address}#{fragment}"
             pending.extend(mapping.values())
         elif isinstance(node, list):
             visited.add(id(cast("object", node)))
@@ -169,20 +171,20 @@ class Document:
         """Return a reference in absolute form: ``#/…`` or ``URI#/…``."""
         if ref.startswith("#"):
             return ref
-        place, fragment = urldefrag(ref)
-        own = self.trees.uri
-        place = place if urlsplit(place).scheme else urljoin(own, place)
-        return f"{'' if place == own else place}#{fragment}"
+        address, fragment = urldefrag(ref)
+        main_uri = self.trees.uri
+        address = address if urlsplit(address).scheme else urljoin(main_uri, address)
+        return f"{'' if address == main_uri else address}#{fragment}"
 
     def _load_target(self, ref: str) -> Any:
-        place, _, fragment = self.absolute(ref).partition("#")
-        if place and not urlsplit(place).scheme:
+        address, _, fragment = self.absolute(ref).partition("#")
+        if address and not urlsplit(address).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
         # In this order: replaced first, ~0 would turn ~01 into a slash.
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is not a JSON pointer")
-        node: Any = self.trees.document(place)
+        node: Any = self.trees.document(address)
         for token in tokens:
             node = _step(node, token)
             if node is None:

@@ -64,13 +64,13 @@ def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _section(document: Document, node: Any, *place: str) -> Any:
+def _section(document: Document, node: Any, *tokens: str) -> Any:
     if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
         return cast("Any", node)
     try:
         return document.reference(node)
     except SpecError as error:
-        raise SpecError(error.reason, pointer=pointer_of(place), hint=error.hint) from None
+        raise SpecError(error.reason, pointer=pointer_of(tokens), hint=error.hint) from None
 
 
 def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
@@ -82,10 +82,10 @@ def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
         version = (0, 0)
     if version in ((2, 0), (3, 0), (3, 1), (3, 2)):
         return version
-    where = "openapi" if "openapi" in tree else "swagger"
+    version_field = "openapi" if "openapi" in tree else "swagger"
     reason = f"version {text[:40]!r} is none of 3.0, 3.1, 3.2 and 2.0" if text else "no version"
     raise SpecError(
         f"this is not an OpenAPI specification: {reason}",
-        pointer=pointer_of([where]),
+        pointer=pointer_of([version_field]),
         hint="a specification begins with openapi: 3.… or swagger: '2.0'",
     )

@@ -148,6 +148,7 @@ def _without_path(operation_id: str | None, method: str, path: str) -> str | Non
 def _declared_operations(
     document: Document, warnings: list[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
+    """Yield each operation: method, path template, tokens of its JSON pointer, and fields."""
     paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
     for path, raw in paths.items():
         place = clean(pointer_of(["paths", str(path)]), 300)
@@ -234,6 +235,7 @@ def read_operation(document: Document, spot: Spot) -> Operation:
 def _read_params(
     document: Document, spot: Spot, item: dict[str, Any], raw: dict[str, Any]
 ) -> tuple[tuple[Param, ...], dict[str, str]]:
+    """Return an operation's parameters, and a mapping from their keywords to their places."""
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for listed in (item.get("parameters"), raw.get("parameters")):
         if listed is None:
@@ -256,9 +258,9 @@ def _read_params(
     params: list[Param] = []
     names: dict[str, str] = {}
     order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
-    used = set(_placeholders(spot.path))
+    placeholders = set(_placeholders(spot.path))
     for (place, name), param in order:
-        if place == "path" and name not in used:
+        if place == "path" and name not in placeholders:
             continue
         arg = unique(argument_name(name), names, place)
         names[arg] = place

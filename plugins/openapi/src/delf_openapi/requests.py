@@ -239,14 +239,14 @@ class RequestBuilder:
         # Hidden fields count as given, because the connection fills them.
         fields = {**{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden}, **fields}
         args = {f.name: arg for arg, f in self._fields.items()}
-        return [
-            _fault_text(
-                fault._replace(path=fault.path[1:]), args.get(str(fault.path[0]), fault.path[0])
-            )
-            if fault.path
-            else fault.message
-            for fault in self._checker.faults(body.schema, fields)
-        ]
+        texts: list[str] = []
+        for fault in self._checker.faults(body.schema, fields):
+            if not fault.path:
+                texts.append(fault.message)
+                continue
+            name, *rest = fault.path
+            texts.append(_fault_text(fault._replace(path=tuple(rest)), args.get(str(name), name)))
+        return texts
 
     # -- building -----------------------------------------------------------------------
 
@@ -426,6 +426,7 @@ def accepted(document: Document, operation: Operation) -> str:
             kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
     exact = [k for k in kinds if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
     exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
-    is_json = not exact or kind_of(exact[0]) == "json"  # so that the service chooses JSON
+    is_json = not exact or kind_of(exact[0]) == "json"
+    # With JSON alone, the service cannot choose another media type.
     best = (exact or ["application/json"])[: 1 if is_json else 5]
     return ", ".join([*best, "*/*;q=0.5"])

@@ -156,6 +156,7 @@ class _BlockParser:
         return 0 if _language(info) in _KNOWN_LANGUAGES else 1
 
     def _close(self, opened: _Open, number: int, step: int) -> int:
+        """Add a block that ends at a line; return the index of the next line."""
         code = self._between(opened, number)
         end = len(self._text)
         if number < len(self._lines):
@@ -173,8 +174,7 @@ class _BlockParser:
 
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
         before = self._text[self._last_end : start] + lead
-        indent = len(lead) - len(lead.lstrip(" \t")) if not lead.strip() else len(lead)
-        repaired = repair_script(code, indent) or ""
+        repaired = repair_script(code, len(lead)) or ""
         self.blocks.append(Block(language, repaired, before, start, end))
         self._last_end = end
 

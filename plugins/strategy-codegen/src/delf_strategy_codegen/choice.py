@@ -72,45 +72,48 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         blocks: The blocks that may be Python, in order; at least one.
     """
     parts = _without_repeated([b for b in blocks if b.code])
-    scripts = [part for part in parts if is_script(part.code)]
+    scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
-        return _unreadable(parts)
-    candidates = [part for part in scripts if not _EXAMPLE.search(_nearby_text(part.before))]
+        return _reading_without_script(parts)
+    candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
     if candidates and len(candidates) < len(scripts):
-        example_names = _union(bound_names(part.code) for part in scripts if part not in candidates)
-        candidate_names = _union(bound_names(part.code) for part in candidates)
-        if any(free_names(part.code) & example_names - candidate_names for part in candidates):
+        example_names = _union(
+            bound_names(block.code) for block in scripts if block not in candidates
+        )
+        candidate_names = _union(bound_names(block.code) for block in candidates)
+        if any(free_names(block.code) & example_names - candidate_names for block in candidates):
             return Reading(None, SEVERAL)
         scripts = candidates
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
         return Reading(None, _UNREADABLE.format(_problem(parts[-1].code)))
-    return _put_together(scripts)
+    return _join_or_choose(scripts)
 
 
-def _put_together(scripts: Sequence[Block]) -> Reading:
+def _join_or_choose(scripts: Sequence[Block]) -> Reading:
+    """Join scripts that continue each other; of versions of a script, use the last."""
     earlier_blocks = [scripts[0]]
     is_ambiguous = False
-    for part in scripts[1:]:
+    for block in scripts[1:]:
         defined_names = _union(bound_names(item.code) for item in earlier_blocks)
-        text = _nearby_text(part.before)
-        uses_earlier_names = bool(free_names(part.code) & defined_names)
+        text = _nearby_text(block.before)
+        uses_earlier_names = bool(free_names(block.code) & defined_names)
         announces_version = _OTHER_VERSION.search(text) is not None
         announces_continuation = _CONTINUATION.search(text) is not None and not announces_version
-        if uses_earlier_names and (announces_continuation or not part.before.strip()):
-            earlier_blocks.append(part)
+        if uses_earlier_names and (announces_continuation or not block.before.strip()):
+            earlier_blocks.append(block)
         elif uses_earlier_names:
             is_ambiguous = True
         elif announces_version or (
-            len(scripts) <= _MAX_COMPARED and _is_version(earlier_blocks, part)
+            len(scripts) <= _MAX_COMPARED and _is_version(earlier_blocks, block)
         ):
-            earlier_blocks, is_ambiguous = [part], False
+            earlier_blocks, is_ambiguous = [block], False
         elif announces_continuation:
-            earlier_blocks.append(part)
+            earlier_blocks.append(block)
         else:
             is_ambiguous = True
     if is_ambiguous:
         return Reading(None, SEVERAL)
-    return Reading("\n\n".join(part.code for part in earlier_blocks))
+    return Reading("\n\n".join(block.code for block in earlier_blocks))
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:
@@ -122,13 +125,14 @@ def _nearby_text(text: str) -> str:
     return text[-_CONTEXT_CHARS:]
 
 
-def _unreadable(parts: Sequence[Block]) -> Reading:
+def _reading_without_script(parts: Sequence[Block]) -> Reading:
+    """Return the longest block, whose error is feedback for the model; nothing for prose."""
     if not parts:
         return Reading()
-    best = max(parts, key=lambda part: len(part.code))
+    best = max(parts, key=lambda block: len(block.code))
     tree = parse_script(best.code)
     if tree is None:
-        return Reading(best.code)  # its error is feedback for the model
+        return Reading(best.code)
     return Reading(best.code) if tree.body and best.is_python else Reading()
 
 
@@ -148,7 +152,7 @@ def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
 
 def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
     """Return whether a block is a new version of earlier blocks, not their continuation."""
-    earlier = "\n\n".join(part.code for part in earlier_blocks)
+    earlier = "\n\n".join(block.code for block in earlier_blocks)
     first, second = bound_names(earlier), bound_names(later_block.code)
     shared = first & second
     if shared and len(shared) * 2 >= min(len(first), len(second)):

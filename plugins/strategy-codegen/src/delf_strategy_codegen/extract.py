@@ -71,6 +71,7 @@ def read(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
+    # The whole answer may be a script without a fence.
     script = repair_script(_SPECIAL_TOKENS.sub("", text))
     if script is not None and acts(script) and not script.lstrip().startswith(("{", "[{")):
         return Reading(script)
@@ -79,7 +80,7 @@ def read(text: str) -> Reading:
     if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
         return Reading(why=_TOO_LONG)
     if blocks:
-        return _of_blocks(blocks, text)
+        return _script_in_blocks(blocks, text)
     if (call_reading := from_json(text, read)) is not None:
         return call_reading
     tagged = [_tagged_block(*item, text) for item in from_tags(text)]
@@ -90,7 +91,8 @@ def read(text: str) -> Reading:
     return _script_in_prose(text)
 
 
-def _of_blocks(blocks: list[Block], text: str) -> Reading:
+def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
+    """Return the script in fenced blocks: Python first, then calls as JSON, then other blocks."""
     python_blocks = [block for block in blocks if block.is_python]
     if python_blocks:
         return choose_script(python_blocks)
@@ -112,7 +114,7 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
 def _tagged_block(code: str, start: int, end: int, text: str) -> Block:
     """Make a block from the text between tags; a fence or call within the tags is unwrapped."""
     blocks = blocks_of(code)
-    reading = _of_blocks(blocks, "") if blocks else from_json(code, read)
+    reading = _script_in_blocks(blocks, "") if blocks else from_json(code, read)
     inner = repair_script(code) if reading is None else reading.code
     end_of_tag = text.rfind(">", 0, start) + 1
     return Block("python", inner or "", text[end_of_tag:start], start, end)
