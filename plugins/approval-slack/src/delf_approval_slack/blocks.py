@@ -273,8 +273,10 @@ def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None])
     edited: dict[str, Any] = {}
     for name, value in request.arguments.items():
         text = fields.get(name)
-        if text is None or text == text_of(value):
-            edited[name] = "" if text is None and isinstance(value, str) else value
+        if text is None and isinstance(value, str):
+            edited[name] = ""  # Slack sends None for an empty field
+        elif text is None or text == text_of(value):
+            edited[name] = value
         elif isinstance(value, str):
             edited[name] = text
         else:

@@ -137,9 +137,9 @@ class SlackChannel:
         self.receiver: SocketMode | Http | None = None
         """The receiver of button presses and forms; None before the channel is opened."""
         self._is_closing = False
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._posting = asyncio.Lock()
-        self._working: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
 
     def use_journal(self, journal: Journal) -> None:
         """Implements :class:`delf.protocols.journal.SupportsJournal`."""
@@ -181,15 +181,15 @@ class SlackChannel:
     async def aclose(self) -> None:
         """Finish updating messages, and stop receiving button presses."""
         self._is_closing = True
-        if self._working:
-            await asyncio.wait(self._working)
+        if self._background_tasks:
+            await asyncio.wait(self._background_tasks)
         receiver, self.receiver, self._client = self.receiver, None, None
         if receiver is not None:
             await receiver.aclose()
 
     async def open(self) -> Any:
         """Return Slack's client; open the client and the receiver of button presses at first."""
-        async with self._opening:
+        async with self._open_lock:
             if self._client is None:
                 proxy = proxy_for(self._settings.api_url)
                 retry = AsyncRateLimitErrorRetryHandler(max_retry_count=_MAX_RETRIES)
@@ -198,9 +198,8 @@ class SlackChannel:
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
-                client.proxy = proxy and proxy.checked_address(
-                    socks=None
-                )  # slack_sdk ignores NO_PROXY
+                # Set by delf, because slack_sdk ignores NO_PROXY.
+                client.proxy = proxy and proxy.checked_address(socks=None)
                 receiver = receiver_of(self._settings, client, self.handle)
                 try:
                     with convert_failures("listen to Slack"):
@@ -345,7 +344,8 @@ class SlackChannel:
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
-        live, end = journal.subscribe(request.task_id), time.monotonic() + _END_SECONDS
+        live = journal.subscribe(request.task_id)
+        deadline = time.monotonic() + _END_SECONDS
         while True:
             try:
                 record = await _record(journal, request.request_id)
@@ -356,7 +356,7 @@ class SlackChannel:
                 return _end_text(record)
             if record.decided is not None:
                 return _end_text(record)
-            if self._is_closing or time.monotonic() > end:
+            if self._is_closing or time.monotonic() > deadline:
                 return None
             with suppress(TimeoutError, StopAsyncIteration):
                 async with asyncio.timeout(_POLL_SECONDS):
@@ -365,15 +365,15 @@ class SlackChannel:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; log a warning if Slack fails."""
 
-        async def done() -> None:
+        async def log_failure() -> None:
             try:
                 await work
             except SlackUnavailableError as error:
                 _log.warning("%s", error.message)
 
-        task = asyncio.create_task(done())
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        task = asyncio.create_task(log_failure())
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
 
     # -- people ---------------------------------------------------------------------------------
 
@@ -507,17 +507,17 @@ class SlackChannel:
             return "You may not decide this: you are not one of the configured approvers."
         if pending.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
-        person_known = await self._people.known(person)
-        if person_known is not None and (
-            person_known.revoked_at is not None or "decide" not in person_known.rights
+        known_person = await self._people.known(person)
+        if known_person is not None and (
+            known_person.revoked_at is not None or "decide" not in known_person.rights
         ):
-            return f"You may not decide this: {person_known.name} has no right to decide in delf."
+            return f"You may not decide this: {known_person.name} has no right to decide in delf."
         if pending.record is None:
             return None
-        if person_known is not None and not await self._people.sees(
-            person_known, pending.record.task.key
+        if known_person is not None and not await self._people.sees(
+            known_person, pending.record.task.key
         ):
-            return f"You may not decide this: {person_known.name} does not see the task in delf."
+            return f"You may not decide this: {known_person.name} does not see the task in delf."
         return refusal_reason(pending.record, await self._people.decider(client, user), decision)
 
     async def _decide(

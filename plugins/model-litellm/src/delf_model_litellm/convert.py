@@ -23,26 +23,26 @@ _MIN_CACHED_CHARS: Final = 4000
 
 
 def messages(
-    given: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
+    history: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
 ) -> list[dict[str, Any]]:
     """Convert messages to litellm's format."""
-    result = chat.messages(given, endpoint, system_role=system_role)
+    result = chat.messages(history, endpoint, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
     return result
 
 
 def tools(
-    given: Sequence[ModelTool], endpoint: Endpoint, search: Tool | None, *, must_call: bool
+    model_tools: Sequence[ModelTool], endpoint: Endpoint, search: Tool | None, *, must_call: bool
 ) -> dict[str, Any]:
     """Return the arguments of a litellm call that describe the tools."""
-    result = chat.tools(given, must_call=must_call)
+    result = chat.tools(model_tools, must_call=must_call)
     search_definition = _SEARCHES.get(endpoint.dialect or "")
     if search is not None and search_definition is not None:
         result["tools"] = [*result.get("tools", ()), search_definition(search)]
     elif search is not None:
         result |= searches.of_openai()
-    # Else litellm imports its proxy, which needs packages that it does not install.
+    # Without this, litellm imports its proxy, which needs packages that it does not install.
     return {**result, "_skip_mcp_handler": True} if result else {}
 
 
@@ -104,27 +104,27 @@ def add_returned_fields(collected: dict[str, Any], piece: Mapping[str, Any]) -> 
             continue
         blocks: list[dict[str, Any]] = collected.setdefault(THINKING, [])
         for block in map(dict[str, Any], value):
-            is_continuation = (
-                blocks and not blocks[-1].get("signature") and block["type"] == "thinking"
-            )
-            if is_continuation and blocks[-1]["type"] == "thinking":
-                text = f"{blocks[-1].get('thinking') or ''}{block.get('thinking') or ''}"
-                blocks[-1] = {**blocks[-1], **block, "thinking": text}
+            last = blocks[-1] if blocks else {}
+            # The signature is the last piece of a block.
+            is_open = last.get("type") == "thinking" and not last.get("signature")
+            if is_open and block["type"] == "thinking":
+                text = f"{last.get('thinking') or ''}{block.get('thinking') or ''}"
+                blocks[-1] = {**last, **block, "thinking": text}
             else:
                 blocks.append(block)
 
 
-def usage(given: Any) -> Usage:
+def usage(counts: Any) -> Usage:
     """Convert litellm's token counts."""
-    if given is None:
+    if counts is None:
         return Usage()
-    details = getattr(given, "prompt_tokens_details", None)
-    thought = getattr(given, "completion_tokens_details", None)
+    input_details = getattr(counts, "prompt_tokens_details", None)
+    output_details = getattr(counts, "completion_tokens_details", None)
     return Usage(
-        input_tokens=int(getattr(given, "prompt_tokens", 0) or 0),
-        cached_tokens=int(getattr(details, "cached_tokens", 0) or 0),
-        output_tokens=int(getattr(given, "completion_tokens", 0) or 0),
-        reasoning_tokens=int(getattr(thought, "reasoning_tokens", 0) or 0),
+        input_tokens=int(getattr(counts, "prompt_tokens", 0) or 0),
+        cached_tokens=int(getattr(input_details, "cached_tokens", 0) or 0),
+        output_tokens=int(getattr(counts, "completion_tokens", 0) or 0),
+        reasoning_tokens=int(getattr(output_details, "reasoning_tokens", 0) or 0),
     )
 
 

@@ -308,7 +308,7 @@ class _Passes:
         """True after a write call, even if its outcome is unknown."""
         self._most = most
         self._read_passes = 0
-        self._used = 0
+        self._passes_after_change = 0
 
     def count(self, outcome: Rerun) -> None:
         """Count the pass that a script requested.
@@ -318,8 +318,8 @@ class _Passes:
         """
         # Passes before the first change only read, and have their own limit.
         if self.has_changed:
-            used, limit = self._used, self._most
-            self._used += 1
+            used, limit = self._passes_after_change, self._most
+            self._passes_after_change += 1
         else:
             used = self._read_passes
             limit = max(_MAX_READ_PASSES, self._most) if self._most else 0

@@ -137,15 +137,16 @@ def _code_texts(content: Any, depth: int = 0) -> list[str]:
     """Return the values of keys such as ``code`` in parsed JSON; a text counts as a script."""
     if isinstance(content, str) and not depth:
         return [content]
-    return list(_walk(content, depth))[:_MAX_CALLS]
+    return list(_nested_code_texts(content, depth))[:_MAX_CALLS]
 
 
-def _walk(content: Any, depth: int) -> Iterator[str]:
+def _nested_code_texts(content: Any, depth: int) -> Iterator[str]:
+    """Yield the code in each call within parsed JSON, at any nesting depth up to a limit."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(content, list):
         for item in cast("list[Any]", content):
-            yield from _walk(item, depth + 1)
+            yield from _nested_code_texts(item, depth + 1)
     if not isinstance(content, dict):
         return
     fields = cast("dict[str, Any]", content)
@@ -165,7 +166,7 @@ def _walk(content: Any, depth: int) -> Iterator[str]:
             except (ValueError, RecursionError):
                 continue
         if isinstance(value, (dict, list)):
-            yield from _walk(value, depth + 1)
+            yield from _nested_code_texts(value, depth + 1)
 
 
 def _items(value: Any) -> list[Any]:
