@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class AgentOptions(TypedDict, total=False):
-    """Fields of :class:`~delf_engine.config.AgentConfig` as keywords; None leaves the default.
+    """Fields of :class:`~delf_engine.config.AgentConfig` as keywords; None stands for the default.
 
-    ``docs/configuration.md`` explains each. A model is a name, or an ``LLMConfig``.
+    ``docs/configuration.md`` explains each field. A model is given as a name or an ``LLMConfig``.
     """
 '''
 
