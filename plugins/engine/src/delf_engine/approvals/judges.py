@@ -1,6 +1,6 @@
 """The judges of calls and scripts, each for one reason; ``docs/approvals.md`` tells their order.
 
-A judge changes the case, or leaves the case to the next judge. The first judges find reasons to
+A judge returns a new ruling, or that of the judges before it. The first judges find reasons to
 approve. The next ones find reasons for which a person must still review the call. The last judge,
 :mod:`delf_engine.approvals.people`, asks a person.
 """
@@ -11,6 +11,7 @@ import ast
 import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -38,9 +39,9 @@ from delf_engine.toolset import Toolset
 _READ_ONLY: Final = Rejected(reason="this task may only read: every change is denied")
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
-    """A call that needs approval, or a whole script; each judge in turn may set the answer.
+    """A call that needs approval, or a whole script.
 
     Args:
         key: The id of the case within the task.
@@ -52,12 +53,6 @@ class Case:
         decision_event: The recorded decision on that request.
         lapsed: Whether the sandbox of the task died while the request waited.
         changed: Whether a person was asked before, and the call has a different effect now.
-        answer: The answer so far; None if a person has to answer.
-        is_journalled: Whether the journal records the request together with the answer, although no
-            person answered.
-        remembered: The earlier decision that the answer repeats.
-        flow: The reason to review where the call's values came from.
-        rule: The team's rule that names the people who decide.
     """
 
     key: CallKey
@@ -69,11 +64,6 @@ class Case:
     decision_event: ApprovalDecided | None = None
     lapsed: bool = False
     changed: bool = False
-    answer: Answer | None = None
-    is_journalled: bool = False
-    remembered: RememberedDecision | None = None
-    flow: str | None = None
-    rule: ApprovalRule | None = None
 
     @cached_property
     def request(self) -> ApprovalRequest:
@@ -90,17 +80,39 @@ class Case:
         """The arguments of the call, including the secrets that the request hides."""
         return None if self.call is None else self.call.arguments
 
-    def decide(self, answer: Answer, *, is_journalled: bool = False) -> None:
-        """Set the answer; an earlier judge's answer no longer counts."""
-        self.answer, self.is_journalled, self.remembered = answer, is_journalled, None
 
-    def leave_to_people(self) -> None:
-        """Overrule the answer of the earlier judges: a person has to decide."""
-        self.answer, self.is_journalled, self.remembered = None, False, None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """The result of the judges so far.
+
+    Args:
+        answer: The answer; None if a person has to answer.
+        is_journalled: Whether the journal records the request together with the answer, although no
+            person answered.
+        remembered: The earlier decision that the answer repeats.
+        flow: The reason to review where the call's values came from.
+        rule: The team's rule that names the people who decide.
+    """
+
+    answer: Answer | None = None
+    is_journalled: bool = False
+    remembered: RememberedDecision | None = None
+    flow: str | None = None
+    rule: ApprovalRule | None = None
+
+    def answered(
+        self,
+        answer: Answer | None,
+        *,
+        is_journalled: bool = False,
+        remembered: RememberedDecision | None = None,
+    ) -> Ruling:
+        """Return this ruling with another answer; None leaves the case to people."""
+        return replace(self, answer=answer, is_journalled=is_journalled, remembered=remembered)
 
 
-Judge = Callable[[Case], Awaitable[None]]
-"""Sets or overrules the answer of a case.
+Judge = Callable[[Case, Ruling], Awaitable[Ruling]]
+"""Returns the ruling on a case, from the ruling of the earlier judges.
 
 A case passes all judges in order, so that a later judge can overrule an earlier one.
 """
@@ -118,22 +130,24 @@ class ModeJudge:
         self._shared = shared
         self._task = task
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
-            case.decide(answer, is_journalled=True)
-        elif case.outcome_unknown:
-            if (settle := self._task.settle) != "ask":
-                decision = Approved() if settle == "again" else AlreadyDone()
-                answer = Answer.given(decision, "policy", f"settle {settle}")
-                case.decide(answer, is_journalled=True)
-        elif self._is_pre_approved_case(case):
-            case.decide(Answer.given(Approved(reason="pre-approved"), "policy"))
-        elif self._shared.config.approval_mode == "approve_all":
+            return so_far.answered(answer, is_journalled=True)
+        if case.outcome_unknown:
+            if (settle := self._task.settle) == "ask":
+                return so_far
+            decision = Approved() if settle == "again" else AlreadyDone()
+            answer = Answer.given(decision, "policy", f"settle {settle}")
+            return so_far.answered(answer, is_journalled=True)
+        if self._is_pre_approved_case(case):
+            return so_far.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
+        if self._shared.config.approval_mode == "approve_all":
             answer = Answer.given(Approved(), "policy", "mode approve_all")
-            case.decide(answer, is_journalled=True)
+            return so_far.answered(answer, is_journalled=True)
+        return so_far
 
     def _is_pre_approved_case(self, case: Case) -> bool:
         """Return whether the settings approve the call beforehand.
@@ -164,12 +178,11 @@ class PlanJudge:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Approve a call whose action a person approved together with the running script."""
-        if case.call is None or case.outcome_unknown:
-            return
-        if case.call.bound.digest in self._granted:
-            case.decide(Answer.given(Approved(reason="approved with its script"), "policy"))
+        if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
+            return so_far
+        return so_far.answered(Answer.given(Approved(reason="approved with its script"), "policy"))
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
         """Record that a person approved a script with these actions."""
@@ -197,16 +210,17 @@ class RememberedJudge:
         self._decisions = decisions
         self._lock = asyncio.Lock()
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Look up an earlier decision about the same call or about its action."""
-        is_open = case.answer is None and case.request_event is None
+        is_open = so_far.answer is None and case.request_event is None
         if not is_open or case.outcome_unknown or self._is_strict:
-            return
+            return so_far
         async with self._lock:  # so that requests keep the order of their calls
             remembered = await self._decisions.covering(case.request)
-        if remembered is not None:
-            case.decide(Answer.given(Approved(reason="remembered"), "policy", remembered.by))
-            case.remembered = remembered
+        if remembered is None:
+            return so_far
+        answer = Answer.given(Approved(reason="remembered"), "policy", remembered.by)
+        return so_far.answered(answer, remembered=remembered)
 
 
 class FlowsJudge:
@@ -232,33 +246,33 @@ class FlowsJudge:
         self._decisions = decisions
         self._worker = worker
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Overrule the approval of a call with a suspicious data flow.
 
         A person has to decide instead; with ``flows = "deny"`` the call is denied.
         """
         call = case.call
         if call is None or self._flows is None:
-            return
+            return so_far
         if self._guarding_flows is None:
-            if case.answer is None or case.is_journalled:  # only then does a person see the flow
-                case.flow = self._flows.reason(call)
-            return
+            # A person sees the flow only in a journalled request.
+            is_shown = so_far.answer is None or so_far.is_journalled
+            return replace(so_far, flow=self._flows.reason(call)) if is_shown else so_far
         bound_action = call.bound
-        case.flow = await self._guarding_flows.reason_to_review(
+        flow = await self._guarding_flows.reason_to_review(
             call,
             lambda: self._decisions.flow_rules(
                 bound_action.name, bound_action.digest, self._worker
             ),
         )
-        is_settled = case.outcome_unknown and case.answer is not None  # by the option ``settle``
-        if case.flow is None or is_settled:
-            return
+        ruling = replace(so_far, flow=flow)
+        is_settled = case.outcome_unknown and so_far.answer is not None  # by the option ``settle``
+        if flow is None or is_settled:
+            return ruling
         if self._denies:
-            answer = Answer.given(Rejected(reason=case.flow), "policy", "flows deny")
-            case.decide(answer, is_journalled=True)
-        else:
-            case.leave_to_people()
+            answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
+            return ruling.answered(answer, is_journalled=True)
+        return ruling.answered(None)
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
@@ -282,12 +296,10 @@ class RuleJudge:
     def __init__(self, shared: Approvals) -> None:
         self._shared = shared
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Overrule all earlier judges if a team rule covers the call."""
-        if case.call is not None:
-            case.rule = self._shared.rule_of(case.call.bound.name)
-        if case.rule is not None:
-            case.leave_to_people()
+        rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
+        return so_far if rule is None else replace(so_far.answered(None), rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

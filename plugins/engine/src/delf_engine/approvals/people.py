@@ -34,7 +34,7 @@ from delf_engine.approvals.decision import (
     well_formed,
     with_secrets,
 )
-from delf_engine.approvals.judges import Case
+from delf_engine.approvals.judges import Case, Ruling
 from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
 from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.talk import RequestTalk
@@ -90,28 +90,27 @@ class PeopleJudge:
         self._clock = clock
         self._decisions = decisions
 
-    async def judge(self, case: Case) -> None:
+    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
-        if case.answer is not None and not case.is_journalled:
-            return
-        request = self._request_of(case)
+        if so_far.answer is not None and not so_far.is_journalled:
+            return so_far
+        request, answer = self._request_of(case, so_far), so_far.answer
         if case.is_question and not self._shared.can_answer(self._task):
-            case.answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
-        elif case.answer is None and self._shared.is_strict and not case.is_question:
-            case.answer = Answer.given(_STRICT, "policy", "mode strict")
-        if case.answer is not None:
-            await self._journal(case, request)
-            return
+            answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
+        elif answer is None and self._shared.is_strict and not case.is_question:
+            answer = Answer.given(_STRICT, "policy", "mode strict")
+        if answer is not None:
+            return replace(so_far, answer=await self._journal(case, request, answer))
         # While a person decides, the task's time stops and other tasks may use its permit. The
         # answer is journalled before the permit is acquired again, which may take long.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
-                await self._journal(case, request)
+                return replace(so_far, answer=await self._journal(case, request))
 
-    def _request_of(self, case: Case) -> ApprovalRequest:
+    def _request_of(self, case: Case, so_far: Ruling) -> ApprovalRequest:
         """Return the request to show; in a resumed task, with the id of the recorded request."""
-        rule = {} if case.rule is None else case.rule.data()
-        request = replace(case.request, flow=case.flow, rule=rule)
+        rule = {} if so_far.rule is None else so_far.rule.data()
+        request = replace(case.request, flow=so_far.flow, rule=rule)
         if (event := case.request_event) is None:
             return request
         return replace(
@@ -121,13 +120,20 @@ class PeopleJudge:
             shaped_by=event.shaped_by,
         )
 
-    async def _journal(self, case: Case, request: ApprovalRequest) -> None:
-        """Journal a request and its answer; ask people if no other judge has answered."""
-        answer = case.answer
+    async def _journal(
+        self, case: Case, request: ApprovalRequest, answer: Answer | None = None
+    ) -> Answer:
+        """Journal a request and its answer, and return the answer that takes effect.
+
+        Args:
+            case: The case.
+            request: The request to show.
+            answer: The answer of another judge; None to ask people.
+        """
         try:
             # Not awaited yet: the request must be pending first, so that no reader's answer is
             # lost.
-            showing = self._show(case, request)
+            showing = self._show(case, request, by_policy=answer is not None)
             if answer is not None:
                 await showing
             else:
@@ -138,7 +144,7 @@ class PeopleJudge:
             is_abandoned = case.call is not None and case.call.abandoned
             await self._record(case, request, unanswered(abandoned=is_abandoned))
             raise
-        await self._record(case, request, answer)
+        return await self._record(case, request, answer)
 
     @asynccontextmanager
     async def _watched_inbox(self) -> AsyncGenerator[None]:
@@ -148,7 +154,7 @@ class PeopleJudge:
         async with self._shared.inbox.watched():
             yield
 
-    async def _show(self, case: Case, request: ApprovalRequest) -> None:
+    async def _show(self, case: Case, request: ApprovalRequest, *, by_policy: bool) -> None:
         """Journal a request, so that observers and other processes see the request as pending.
 
         In a resumed task, a recorded request is shown to the observers again instead.
@@ -156,11 +162,10 @@ class PeopleJudge:
         if case.request_event is not None and not case.lapsed:
             self._log.show(case.request_event)
             return
-        by_policy = case.answer is not None
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
-    async def _record(self, case: Case, request: ApprovalRequest, answer: Answer) -> None:
-        """Journal an answer, and set the case's answer to the decision that takes effect.
+    async def _record(self, case: Case, request: ApprovalRequest, answer: Answer) -> Answer:
+        """Journal an answer, and return the answer with the decision that takes effect.
 
         A decision is remembered if the person chose so.
         """
@@ -168,19 +173,20 @@ class PeopleJudge:
         needs_another = asks_again(request, decision)
         # After the checks above, which are about the request as people saw it.
         decision = with_secrets(decision, request, case.arguments)
-        case.answer = replace(answer, decision=decision, asks_again=needs_another)
+        final_answer = replace(answer, decision=decision, asks_again=needs_another)
         lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
             key=self._decisions.key if lasts else None,
             project=self._decisions.project if lasts else None,
-            **case.answer.data(),
+            **final_answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
             self._decisions.add(request, decision, answer.who.name)
         elif isinstance(decision, Rejected) and is_refusal(answer.source, request):
             self._decisions.refused[case.key] = decision.reason
+        return final_answer
 
     def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
         """Return the decision that takes effect.

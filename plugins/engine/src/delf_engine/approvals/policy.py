@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from delf.errors import AgentConfirmationError
@@ -34,6 +34,7 @@ from delf_engine.approvals.judges import (
     PlanJudge,
     RememberedJudge,
     RuleJudge,
+    Ruling,
 )
 from delf_engine.approvals.people import PeopleJudge
 from delf_engine.approvals.remembered import RememberedDecisions, answer_before, call_key
@@ -176,7 +177,7 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            make_request=lambda: self._request_for_call(case),
+            make_request=lambda: self._request_for_call(case),  # the case as it is then
             changed=changed,
             call=call,
             verdict=verdict,
@@ -184,20 +185,20 @@ class TaskApprovals:
             lapsed=recorded_call is not None and recorded_call.lapsed,
         )
         if recorded_call is not None:
-            case.request_event, case.decision_event = await self._request_in(recorded_call, case)
+            case = await self._with_record(case, recorded_call)
         return await self._judge(case)
 
     async def _judge(self, case: Case) -> Answer:
         """Return the answer to a case, from earlier decisions of the task or from the judges."""
-        case.answer = self._earlier_answer(case)
-        if case.answer is None:
+        ruling = Ruling(answer=self._earlier_answer(case))
+        if ruling.answer is None:
             # No rule answers a question of a script: only the last judge, a person.
             for judge in self.judges[-1:] if case.is_question else self.judges:
-                await judge(case)
-        if case.remembered is not None:
-            await self._note_remembered(case, case.remembered)
-        assert case.answer is not None  # noqa: S101 - the last judge gives one
-        return case.answer
+                ruling = await judge(case, ruling)
+        if ruling.remembered is not None:
+            await self._note_remembered(case, ruling.remembered)
+        assert ruling.answer is not None  # noqa: S101 - the last judge gives one
+        return ruling.answer
 
     def _earlier_answer(self, case: Case) -> Answer | None:
         """Return the recorded decision or an earlier refusal of the case in this task, if any."""
@@ -231,8 +232,8 @@ class TaskApprovals:
             from_request=remembered.request_id,
         )
 
-    async def _request_in(self, recorded_call: RecordedCall, case: Case) -> RecordedRequest:
-        """Return the recorded request and decision about a call, if these still apply.
+    async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
+        """Return a case with the recorded request and decision about its call, if these apply.
 
         If a person would now be shown something else, a pending request is closed and an approval
         is dropped. A rejection still applies.
@@ -241,16 +242,15 @@ class TaskApprovals:
             outcome_unknown=case.outcome_unknown
         )
         if request_event is None or _is_policy_pending(request_event, decision_event):
-            return None, decision_event
+            return replace(case, decision_event=decision_event)
         if (reason := self._what_changed(case, request_event)) is None:
-            return request_event, decision_event
+            return replace(case, request_event=request_event, decision_event=decision_event)
         if decision_event is None:
             await self._void(request_event, reason)
-            case.changed = True
-            return None, None
-        was_approved = decision_event.decision in ("approved", "edited")
-        case.changed = case.changed or was_approved
-        return (None, None) if was_approved else (request_event, decision_event)
+            return replace(case, changed=True)
+        if decision_event.decision in ("approved", "edited"):
+            return replace(case, changed=True)
+        return replace(case, request_event=request_event, decision_event=decision_event)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
