@@ -20,8 +20,8 @@ from delf.notes import notes_of_call
 from delf_confined import landlock, seccomp
 from delf_confined.children import Template
 from delf_confined.limits import Limits
-from delf_confined.readers import AT_ONCE, Readers
-from delf_confined.turns import SLICE, Turn, Turns
+from delf_confined.readers import MAX_CHILDREN, Readers
+from delf_confined.turns import MIN_RUN_SECONDS, Turn, Turns
 from support.until import until, until_now
 from support.workspace import ROOT
 
@@ -228,13 +228,13 @@ async def test_calls_share_a_limited_number_of_children(call):
         return all(each.done() for each in calls)
 
     await until(all_done)
-    assert 2 <= max(seen) <= AT_ONCE
+    assert 2 <= max(seen) <= MAX_CHILDREN
     assert len({each.result() for each in calls}) == 40, "each has a process of its own"
 
 
 async def test_hostile_documents_do_not_block_other_calls(call):
     hostile = [asyncio.create_task(call("spin", key=f"hostile {n}")) for n in range(60)]
-    await children(AT_ONCE)
+    await children(MAX_CHILDREN)
     began = time.monotonic()
     assert await call("echo", {"value": 1}, key="honest") == 1
     assert time.monotonic() - began < 25, "sixty times thirty seconds, by four"
@@ -259,7 +259,7 @@ async def test_connections_of_an_agent_share_the_reader_limit(call):
     calls = [
         mine.call(f"{JOBS}:sleep", {"seconds": 0.3}, about="reading", key="task")
         for mine in several
-        for _ in range(AT_ONCE)
+        for _ in range(MAX_CHILDREN)
     ]
     began = time.monotonic()
     await asyncio.gather(*calls)
@@ -297,7 +297,7 @@ async def test_long_call_yields_to_another_caller(turn, other, preempted):
     turns, loop = Turns(1), asyncio.get_running_loop()
     async with turns.acquire(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
-        end = loop.time() + 4 * SLICE
+        end = loop.time() + 4 * MIN_RUN_SECONDS
         await until(lambda: turn.preempted.done() or loop.time() > end)
         assert turn.preempted.done() == preempted
     await waiting
@@ -316,12 +316,12 @@ def test_child_can_be_killed_from_another_thread():
     child = template.fork(f"{JOBS}:echo", Limits(), ())
     from delf.values.encoding import dumps, loads
 
-    assert loads(child.ask(dumps({"value": 7}), 1000))["value"] == 7
+    assert loads(child.call(dumps({"value": 7}), 1000))["value"] == 7
     child.end()
     child = template.fork(f"{JOBS}:spin", Limits(), ())
     child.kill()
     with pytest.raises(EOFError):
-        child.ask(dumps({}), 1000)
+        child.call(dumps({}), 1000)
     assert child.end() == -signal.SIGKILL
     template.close()
 

@@ -35,7 +35,7 @@ _LATIN: Final = (
     ("cp1252", "áéíóúýþðæö"),
     ("cp850", "àâäçéèêëîïôöùûüßñáíóúæåø"),
 )
-"""Encodings with the non-ASCII letters of a language, the most common languages first."""
+"""Pairs of an encoding and the non-ASCII letters of a language, most common languages first."""
 _SCRIPTS: Final = (
     ("cp932", "\u3040-\u30ff\u4e00-\u9fff\uff61-\uff9f\u3000-\u303f\uff01-\uff5e"),
     ("cp1255", "\u05d0-\u05ea\u20aa"),
@@ -45,13 +45,13 @@ _SCRIPTS: Final = (
 )
 _RARE: Final = re.compile(r"cp(437|72\d|73\d|775|85\d|86[0-59])|kz-?1048|mac", re.IGNORECASE)
 _NOT_IN_WORDS: Final = re.compile(r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])")
-"""Signs that are never between two letters; and ``£``, which is never before a letter."""
-_FRAMES: Final = re.compile("[\u2500-\u259f]")
-"""Box-drawing characters, to which cp850 wrongly decodes letters of other encodings."""
-_MIXED: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
-"""A capital letter after a small one within a word, which a wrong encoding yields."""
-_IN_A_WORD: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
-"""A non-ASCII byte next to an ASCII letter, so that the language has Latin script."""
+"""Signs that no text has between two letters, and ``£`` before a letter."""
+_BOX_DRAWING: Final = re.compile("[\u2500-\u259f]")
+"""Box-drawing characters, which cp850 yields for the letters of another encoding."""
+_MIXED_CASE: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
+"""A capital letter after a small one within a word, a sign of the wrong encoding."""
+_LATIN_NEIGHBOUR: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
+"""A non-ASCII byte next to an ASCII letter, a sign that the language has Latin script."""
 
 
 def is_rare(name: str) -> bool:
@@ -60,18 +60,18 @@ def is_rare(name: str) -> bool:
 
 
 def latin_encodings(data: bytes) -> Iterator[str]:
-    """Yield the encodings in which all letters belong to one language with Latin script.
+    """Yield the encodings in which all letters of a text belong to one language in Latin script.
 
     Args:
-        data: Lines of a text with more than ASCII.
+        data: Lines of the text that have non-ASCII bytes.
     """
-    if not _IN_A_WORD.search(data):
+    if not _LATIN_NEIGHBOUR.search(data):
         return
     for encoding, letters in _LATIN:
         # Hardly any text has Ÿ, whose byte in cp1252 is the Polish ź in cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
         decoded = _decode(data, encoding)
-        if decoded is None or _NOT_IN_WORDS.search(decoded) or _FRAMES.search(decoded):
+        if decoded is None or _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
             continue
         other_letters = (
             sign for sign in decoded if sign > "\x7f" and (sign.isalpha() or _is_control(sign))
@@ -81,10 +81,13 @@ def latin_encodings(data: bytes) -> Iterator[str]:
 
 
 def script_encoding(data: bytes) -> str | None:
-    """Return the encoding in which all non-ASCII characters belong to one non-Latin script."""
+    """Return the encoding in which all non-ASCII characters belong to one non-Latin script.
+
+    None if there is no such encoding.
+    """
     for encoding, ranges in _SCRIPTS:
         decoded = _decode(data, encoding)
-        if decoded is None or _MIXED.search(decoded):
+        if decoded is None or _MIXED_CASE.search(decoded):
             continue
         if not re.search(rf"[^\x00-\x7f{ranges}]", decoded):
             return encoding

@@ -38,23 +38,26 @@ _TABLE: Final = """
     rseq:334:293 exit:60:93 exit_group:231:94 copy_file_range:326:285 sendfile:40:71
 """
 
-NEWEST: Final = 462
-"""Calls above this number are newer than this table, and answered as unknown calls."""
+HIGHEST_NUMBER: Final = 462
+"""The highest number of a system call in this table.
 
-_CHANGES: Final = frozenset(
+Calls with higher numbers are newer, and fail as if the kernel did not know them.
+"""
+
+_WRITING_CALLS: Final = frozenset(
     ["creat", "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "ftruncate"]
 )
 _COLUMN: Final = {"x86_64": 1, "aarch64": 2}
 
 
 def numbers(machine: str, *, writes: bool = True) -> list[int]:
-    """Return the sorted numbers of all calls that are allowed with any arguments.
+    """Return the sorted numbers of the system calls that are allowed with any arguments.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        writes: Whether to include the calls that make, move, truncate and remove files.
+        writes: Whether to include the calls that create, move, truncate and remove files.
     """
     column = _COLUMN[machine]
     entries = (entry.split(":") for entry in _TABLE.split())
-    column_values = (entry[column] for entry in entries if writes or entry[0] not in _CHANGES)
+    column_values = (entry[column] for entry in entries if writes or entry[0] not in _WRITING_CALLS)
     return sorted(int(number) for number in column_values if number != "-")

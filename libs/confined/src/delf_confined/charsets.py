@@ -16,25 +16,25 @@ from delf_confined.alphabets import is_rare, latin_encodings, script_encoding
 
 LATIN: Final = "cp1252"
 _LATIN_NAME: Final = "Windows-1252"
-_SAMPLE: Final = 16_000
-_ENOUGH: Final = 0.8
-_SURE: Final = 0.05
-_FEWEST: Final = 3
+_SAMPLE_BYTES: Final = 16_000
+_MIN_LATIN_SHARE: Final = 0.8
+_MIN_CONFIDENCE: Final = 0.05
+_MIN_NON_ASCII: Final = 3
 _PARTS: Final = 5
-_HIGH: Final = re.compile(rb"[\x80-\xff]")
-_RUN: Final = re.compile(rb"[\x80-\xff]+")
-_FAR: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
-"""The distance in characters from other letters at which ASCII is ignored for detection."""
-_RELATED: Final = re.compile(
+_NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
+_NON_ASCII_RUN: Final = re.compile(rb"[\x80-\xff]+")
+_REMOTE_ASCII: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
+"""ASCII that is more than 60 characters away from any non-ASCII byte, ignored in detection."""
+_LATIN_SCRIPT_NAMES: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
-"""Encodings of languages that are written with Latin letters."""
+"""Names of encodings for languages with Latin script."""
 _WINDOWS: Final = {f"windows-{number}": f"cp{number}" for number in (1250, 1252, 1254, 1257)}
-_SAME: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
-_WIDER: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
+_LATIN_NAMES: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
+_SUPERSETS: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
 
-_OTHER_IN_GREEK: Final = re.compile(rb"[\xa1\xa2\xa4\xa5\xaa\xb5\xb6]")
-"""The bytes that the two encodings of Greek read as different signs."""
+_DIFFERENT_IN_GREEK: Final = re.compile(rb"[\xa1\xa2\xa4\xa5\xaa\xb5\xb6]")
+"""The bytes with different meanings in ISO 8859-7 and Windows-1253, both for Greek."""
 _NAMES: Final = {
     "cp932": "Shift-JIS (Japanese)",
     "euc_jp": "EUC-JP (Japanese)",
@@ -59,79 +59,85 @@ _LATIN_LETTER: Final = re.compile(rb"[\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-
 _LATIN_SIGN: Final = re.compile(
     rb"[\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0-\xa3\xa5\xa7-\xab\xad-\xb7\xb9-\xbf\xd7]"
 )
-_IN_A_WORD: Final = re.compile(rb"[A-Za-z]")
+_ASCII_LETTER: Final = re.compile(rb"[A-Za-z]")
 _MAX_CONSECUTIVE: Final = 3
 """The maximum number of consecutive non-ASCII bytes in a Latin word."""
 
 
 def guess(data: bytes) -> tuple[str, str]:
-    """Return the probable encoding of a text, and the name of the encoding for messages."""
+    """Return the most probable encoding of a text, and its name for messages."""
     sample = _sample_of(data)
-    name, sure = _detect_encoding(sample)
+    name, confidence = _detect_encoding(sample)
     fitting = list(latin_encodings(sample))
     if fitting:
         guessed = fitting[0]
-        if sure >= _SURE and (likely := _WINDOWS.get(name.lower(), "")) in fitting:
+        if confidence >= _MIN_CONFIDENCE and (likely := _WINDOWS.get(name.lower(), "")) in fitting:
             guessed = likely
         return guessed, _NAMES.get(guessed, guessed.upper())
     if is_rare(name) and (guessed := script_encoding(sample)) is not None:
         return guessed, _NAMES.get(guessed, guessed.upper())
-    is_western = _latin_share(sample) >= _ENOUGH or 0 < len(_HIGH.findall(sample)) < _FEWEST
-    if not name or _SAME.fullmatch(name):
+    is_western = (
+        _latin_share(sample) >= _MIN_LATIN_SHARE
+        or 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
+    )
+    if not name or _LATIN_NAMES.fullmatch(name):
         return LATIN, _LATIN_NAME
-    if is_western and not (_RELATED.fullmatch(name) and sure >= _SURE):
+    if is_western and not (_LATIN_SCRIPT_NAMES.fullmatch(name) and confidence >= _MIN_CONFIDENCE):
         return LATIN, _LATIN_NAME
     try:
         encoding = codecs.lookup(name).name
     except LookupError:
         return LATIN, _LATIN_NAME
-    encoding = _WIDER.get(encoding, encoding)
-    if encoding == "iso8859-7" and not _OTHER_IN_GREEK.search(sample):
+    encoding = _SUPERSETS.get(encoding, encoding)
+    if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
         encoding = "cp1253"
     return encoding, _NAMES.get(encoding, name)
 
 
 def _detect_encoding(sample: bytes) -> tuple[str, float]:
-    """Detect the encoding of a text by a vote of its parts, so that stray bytes do not decide."""
+    """Detect the encoding of a text. Return its name and the confidence from 0 to 1.
+
+    The parts of the text vote, so that a few stray bytes do not decide.
+    """
     import chardet
 
     lines = sample.splitlines(keepends=True)
     size = max(1, -(-len(lines) // _PARTS))
     parts = [b"".join(lines[start : start + size]) for start in range(0, len(lines), size)]
     votes: Counter[str] = Counter()
-    sure: dict[str, float] = {}
+    confidence: dict[str, float] = {}
     for part in [sample, *(parts if len(parts) > 2 else ())]:
         detection = chardet.detect(part)
         name, share = detection["encoding"] or "", detection["confidence"] or 0.0
         votes[name] += 1
-        sure[name] = max(sure.get(name, 0.0), share)
-    best = max(votes, key=lambda name: (votes[name], sure[name]))
-    return best, sure[best]
+        confidence[name] = max(confidence.get(name, 0.0), share)
+    best = max(votes, key=lambda name: (votes[name], confidence[name]))
+    return best, confidence[best]
 
 
 def _sample_of(data: bytes) -> bytes:
-    """Return the lines with non-ASCII characters, or all lines if there are none."""
+    """Return the first lines with non-ASCII bytes; without any, the beginning of the data."""
     lines: list[bytes] = []
     length = 0
     for line in data.splitlines(keepends=True):
-        if _HIGH.search(line) is not None:
-            lines.append(_FAR.sub(b" ", line)[:_SAMPLE])
+        if _NON_ASCII.search(line) is not None:
+            lines.append(_REMOTE_ASCII.sub(b" ", line)[:_SAMPLE_BYTES])
             length += len(lines[-1])
-            if length > _SAMPLE:
+            if length > _SAMPLE_BYTES:
                 break
-    return b"".join(lines) or data[:_SAMPLE]
+    return b"".join(lines) or data[:_SAMPLE_BYTES]
 
 
 def _latin_share(sample: bytes) -> float:
-    """Return the share of non-ASCII bytes that are signs or letters in Latin words."""
+    """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1."""
     latin = total = 0
-    for run in _RUN.finditer(sample):
+    for run in _NON_ASCII_RUN.finditer(sample):
         total += len(run[0])
         char_before, char_after = (
             sample[max(run.start() - 1, 0) : run.start()],
             sample[run.end() : run.end() + 1],
         )
-        is_beside_word = bool(_IN_A_WORD.match(char_before) or _IN_A_WORD.match(char_after))
+        is_beside_word = bool(_ASCII_LETTER.match(char_before) or _ASCII_LETTER.match(char_after))
         letters = len(_LATIN_LETTER.findall(run[0]))
         # Runs of an encoding with two bytes a character have an even length.
         if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or len(run[0]) % 2):

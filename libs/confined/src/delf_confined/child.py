@@ -14,15 +14,15 @@ from delf_confined.wire import receive, send
 
 
 def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
-    """Receive arguments, call a function, and send the result.
+    """Receive the arguments of a call, call the function, and send the answer.
 
     Args:
-        wire: The socket to the program.
-        function: The function as ``module:name``.
+        wire: The socket to the program that makes the call.
+        function: The name of the function, as ``module:name``.
         max_bytes: The maximum number of bytes of the answer.
     """
     with notes_of_call() as notes:
-        answer = _answer(wire, function, max_bytes)
+        answer = _call_function(wire, function, max_bytes)
         if "error" in answer:
             answer["error"][1] = answer["error"][1][:4000]
         answer["notes"] = list(notes)
@@ -33,8 +33,8 @@ def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
     send(wire, payload)
 
 
-def _answer(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
-    """Call the function with received arguments; return the result or error as data."""
+def _call_function(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
+    """Call the function with the received arguments. Return its result or error as plain data."""
     try:
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)

@@ -27,16 +27,21 @@ _BOOT: Final = (
     "from delf_confined.template import main; main(int(sys.argv[2]))"
 )
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "PATH")
-_ONE_THREAD: Final = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")}
-"""Variables that keep numeric libraries from starting threads, because the template is forked."""
+_SINGLE_THREAD_VARIABLES: Final = {
+    f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")
+}
+"""The environment variables that keep numeric libraries from starting threads.
+
+The template must have no threads when it is forked.
+"""
 
 
 class Child:
-    """A call in a child process of its own.
+    """A child process that makes one call.
 
     Args:
-        template: The template that forked it.
-        pid: The process id.
+        template: The template from which the child was forked.
+        pid: The process id of the child.
         wire: The socket to the child.
     """
 
@@ -47,8 +52,8 @@ class Child:
         self._lock = threading.Lock()
         self._is_ended = False
 
-    def ask(self, arguments: bytes, max_bytes: int) -> bytes:
-        """Send the arguments, and wait for the answer.
+    def call(self, arguments: bytes, max_bytes: int) -> bytes:
+        """Send the arguments of the call, and wait for the answer.
 
         Raises:
             EOFError: If the child ended before it answered.
@@ -61,16 +66,17 @@ class Child:
             raise EOFError from error
 
     def kill(self) -> None:
-        """Kill the child; a no-op once it has ended. Thread-safe."""
+        """Kill the child, or do nothing if it has ended. Thread-safe."""
         with self._lock, suppress(ProcessLookupError):
             if not self._is_ended:  # not reaped, so the id is not reused
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """Kill the child, and wait for it.
+        """Kill the child, and wait for its end.
 
         Returns:
-            The exit status; negative for a signal.
+            The exit status, or the negative number of the signal that ended the child; 0 if this
+            method was called before.
         """
         self.kill()
         self.wire.close()
@@ -83,7 +89,7 @@ class Child:
 
 
 class Template:
-    """Forks children from a template process, and starts it when there is none."""
+    """Owns a template process, from which children are forked. The first call starts it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,13 +100,13 @@ class Template:
     def fork(
         self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str] = ()
     ) -> Child:
-        """Fork a child that waits for the arguments of a function.
+        """Fork a child for one call; the child waits for the arguments.
 
         Args:
-            function: The function as ``module:name``.
+            function: The name of the function, as ``module:name``.
             limits: The limits of the call.
-            readable: Files that the child may read.
-            preload: Modules that are imported once for all calls.
+            readable: The files that the child may read.
+            preload: The names of modules that the template imports once for all calls.
 
         Raises:
             ToolExecutionError: If no process can be started.
@@ -127,7 +133,7 @@ class Template:
         return Child(self, answer["pid"], own_socket)
 
     def reap(self, pid: int) -> int:
-        """Wait for the end of a child that was killed, or that ended."""
+        """Wait for the end of a child that was killed or has ended. Return its exit status."""
         with self._lock:
             if self._control is None:  # the template's end killed the child
                 return -signal.SIGKILL
@@ -155,15 +161,14 @@ class Template:
         socket.send_fds(
             control, [LENGTH.pack(len(payload))], [theirs.fileno()] if theirs is not None else []
         )
-        # Apart from the length, with which the descriptor travels: the template expects it there.
+        # Sent after the length: the template expects the descriptor together with the length.
         control.sendall(payload)
         return json.loads(receive(control))
 
     def _start(self) -> None:
         """Start the template process with a minimal environment."""
         control, theirs = socket.socketpair()
-        # Without relative ones: they would name other folders in the template, whose folder is
-        # ``/``.
+        # Relative paths would name other folders in the template, whose working folder is ``/``.
         paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         command = [own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
@@ -174,7 +179,7 @@ class Template:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={**environ, **_ONE_THREAD},
+                env={**environ, **_SINGLE_THREAD_VARIABLES},
                 cwd="/",
                 start_new_session=True,
             )
@@ -193,7 +198,7 @@ class Template:
         self._process = self._control = self._finalizer = None
 
     def close(self) -> None:
-        """End the template and its children. The next call starts another template."""
+        """End the template and its children. The next call starts a new template."""
         with self._lock:
             self._release()
 

@@ -15,9 +15,12 @@ from typing import Any, Final
 from delf_confined import landlock, seccomp, system
 
 _OPEN_FILES: Final = 256
-_MAPPED: Final = 4
-"""The limit of the address space divided by that of memory: threads reserve more than they use."""
-_PAGE: Final = resource.getpagesize()
+_ADDRESS_SPACE_FACTOR: Final = 4
+"""The limit of the address space, as a multiple of the memory limit.
+
+Threads reserve more address space than they use.
+"""
+_PAGE_BYTES: Final = resource.getpagesize()
 SYSTEM_FILES: Final = (
     *system.INTERPRETER_FILES,
     "/proc/cpuinfo",
@@ -26,27 +29,27 @@ SYSTEM_FILES: Final = (
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 )
-"""The files that the interpreter and libraries may still read."""
+"""The files that the interpreter and libraries may read after the confinement."""
 
 
 def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> None:
-    """Limit and confine this process permanently.
+    """Set the resource limits of this process, and confine it. Neither can be undone.
 
-    Without Landlock and seccomp, as on macOS, only the limits apply, which allow no larger file and
-    no new process.
+    On systems without Landlock and seccomp, such as macOS, only the limits apply. There, the
+    process can enlarge no file and start no process.
 
     Args:
         limits: The fields of :class:`delf_confined.limits.Limits`.
-        readable: Files that it may read; the interpreter's own are added.
-        parent: The process whose end also ends this process.
+        readable: The files that the process may read, besides those of the interpreter.
+        parent: The id of the parent process, with whose end this process ends.
 
     Raises:
-        OSError: If the system refuses.
+        OSError: If the system refuses the confinement.
     """
     writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
-    system.give_way()
+    system.lower_priority()
     system.die_with_parent(parent)
-    _limit(limits, readable, writes=bool(writable))
+    _set_resource_limits(limits, readable, writes=bool(writable))
     if landlock.version():
         readable_paths = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*readable_paths, *readable], writable)
@@ -54,9 +57,9 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         seccomp.install(threads=True, writes=bool(writable), locks=True)
 
 
-def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
-    """Set the resource limits of this process, on top of what it uses now."""
-    mapped, data = _in_use()
+def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
+    """Set the resource limits of this process; memory limits are added to the present use."""
+    mapped, data = _memory_in_use()
     files = sum(map(_size, readable))
     cpu = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit raises OSError
@@ -70,22 +73,22 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
     }
     if sys.platform == "linux":
         bounds["DATA"] = data + limits["memory"]
-        bounds["AS"] = mapped + files + _MAPPED * limits["memory"]
+        bounds["AS"] = mapped + files + _ADDRESS_SPACE_FACTOR * limits["memory"]
     else:
         bounds["NPROC"] = 0  # on Linux the limit would include threads
     for name, max_value in bounds.items():
-        limit_name = getattr(resource, f"RLIMIT_{name}", None)
-        if limit_name is not None:
-            system.set_limit(limit_name, max_value)
+        resource_id = getattr(resource, f"RLIMIT_{name}", None)
+        if resource_id is not None:
+            system.set_limit(resource_id, max_value)
 
 
-def _in_use() -> tuple[int, int]:
-    """Return the bytes of this process's address space, and of its allocations."""
+def _memory_in_use() -> tuple[int, int]:
+    """Return the sizes of this process's address space and data segment, in bytes."""
     with suppress(OSError):
         descriptor = os.open("/proc/self/statm", os.O_RDONLY)
         fields = os.read(descriptor, 200).split()
         os.close(descriptor)
-        return int(fields[0]) * _PAGE, int(fields[5]) * _PAGE
+        return int(fields[0]) * _PAGE_BYTES, int(fields[5]) * _PAGE_BYTES
     return 0, 0
 
 

@@ -19,39 +19,49 @@ _BODY: Final = "word/document.xml"
 _MAIN: Final = "/relationships/officeDocument"
 _RELATIONSHIP: Final = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 _SYMBOL: Final = re.compile("[0-9A-Fa-f]{4}")
-_OTHER_FORM: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_MARKS: Final = {
+_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_TEXT_OF_ELEMENT: Final = {
     f"{_WORD}tab": "\t",
     f"{_WORD}ptab": "\t",
     f"{_WORD}br": "\n",
     f"{_WORD}cr": "\n",
     f"{_WORD}noBreakHyphen": "-",
 }
-_NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")))
-"""Elements of a paragraph without text of its own: tab stops, deletions, references."""
+_SKIPPED_ELEMENTS: Final = (
+    _FALLBACK,
+    *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")),
+)
+"""The XML elements inside a paragraph whose content is not part of its text."""
 _NOTES: Final = ("footnotes", "endnotes", "comments")
-_DAMAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
-"""Exceptions of pypdf for damaged documents, besides its own error classes."""
-_GLYPH: Final = re.compile(
+_DAMAGE_ERRORS: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    OSError,
+)
+"""The exceptions that pypdf raises for damaged documents, besides its own error classes."""
+_GLYPH_NAME: Final = re.compile(
     r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)|/[a-z]+\.[a-z]+"
 )
-_NAMED_SHARE: Final = 0.3
-_STRANGE_SHARE: Final = 0.02
-_OF_FONTS: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
-"""Warnings of pypdf about unknown glyphs."""
-_DEEPEST_FORM: Final = 8
-_DEEPEST_FIELD: Final = 20
-_LARGEST: Final = 256_000_000
-"""The maximum number of bytes of the unpacked text of a .docx."""
+_MAX_GLYPH_NAME_SHARE: Final = 0.3
+_MAX_STRANGE_SHARE: Final = 0.02
+_FONT_WARNING: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
+"""Matches warnings of pypdf about fonts whose letters are unknown."""
+_MAX_FORM_DEPTH: Final = 8
+_MAX_FIELD_DEPTH: Final = 20
+_MAX_TEXT_BYTES: Final = 256_000_000
+"""The maximum size of the unpacked text of a .docx, in bytes."""
 
 
 class Pages(NamedTuple):
     """The text of a PDF.
 
     Args:
-        title: The title in the metadata; often empty.
-        total: The number of its pages.
-        texts: The text of each page, or of the first ones.
+        title: The title in the metadata; empty without one.
+        total: The number of pages of the PDF.
+        texts: The texts of the pages that were read.
     """
 
     title: str
@@ -60,12 +70,14 @@ class Pages(NamedTuple):
 
 
 def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) -> Pages:
-    """Read the text of a PDF page by page; a scanned page has no text.
+    """Read the text of each page of a PDF. A scanned page has an empty text.
+
+    Notes are added about pages that are damaged, scanned or unreadable, and about form fields.
 
     Args:
-        source: The path, or its content.
-        name: The document, for messages.
-        max_pages: The maximum number of pages; all when None.
+        source: The path of the PDF, or a file object with its content.
+        name: The name of the document for messages.
+        max_pages: The number of pages to read; all when None.
 
     Raises:
         ToolExecutionError: If the document cannot be read.
@@ -78,14 +90,14 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
-        texts, damaged_pages, unknown_fonts = _texts_of(reader.pages[:max_pages])
-        values = list(map(_values_on, reader.pages[:max_pages]))
+        texts, damaged_pages, unknown_fonts = _read_pages(reader.pages[:max_pages])
+        values = list(map(_form_values, reader.pages[:max_pages]))
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(
             f"{name} is a PDF document that needs a library to be read: {error}"
         ) from error
-    except (PyPdfError, *_DAMAGE) as error:
+    except (PyPdfError, *_DAMAGE_ERRORS) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
     if damaged_pages and len(damaged_pages) == len(texts):
         raise ToolExecutionError(f"{name}: no page of it can be read")
@@ -95,8 +107,8 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if garbled:
         page_list = ", ".join(map(str, garbled))
         note(
-            f"{name}: fonts of pages {page_list} do not tell their letters, so the "
-            "text may be wrong: only reading the pictures (OCR) gives it"
+            f"{name}: the fonts of pages {page_list} do not state their letters, so the "
+            "text may be wrong: only reading the pictures (OCR) gives the right text"
         )
     if any(values):
         note(f"{name}: values of form fields stand below the text of their page")
@@ -106,43 +118,46 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         ]
         damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
     textless_count = texts.count("") - len(damaged_pages)
-    tell_bare(name, textless_count, len(texts))
+    note_textless_pages(name, textless_count, len(texts))
     if not total:
         note(f"{name} has no pages")
     return Pages(title, total, texts)
 
 
-def tell_bare(name: str, bare_pages: int, total: int) -> None:
-    """Add a note about the pages of a document that have no text."""
-    if bare_pages:
+def note_textless_pages(name: str, textless_pages: int, total: int) -> None:
+    """Add a note with the number of pages without text, if there are any."""
+    if textless_pages:
         note(
-            f"{name}: {bare_pages} of {total} pages hold no text, as scanned pages do: only "
+            f"{name}: {textless_pages} of {total} pages hold no text, as scanned pages do: only "
             "reading the pictures (OCR) gives theirs"
         )
 
 
 def _is_garbled(text: str) -> bool:
-    """Return whether a text has glyph names or private characters instead of letters."""
-    signs = "".join(text.split())
-    glyph_letters = sum(map(len, _GLYPH.findall(signs)))
-    strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")
-    return glyph_letters > _NAMED_SHARE * len(signs) or strange > _STRANGE_SHARE * len(signs)
+    """Return True if too much of a text is glyph names, unassigned or private-use characters."""
+    characters = "".join(text.split())
+    glyph_name_length = sum(map(len, _GLYPH_NAME.findall(characters)))
+    strange_count = sum(1 for c in characters if category(c) in ("Co", "Cn", "Cc") or c == "\ufffd")
+    has_glyph_names = glyph_name_length > _MAX_GLYPH_NAME_SHARE * len(characters)
+    return has_glyph_names or strange_count > _MAX_STRANGE_SHARE * len(characters)
 
 
 class _LogCollector(logging.Handler):
-    """Collects pypdf's log messages about a page."""
+    """Collects the log messages of pypdf."""
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Collect the message of a log record."""
         self.texts.append(record.getMessage())
 
 
-def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
-    """Return the pages' texts, and the numbers of pages unreadable or with unknown letters."""
+def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
+    """Return the texts of the pages, the numbers of damaged pages, and of pages with bad fonts.
+
+    The fonts of the last ones do not state their letters.
+    """
     from pypdf.errors import DependencyError, PyPdfError
 
     texts: list[str] = []
@@ -153,21 +168,24 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     try:
         for number, page in enumerate(pages, 1):
             remarks.texts.clear()
-            _prefer_declared(page)
+            _prefer_declared_encodings(page)
             try:
                 texts.append(page.extract_text().strip())
-            except (DependencyError, PyPdfError, *_DAMAGE):
+            except (DependencyError, PyPdfError, *_DAMAGE_ERRORS):
                 texts.append("")
                 unread.append(number)
-            if any(map(_OF_FONTS.search, remarks.texts)):
+            if any(map(_FONT_WARNING.search, remarks.texts)):
                 unknown.append(number)
     finally:
         log.removeHandler(remarks)
     return texts, unread, unknown
 
 
-def _prefer_declared(holder: Any, depth: int = 0) -> None:
-    """Remove embedded fonts whose encoding the document declares: pypdf prefers the font's own."""
+def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
+    """Remove embedded fonts for which the document declares an encoding.
+
+    Otherwise, pypdf would prefer the encoding in the font. Errors of damaged entries are ignored.
+    """
     try:
         resources = holder["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
@@ -177,9 +195,9 @@ def _prefer_declared(holder: Any, depth: int = 0) -> None:
             if is_declared and "/FontDescriptor" in font:
                 for name in ("/FontFile", "/FontFile3"):
                     font["/FontDescriptor"].get_object().pop(name, None)
-        for form in _entries_of(resources, "/XObject") if depth < _DEEPEST_FORM else ():
+        for form in _entries_of(resources, "/XObject") if depth < _MAX_FORM_DEPTH else ():
             if form.get("/Subtype") == "/Form":
-                _prefer_declared(form, depth + 1)
+                _prefer_declared_encodings(form, depth + 1)
     except Exception:  # whatever a damaged entry leads to
         return
 
@@ -189,17 +207,17 @@ def _entries_of(resources: Any, name: str) -> list[Any]:
     return [] if entries is None else [each.get_object() for each in entries.get_object().values()]
 
 
-def _values_on(page: Any) -> list[str]:
-    """Return a page's filled-in form fields, one per line, and its text annotations."""
+def _form_values(page: Any) -> list[str]:
+    """Return the filled-in form fields and the text annotations of a page, one text each."""
     try:
-        values = (_value_of(each.get_object()) for each in page.get("/Annots") or ())
+        values = (_form_value(each.get_object()) for each in page.get("/Annots") or ())
         return [line for line in values if line]
     except Exception:  # whatever a damaged entry leads to
         return []
 
 
-def _value_of(field: Any) -> str:
-    """Return a form field with its value, or the text of an annotation."""
+def _form_value(field: Any) -> str:
+    """Return a form field as ``name: value``, or the text of an annotation; empty without value."""
     kind = field.get("/Subtype")
     if kind == "/FreeText":
         return str(field.get("/Contents") or "").strip()
@@ -208,7 +226,7 @@ def _value_of(field: Any) -> str:
     names: list[str] = []
     fields: dict[str, Any] = {}
     holder, depth = field, 0
-    while holder is not None and depth < _DEEPEST_FIELD:
+    while holder is not None and depth < _MAX_FIELD_DEPTH:
         names[:0] = [str(holder["/T"])] if "/T" in holder else []
         fields = {**holder, **fields}
         holder, depth = holder.get("/Parent"), depth + 1
@@ -225,7 +243,7 @@ def _value_of(field: Any) -> str:
 
 
 def _title(reader: Any) -> str:
-    """Return the title; empty if unreadable, because the text is still useful."""
+    """Return the title in the metadata; empty if there is none or it cannot be read."""
     try:
         title = reader.metadata.title if reader.metadata else None
         return str(title) if isinstance(title, str) else ""
@@ -234,11 +252,13 @@ def _title(reader: Any) -> str:
 
 
 def docx_lines(path: str, name: str) -> Iterator[str]:
-    """Read the text of a .docx: a line for each paragraph, cells of tables between tabs.
+    """Yield the lines of a .docx: a line for each paragraph and each row of a table.
+
+    The cells of a row are separated by tabs.
 
     Args:
         path: The path of the document.
-        name: The document, for messages.
+        name: The name of the document for messages.
 
     Raises:
         ToolExecutionError: If the document cannot be read.
@@ -247,11 +267,11 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         raise ToolExecutionError(f"{name} has a password; save it without one")
     try:
         with zipfile.ZipFile(usual_form(path)) as archive:
-            with archive.open(_body_of(archive)) as part:
-                content = part.read(_LARGEST + 1)
-            _tell_left_out(archive, name)
-        if len(content) > _LARGEST:
-            raise ToolExecutionError(f"{name} has more than {_LARGEST:,} bytes of text")
+            with archive.open(_main_part_name(archive)) as part:
+                content = part.read(_MAX_TEXT_BYTES + 1)
+            _note_skipped_parts(archive, name)
+        if len(content) > _MAX_TEXT_BYTES:
+            raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
         # No entity is expanded without a bound: expat has its own, and the child's memory has one.
         body = ET.fromstring(content).find(f"{_WORD}body")  # noqa: S314
     except KeyError:
@@ -264,13 +284,13 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         if block.tag == f"{_WORD}tbl":
             for row in block.findall(f"{_WORD}tr"):
                 cells = [child for child in row if child.tag == f"{_WORD}tc"]
-                yield "\t".join(" ".join(_paragraphs(cell)) for cell in cells)
+                yield "\t".join(" ".join(_paragraph_texts(cell)) for cell in cells)
         else:
-            yield from _paragraphs(block)
+            yield from _paragraph_texts(block)
 
 
-def _body_of(archive: zipfile.ZipFile) -> str:
-    """Return the name of the document's main part, which some programs number."""
+def _main_part_name(archive: zipfile.ZipFile) -> str:
+    """Return the name of the part of a .docx that contains the text."""
     try:
         relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
     except (KeyError, ET.ParseError):
@@ -281,36 +301,37 @@ def _body_of(archive: zipfile.ZipFile) -> str:
     return _BODY
 
 
-def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
-    """Add a note about footnotes and similar parts, which are not in the text."""
+def _note_skipped_parts(archive: zipfile.ZipFile, name: str) -> None:
+    """Add a note if the document has footnotes, endnotes or comments, which are not read."""
     names = set(archive.namelist())
     left_out_kinds = [
         kind
         for kind in _NOTES
-        if f"word/{kind}.xml" in names and b"<w:t" in archive.read(f"word/{kind}.xml")[:_LARGEST]
+        if f"word/{kind}.xml" in names
+        and b"<w:t" in archive.read(f"word/{kind}.xml")[:_MAX_TEXT_BYTES]
     ]
     if left_out_kinds:
         note(f"{name}: its {' and '.join(left_out_kinds)} are not in the text")
 
 
-def _paragraphs(block: ET.Element) -> Iterator[str]:
+def _paragraph_texts(block: ET.Element) -> Iterator[str]:
     """Yield the text of each paragraph, followed by the text of its text boxes."""
     if block.tag == f"{_WORD}p":
-        yield "".join(_pieces(block)).strip()
+        yield "".join(_text_pieces(block)).strip()
     for part in block:
-        if part.tag != _OTHER_FORM:
-            yield from _paragraphs(part)
+        if part.tag != _FALLBACK:
+            yield from _paragraph_texts(part)
 
 
-def _pieces(block: ET.Element) -> Iterator[str]:
-    """Yield the parts of a paragraph's text, without nested paragraphs."""
+def _text_pieces(block: ET.Element) -> Iterator[str]:
+    """Yield the pieces of a paragraph's text, without paragraphs nested in it."""
     for part in block:
         if part.tag == f"{_WORD}t":
             yield part.text or ""
         elif part.tag == f"{_WORD}sym":
             code = part.get(f"{_WORD}char", "")
             yield chr(int(code, 16)) if _SYMBOL.fullmatch(code) else ""
-        elif part.tag in _MARKS:
-            yield _MARKS[part.tag]
-        elif part.tag not in _NO_TEXT:
-            yield from _pieces(part)
+        elif part.tag in _TEXT_OF_ELEMENT:
+            yield _TEXT_OF_ELEMENT[part.tag]
+        elif part.tag not in _SKIPPED_ELEMENTS:
+            yield from _text_pieces(part)

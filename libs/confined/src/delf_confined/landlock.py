@@ -36,7 +36,10 @@ _WRITING: Final = (
 )
 
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""The number of access rights by ABI version; newer ABIs have at least the last number."""
+"""The number of file access rights for each ABI version of Landlock.
+
+Newer versions have at least as many as the last one.
+"""
 _NETWORK_FROM: Final = 4
 _SCOPES_FROM: Final = 6
 _EVERY_PORT: Final = 0b11
@@ -45,7 +48,7 @@ _EVERY_SCOPE: Final = 0b11
 
 @cache
 def version() -> int:
-    """Return the kernel's version of Landlock; 0 if unsupported."""
+    """Return the kernel's ABI version of Landlock; 0 if the kernel has no Landlock."""
     if sys.platform != "linux":
         return 0
     abi_version = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
@@ -54,7 +57,7 @@ def version() -> int:
 
 @cache
 def _known_rights() -> tuple[int, bytes]:
-    """Return the access rights that this kernel knows, all of which are restricted."""
+    """Return the kernel's file access rights as bits, and the ruleset that restricts all rights."""
     abi = version()
     handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
     content = struct.pack("=Q", handled)
@@ -66,17 +69,19 @@ def _known_rights() -> tuple[int, bytes]:
 
 
 def prepare() -> None:
-    """Detect the kernel's abilities once for all forked processes."""
+    """Look up what the kernel supports, so that forked processes need not do it again."""
     if version():
         _known_rights()
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Revoke this process's access to other files, TCP ports and other processes' signals.
+    """Restrict this process to certain files.
+
+    TCP ports and signals to other processes are forbidden, too, if the kernel can restrict them.
 
     Args:
-        readable: Readable files and folders; missing ones are ignored.
-        writable: Folders in which files may be made, changed and removed, too.
+        readable: The files and folders that stay readable; missing ones are ignored.
+        writable: The folders in which files may also be created, changed and removed.
 
     Raises:
         OSError: If the kernel refuses.
@@ -96,7 +101,10 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
-    """Allow an access at or below a path; a no-op if the path is missing."""
+    """Add a rule to a ruleset that allows access to a path and everything below it.
+
+    Nothing is added if the path does not exist.
+    """
     try:
         target = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

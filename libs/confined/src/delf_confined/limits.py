@@ -8,16 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The resources of one call.
+    """The limits of one call in a child process.
 
     Args:
-        seconds: The maximum number of seconds of the call.
-        memory: The maximum number of bytes of memory.
-        answer: The maximum number of bytes of its result.
-        scratch: A writable folder, if any.
-        file_bytes: The maximum number of bytes of each file in that folder.
-        writable: The user's folders in which the call may write, such as for a database.
-        hint: A hint for people if the limits are exceeded.
+        seconds: The maximum duration of the call in seconds.
+        memory: The maximum size of memory in bytes.
+        answer: The maximum size of the result in bytes.
+        scratch: A temporary folder in which the call may write, if any.
+        file_bytes: The maximum size of each file that the call writes, in bytes.
+        writable: Further folders in which the call may write, such as that of a database.
+        hint: The hint of the error when a limit is exceeded.
     """
 
     seconds: float = 30.0
@@ -29,5 +29,5 @@ class Limits:
     hint: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name, for the wire."""
+        """Return a mapping from field name to value."""
         return asdict(self)

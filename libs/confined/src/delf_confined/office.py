@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from delf.errors import ToolExecutionError
 
-_LARGEST: Final = 256 * 1024 * 1024
+_MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 _STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/([A-Za-z]+)")
 _REFERENCE: Final = re.compile(r"""\b(?:Target|PartName)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TYPES: Final = "[Content_Types].xml"
@@ -28,17 +28,22 @@ _LOOKED_AT: Final = 1024 * 1024
 
 
 def is_locked(path: str | Path) -> bool:
-    """Return True for an Office document with a password, which has the old file format."""
+    """Return True if a file has the format of Office documents that are locked with a password.
+
+    Old Office documents without a password have the same format.
+    """
     with Path(path).open("rb") as file:
         head = file.read(_LOOKED_AT)
     return head.startswith(_OLD) and _LOCKED in head
 
 
 def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
-    """Return a document in transitional form: usual names and namespaces.
+    """Return a document with the usual names of its parts and transitional namespaces.
+
+    A document that already has both is returned unchanged.
 
     Args:
-        source: The path, or its content.
+        source: The path of the document, or a file object with its content.
 
     Raises:
         ToolExecutionError: If the document is too large to rewrite.
@@ -62,34 +67,34 @@ def _is_strict(archive: zipfile.ZipFile) -> bool:
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Map the name of each part to the name by which other parts refer to it."""
+    """Return a mapping from the name of each part in the archive to its usual name."""
     names = archive.namelist()
-    if sum(item.file_size for item in archive.infolist()) > _LARGEST:
+    if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}
     plain_paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    names_by_key = {_key(name): name for name in _KNOWN}
+    names_by_key = {_normalise_name(name): name for name in _KNOWN}
     for name, place in plain_paths.items():
         if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
             folder = place.lower().rpartition("_rels/")[0]
             for target in _references(archive.read(name).decode("utf-8", "replace")):
                 full_path = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
                 full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
-                names_by_key.setdefault(_key(full_path), full_path)
+                names_by_key.setdefault(_normalise_name(full_path), full_path)
     usual_names = {
-        name: names_by_key.get(_key(place), place) for name, place in plain_paths.items()
+        name: names_by_key.get(_normalise_name(place), place) for name, place in plain_paths.items()
     }
     for name, place in usual_names.items():
         folder_end = place.lower().rfind("_rels/")
         head, last = place[:folder_end], place[folder_end + len("_rels/") :]
         if folder_end >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
-            owner = names_by_key.get(_key(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
+            owner = names_by_key.get(_normalise_name(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
             folder, _, file_name = owner.rpartition("/")
             usual_names[name] = f"{folder}/_rels/{file_name}.rels".lstrip("/")
     return usual_names
 
 
-def _key(name: str) -> str:
-    """Return a key that is equal for all spellings of a part's name."""
+def _normalise_name(name: str) -> str:
+    """Return a part's name in lower case and without percent escapes, to compare spellings."""
     return unquote(name).lower()
 
 
@@ -108,9 +113,11 @@ def _resolve_path(steps: Iterable[str]) -> str:
 
 
 def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> IO[bytes]:
-    """Copy an archive, with each part under its usual name and with transitional namespaces."""
-    if sum(item.file_size for item in archive.infolist()) > _LARGEST:
-        raise ToolExecutionError(f"the document has more than {_LARGEST:,} bytes unpacked")
+    """Return a copy of an archive in which each part has its usual name and usual namespaces."""
+    if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
+        raise ToolExecutionError(
+            f"the document has more than {_MAX_UNPACKED_BYTES:,} bytes unpacked"
+        )
     rewritten = io.BytesIO()
     done_names: set[str] = set()
     with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
@@ -120,7 +127,7 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
             done_names.add(usual_name)
             data = archive.read(name)
             if usual_name.lower().endswith(_MARKUP):
-                data = _STRICT.sub(_transitional, data)
+                data = _STRICT.sub(_transitional_namespace, data)
                 lower = usual_name.lower()
                 if lower == _TYPES.lower() or lower.endswith(".rels"):
                     data = data.replace(b"\\", b"/")
@@ -129,6 +136,6 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
     return rewritten
 
 
-def _transitional(namespace: re.Match[bytes]) -> bytes:
-    """Return the transitional form of a strict OOXML namespace, which readers know."""
+def _transitional_namespace(namespace: re.Match[bytes]) -> bytes:
+    """Return the transitional form of a namespace in strict form, which libraries cannot read."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (namespace[1], namespace[2])

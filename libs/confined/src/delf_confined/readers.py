@@ -21,11 +21,11 @@ from delf.values.sizes import LARGE, has_too_many_values, is_large, run_in_threa
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.turns import Turn, Turns
-from delf_confined.wire import LENGTH, check
+from delf_confined.wire import LENGTH, check_length
 from delf_confined.words import shorten_message
 
-AT_ONCE: Final = 4
-"""The most concurrent children of one agent, over all its connections."""
+MAX_CHILDREN: Final = 4
+"""The maximum number of concurrent child processes of an agent, over all its connections."""
 _ERRORS: Final[dict[str, type[DelfError]]] = {
     "ToolException": ToolException,
     "ToolRefusedError": ToolRefusedError,
@@ -33,22 +33,22 @@ _ERRORS: Final[dict[str, type[DelfError]]] = {
 
 
 class Readers:
-    """Calls functions in children that can read their input and write nothing.
+    """Calls functions in child processes that can read their input and write nothing.
 
-    Each call has a fresh child, forked from a process that has imported its module. The child has
-    no environment and no other file, no network and no subprocesses, and ends with the call. The
-    answer of a call is plain data.
+    Each call has a new child, forked from a template process that has imported the function's
+    module. The child has no environment variables, no other files, no network and no subprocesses,
+    and ends with the call. The answer of a call is plain data.
 
     Args:
-        at_once: The maximum number of concurrent children, shared by all readers of an event loop
-            with the same number; further calls wait in fair order.
+        at_once: The maximum number of concurrent children. All readers of an event loop with the
+            same maximum share these children. Further calls wait in fair order.
     """
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
+    def __init__(self, at_once: int = MAX_CHILDREN) -> None:
         self._at_once = at_once
         self._template = Template()
+        # Forking takes milliseconds, and hundreds of them the first time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
-        """The thread for forking, which takes milliseconds, and some hundred the first time."""
 
     async def call(
         self,
@@ -61,39 +61,41 @@ class Readers:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         preload: Sequence[str] = (),
     ) -> Any:
-        """Call a function in a child.
+        """Call a function in a child process, and return its result.
 
         Args:
-            function: The function as ``module:name``; may be async.
+            function: The name of the function, as ``module:name``; the function may be async.
             arguments: The keyword arguments, as plain data.
-            about: The work, for messages, such as ``reading a.csv``.
-            key: The caller; calls of one key share a fair part of the children.
-            readable: Files that the child may read.
+            about: A description of the work for messages, such as ``reading a.csv``.
+            key: The caller. Each caller gets a fair share of the children.
+            readable: The files that the child may read.
             limits: The limits of the call.
-            preload: Modules to import, or functions (``module:name``) to call, once for all calls,
-                before any untrusted data.
+            preload: The names of modules to import, and of functions (``module:name``) to call,
+                once in the template process.
 
         Raises:
-            ToolExecutionError: If the function raises, or a limit is exceeded.
-            ToolRefusedError: If the function raises it.
-            OptionalDependencyError: If the function raises it.
+            ToolExecutionError: If the function raises any other error, or a limit is exceeded.
+            ToolRefusedError: If the function raises this error.
+            OptionalDependencyError: If the function raises this error.
         """
         payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
         turn, turns = Turn(key), Turns.of_loop(self._at_once)
         while True:
             async with turns.acquire(turn):
-                answer = await self._once(turn, function, payload, about, readable, limits, preload)
+                answer = await self._attempt(
+                    turn, function, payload, about, readable, limits, preload
+                )
             # Restart a preempted child; the first attempt cannot have changed anything.
             if answer is not None:
                 break
-        many = len(answer) > LARGE
-        if many and await run_in_thread(has_too_many_values, answer):
+        is_large_answer = len(answer) > LARGE
+        if is_large_answer and await run_in_thread(has_too_many_values, answer):
             raise limit_error("answer", about, limits)
-        return result_of(
-            await run_in_thread(loads, answer) if many else loads(answer), about, limits
+        return unpack_answer(
+            await run_in_thread(loads, answer) if is_large_answer else loads(answer), about, limits
         )
 
-    async def _once(
+    async def _attempt(
         self,
         turn: Turn,
         function: str,
@@ -103,7 +105,7 @@ class Readers:
         limits: Limits,
         preload: Sequence[str],
     ) -> bytes | None:
-        """Run a call in a child; return its result, or None if it was preempted by another call."""
+        """Run a call in a new child. Return its encoded answer, or None if it was preempted."""
         forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
@@ -155,7 +157,7 @@ async def _exchange(child: Child, payload: bytes, max_bytes: int) -> bytes:
     await loop.sock_sendall(child.wire, LENGTH.pack(len(payload)))
     await loop.sock_sendall(child.wire, payload)
     (length,) = LENGTH.unpack(await _exactly(child, LENGTH.size))
-    check(length, max_bytes)
+    check_length(length, max_bytes)
     return await _exactly(child, length)
 
 
@@ -171,11 +173,13 @@ async def _exactly(child: Child, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
-    """Return the value of an answer, adding its notes to this call.
+def unpack_answer(answer: dict[str, Any], about: str, limits: Limits) -> Any:
+    """Return the value in a child's answer, and add the answer's notes to the current tool call.
+
+    Raise the error if the answer contains one.
 
     Raises:
-        DelfError: If the function raised this error.
+        DelfError: If the function raised an error, or exceeded a limit.
     """
     for warning in answer["notes"]:
         note(str(warning))
@@ -192,7 +196,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
 
 
 def limit_error(limit: str, about: str, limits: Limits) -> ToolExecutionError:
-    """Return the error for a call that exceeded a limit."""
+    """Return the error for a call that exceeded the named limit."""
     words = {
         "seconds": f"took longer than {limits.seconds:g} s and was cancelled",
         "memory": f"needs more than {limits.memory // 1_000_000:,} MB of memory",
@@ -203,7 +207,10 @@ def limit_error(limit: str, about: str, limits: Limits) -> ToolExecutionError:
 
 
 def child_death_error(status: int, about: str) -> ToolExecutionError:
-    """Make the error for a child that died before it answered."""
+    """Return the error for a child that ended before it answered.
+
+    A negative status is the number of the signal that ended the child.
+    """
     if -status == signal.SIGXCPU:
         cause = "it used more processor time than it may"
     elif status < 0:

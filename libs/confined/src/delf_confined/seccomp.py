@@ -36,10 +36,10 @@ _OFFSET_ARCH: Final = 4
 _OFFSET_ARGUMENTS: Final = 16
 _X32_BIT: Final = 0x40000000
 _REFUSE: Final = _ERRNO | errno.EPERM
-_UNKNOWN: Final = _ERRNO | errno.ENOSYS
+_UNKNOWN_CALL: Final = _ERRNO | errno.ENOSYS
 
 _ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_SPECIAL: Final = {
+_CHECKED_CALLS: Final = {
     "futex": (202, 98),
     "mmap": (9, 222),
     "madvise": (28, 233),
@@ -66,55 +66,65 @@ _SPECIAL: Final = {
     "getpriority": (140, 141),
     "sched_getaffinity": (204, 123),
 }
-"""Calls with checked arguments: their numbers on x86_64 and aarch64."""
-_COLUMN: Final = {"x86_64": 0, "aarch64": 1}
+"""The system calls with checked arguments, with their numbers on x86_64 and aarch64."""
+_NUMBER_INDEX: Final = {"x86_64": 0, "aarch64": 1}
 
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""Allowed ioctl requests: none names an owner or a process."""
+"""The allowed ioctl requests, none of which sends signals or names another process."""
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
-"""Allowed fcntl commands: copies and flags, but no signals to other processes and no locks."""
+"""The allowed fcntl commands: duplicating descriptors, and reading and setting flags.
+
+Locks and signals to other processes are not allowed.
+"""
 _FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
-"""Locks of a process and of an open file, which databases take to read a whole state."""
+"""The fcntl commands for locks, which databases take to read a consistent state."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
-"""Names of threads and of memory; not the death signal."""
-_SIGNALS_REFUSED: Final = (9, 19)
-"""SIGKILL and SIGSTOP: a killed guest must be recognisable as not at fault, and may be
-restarted.
+"""The allowed prctl operations, which set the names of threads and of memory areas."""
+_REFUSED_SIGNALS: Final = (9, 19)
+"""SIGKILL and SIGSTOP, which a guest may not send to itself.
+
+A guest that dies of SIGKILL is thus known to be killed from outside, and may be restarted.
 """
-_FUTEX_KIND: Final = 0xFF
-_FUTEXES: Final = (*(kind | 0x80 for kind in (0, 1, 3, 4, 5, 9, 10)), 0, 9)
-"""Waiting and waking within this process; not priority inheritance, which Python threads never
-use. Shared waits are allowed, because the C library waits so for the end of a thread; shared
-wakes are refused, so that no other process is signalled.
+_FUTEX_OPERATION_MASK: Final = 0xFF
+_FUTEX_PRIVATE: Final = 0x80
+_FUTEX_OPERATIONS: Final = (
+    *(operation | _FUTEX_PRIVATE for operation in (0, 1, 3, 4, 5, 9, 10)),
+    *(0, 9),  # FUTEX_WAIT and FUTEX_WAIT_BITSET, shared between processes
+)
+"""The allowed futex operations: waiting and waking within this process, and shared waits.
+
+The C library needs a shared wait to join a thread. Shared wakes are refused, because they would
+reach other processes. Python threads need no operations with priority inheritance.
 """
-_MMAP_REFUSED: Final = 0x42100
-"""Refused mmap flags: locked memory, huge pages, and stacks that grow downwards."""
-_MADVICE_REFUSED: Final = (12, 100, 101)
-"""MADV_MERGEABLE, by which a guest learns other processes' pages; poisoned pages."""
+_REFUSED_MMAP_FLAGS: Final = 0x42100
+"""The refused mmap flags: locked memory, huge pages, and stacks that grow downwards."""
+_REFUSED_MADVICE: Final = (12, 100, 101)
+"""MADV_MERGEABLE, which can reveal other processes' pages, and the faking of damaged pages."""
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
-_MAKE: Final = 0o100
+_CREATE: Final = 0o100
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
-"""Allowed open flags: all but O_PATH, which Landlock does not restrict, and O_ASYNC."""
-_CLOCK_OF_A_PROCESS: Final = 0x80000000
-"""The sign bit of a clock id: negative ids name clocks of other processes, or devices."""
+"""The allowed open flags: all except O_PATH, which Landlock does not restrict, and O_ASYNC."""
+_CLOCK_SIGN_BIT: Final = 0x80000000
+"""The sign bit of a clock id, which is set for the clocks of other processes and devices."""
 _RENAME_FLAGS: Final = 1
-"""RENAME_NOREPLACE; not the exchange, and not the whiteout, which is a device."""
+"""The only allowed rename flag, RENAME_NOREPLACE."""
 _PIPE_FLAGS: Final = 0o2004000
-"""O_CLOEXEC and O_NONBLOCK; not O_NOTIFICATION_PIPE."""
+"""The allowed pipe flags: O_CLOEXEC and O_NONBLOCK."""
 _SEND_FLAGS: Final = 0xC0C0
-"""MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL, MSG_MORE; not MSG_OOB, which the host did not ask for."""
+"""The allowed flags for sending: MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL and MSG_MORE."""
 _RECEIVE_FLAGS: Final = 0x40000162
-"""MSG_PEEK, MSG_TRUNC, MSG_DONTWAIT, MSG_WAITALL, MSG_CMSG_CLOEXEC."""
+"""The allowed flags for receiving: MSG_PEEK, _TRUNC, _DONTWAIT, _WAITALL and _CMSG_CLOEXEC."""
 _SOL_SOCKET: Final = 1
 _SOCKET_OPTIONS: Final = (3, 4, 7, 8, 30, 38, 39)
-"""The options of a socket's kind and buffers; not SO_PEERCRED and SO_PEERPIDFD: a handle of the
-host.
+"""The socket options that may be read, on the kind and the buffers of the socket.
+
+SO_PEERCRED and SO_PEERPIDFD are not among them, because they give a handle of the host process.
 """
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020000
-_SOME_PID: Final = 0x7EADBEEF
-"""A placeholder for the guest's pid, above any real pid and unique in the filter."""
+_PLACEHOLDER_PID: Final = 0x7EADBEEF
+"""A placeholder for the guest's process id, higher than any real one and unique in the filter."""
 _AF_UNIX: Final = 1
 _SOCK_STREAM: Final = 1
 _SOCK_KIND: Final = 0xF
@@ -125,21 +135,21 @@ class _Program(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Return True if there is a filter for this processor."""
+    """Return True if a filter exists for this system and processor."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
 def build(
     machine: str, pid: int, *, threads: bool, writes: bool = True, locks: bool = False
 ) -> bytes:
-    """Return the filter's instructions.
+    """Build a seccomp filter, and return its BPF instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        pid: The process's own id, the only allowed target of signals.
-        threads: Whether it may start threads.
-        writes: Whether it may open files for writing, make, move and remove them.
-        locks: Whether it may lock files.
+        pid: The id of the confined process, the only allowed target of signals.
+        threads: Whether the process may start threads.
+        writes: Whether the process may create, change, move and remove files.
+        locks: Whether the process may lock files.
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
@@ -155,7 +165,7 @@ def build(
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
     for name, block in _blocks(pid, threads=threads, writes=writes, locks=locks).items():
-        number = _SPECIAL[name][_COLUMN[machine]]
+        number = _CHECKED_CALLS[name][_NUMBER_INDEX[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
     for first, last in _number_ranges(calls.numbers(machine, writes=writes)):
@@ -166,8 +176,8 @@ def build(
         ]
     code += [
         # ENOSYS lets the C library fall back from calls that are newer than this table.
-        _instruction(_JUMP_ABOVE, 0, 1, calls.NEWEST),
-        _instruction(_RETURN, 0, 0, _UNKNOWN),
+        _instruction(_JUMP_ABOVE, 0, 1, calls.HIGHEST_NUMBER),
+        _instruction(_RETURN, 0, 0, _UNKNOWN_CALL),
         _instruction(_RETURN, 0, 0, _REFUSE),
     ]
     return b"".join(code)
@@ -175,31 +185,35 @@ def build(
 
 @cache
 def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
-    """Return the filter without the process id; the template builds it once for all guests.
+    """Build a filter with a placeholder for the process id.
+
+    The result is cached, so that a template builds the filter once for all guests.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        threads: As for :func:`build`.
-        writes: As for :func:`build`.
-        locks: As for :func:`build`.
+        threads: As in :func:`build`.
+        writes: As in :func:`build`.
+        locks: As in :func:`build`.
     """
-    return build(machine, _SOME_PID, threads=threads, writes=writes, locks=locks)
+    return build(machine, _PLACEHOLDER_PID, threads=threads, writes=writes, locks=locks)
 
 
 def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
-    """Confine this process permanently, with all threads that it starts from now on.
+    """Install a filter for this process and all threads that it will start.
+
+    The filter cannot be removed.
 
     Args:
-        threads: As for :func:`build`.
-        writes: As for :func:`build`.
-        locks: As for :func:`build`.
+        threads: As in :func:`build`.
+        writes: As in :func:`build`.
+        locks: As in :func:`build`.
 
     Raises:
         OSError: If the kernel refuses.
     """
     libc = system.libc()
     code = build_filter(platform.machine(), threads=threads, writes=writes, locks=locks)
-    code = code.replace(struct.pack("=I", _SOME_PID), struct.pack("=I", os.getpid()))
+    code = code.replace(struct.pack("=I", _PLACEHOLDER_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
         (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
@@ -211,18 +225,18 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
 
 
 def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, list[bytes]]:
-    """Return the filter blocks of calls with checked arguments."""
+    """Return a mapping from each call with checked arguments to its block of instructions."""
     own_process = (0, pid)
     return {
-        "futex": _allow_values(1, _FUTEXES, mask=_FUTEX_KIND),
-        "mmap": _allow_without_bits(3, _MMAP_REFUSED),
-        "madvise": _forbid_arguments(2, _MADVICE_REFUSED),
+        "futex": _allow_values(1, _FUTEX_OPERATIONS, mask=_FUTEX_OPERATION_MASK),
+        "mmap": _allow_without_bits(3, _REFUSED_MMAP_FLAGS),
+        "madvise": _forbid_arguments(2, _REFUSED_MADVICE),
         "open": _allow_opening(1) if writes else _allow_reading(1),
         "openat": _allow_opening(2) if writes else _allow_reading(2),
-        "clock_gettime": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
-        "clock_getres": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
-        "clock_nanosleep": _allow_without_bits(0, _CLOCK_OF_A_PROCESS),
-        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if writes else _answer(_REFUSE),
+        "clock_gettime": _allow_without_bits(0, _CLOCK_SIGN_BIT),
+        "clock_getres": _allow_without_bits(0, _CLOCK_SIGN_BIT),
+        "clock_nanosleep": _allow_without_bits(0, _CLOCK_SIGN_BIT),
+        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if writes else _return(_REFUSE),
         "ioctl": _allow_values(1, _IOCTLS),
         "fcntl": _allow_values(1, (*_FCNTLS, *_FILE_LOCKS) if locks else _FCNTLS),
         "pipe2": _allow_without_bits(1, ~_PIPE_FLAGS),
@@ -231,13 +245,13 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
         "getsockopt": _require_argument(1, _SOL_SOCKET) + _allow_values(2, _SOCKET_OPTIONS),
         "socketpair": _require_argument(0, _AF_UNIX)
         + _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
-        "clone": _new_thread() if threads else _answer(_REFUSE),
+        "clone": _allow_new_thread() if threads else _return(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
-        "clone3": _answer(_UNKNOWN),
+        "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),
-        "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _SIGNALS_REFUSED),
-        # Reading only: a lowered limit would end the process by SIGKILL, see _SIGNALS_REFUSED.
-        "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_answer(_ALLOW)],
+        "tgkill": _require_argument(0, pid) + _forbid_arguments(2, _REFUSED_SIGNALS),
+        # Reading only: a lowered limit would end the process by SIGKILL, see _REFUSED_SIGNALS.
+        "prlimit64": [*_require_argument(0, 0), *_require_null(2), *_return(_ALLOW)],
         "getpgid": _allow_values(0, own_process),
         "getsid": _allow_values(0, own_process),
         "getpriority": _require_argument(0, 0) + _allow_values(1, own_process),
@@ -245,7 +259,7 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
     }
 
 
-def _answer(value: int) -> list[bytes]:
+def _return(value: int) -> list[bytes]:
     return [_instruction(_RETURN, 0, 0, value)]
 
 
@@ -254,89 +268,95 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
 
 
 def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
-    """Return instructions that allow the call if an argument has one of the values, else refuse.
+    """Return instructions that allow a call only if an argument has one of the given values.
 
-    With a mask, only these bits of the argument are compared.
+    With a mask, only the bits of the mask are compared.
     """
     block = [_load_argument(argument)]
     if mask is not None:
         block.append(_instruction(_AND, 0, 0, mask))
     for value in values:
-        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_ALLOW)]
-    return [*block, *_answer(_REFUSE)]
+        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_return(_ALLOW)]
+    return [*block, *_return(_REFUSE)]
 
 
 def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
-    """Return instructions that refuse the call if an argument has one of the values, else allow."""
+    """Return instructions that refuse a call if an argument has one of the given values."""
     block = [_load_argument(argument)]
     for value in values:
-        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_answer(_REFUSE)]
-    return [*block, *_answer(_ALLOW)]
+        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_return(_REFUSE)]
+    return [*block, *_return(_ALLOW)]
 
 
 def _require_argument(argument: int, value: int) -> list[bytes]:
-    """Return instructions that refuse the call unless an argument has the value."""
-    return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_answer(_REFUSE)]
+    """Return instructions that refuse a call unless an argument has a value.
+
+    Further instructions decide otherwise.
+    """
+    return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_return(_REFUSE)]
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
-    """Return instructions that load an argument, and refuse the call if it has any of the bits."""
+    """Return instructions that refuse a call if an argument has any of the given bits.
+
+    Otherwise, the argument stays loaded for further instructions.
+    """
     bits &= 0xFFFFFFFF
-    return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
+    return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_return(_REFUSE)]
 
 
 def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
-    """Return instructions that allow the call if an argument has none of the bits, else refuse."""
-    return [*_refuse_bits(argument, bits), *_answer(_ALLOW)]
+    """Return instructions that allow a call only if an argument has none of the given bits."""
+    return [*_refuse_bits(argument, bits), *_return(_ALLOW)]
 
 
 def _allow_opening(flags: int) -> list[bytes]:
-    """Allow opening for reading, for writing, or both.
+    """Return instructions that allow opening files for reading, writing or both.
 
-    O_TRUNC with reading only is refused: Landlock before ABI 3 lets it truncate read-only files.
-    Access mode 3, neither reading nor writing, is refused, because Landlock requires no right for
-    it.
+    O_TRUNC with reading only is refused, because it truncates read-only files under Landlock before
+    ABI 3. Access mode 3 (neither reading nor writing) is refused, because Landlock requires no
+    right for it.
     """
     block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
     for forbidden_flags in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
-        block += [_instruction(_JUMP_EQUAL, 0, 1, forbidden_flags), *_answer(_REFUSE)]
-    return [*block, *_answer(_ALLOW)]
+        block += [_instruction(_JUMP_EQUAL, 0, 1, forbidden_flags), *_return(_REFUSE)]
+    return [*block, *_return(_ALLOW)]
 
 
 def _allow_reading(flags: int) -> list[bytes]:
-    """Allow opening existing files for reading only."""
-    forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _MAKE
+    """Return instructions that allow opening existing files for reading only."""
+    forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _CREATE
     return _allow_without_bits(flags, forbidden_flags)
 
 
 def _allow_without_address() -> list[bytes]:
-    """Allow sendto without a receiver, so that it uses the socket's connection."""
-    return [*_refuse_bits(3, ~_SEND_FLAGS), *_require_null(4), *_answer(_ALLOW)]
+    """Return instructions that allow sendto on a connected socket, without an address."""
+    return [*_refuse_bits(3, ~_SEND_FLAGS), *_require_null(4), *_return(_ALLOW)]
 
 
 def _require_null(argument: int) -> list[bytes]:
-    """Return instructions that refuse the call unless an argument is a null pointer."""
+    """Return instructions that refuse a call unless an argument is a null pointer."""
     block: list[bytes] = []
     for upper in (False, True):
         block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
-        block += _answer(_REFUSE)
+        block += _return(_REFUSE)
     return block
 
 
-def _new_thread() -> list[bytes]:
+def _allow_new_thread() -> list[bytes]:
     return [
         _load_argument(0),
         _instruction(_JUMP_ANY_BIT, 0, 1, _CLONE_NAMESPACES),
-        *_answer(_REFUSE),
+        *_return(_REFUSE),
         _instruction(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD),
-        *_answer(_REFUSE),
-        *_answer(_ALLOW),
+        *_return(_REFUSE),
+        *_return(_ALLOW),
     ]
 
 
 def _number_ranges(values: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last number of each run of consecutive numbers."""
+    """Yield the first and the last number of each sequence of consecutive numbers."""
     first = last = values[0]
     for value in values[1:]:
         if value > last + 1:

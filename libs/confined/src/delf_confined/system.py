@@ -27,22 +27,24 @@ INTERPRETER_FILES: Final = (
     "/usr/local/lib",
     "/usr/share/zoneinfo",
 )
-"""The files that an interpreter may still load once it is confined."""
+"""The paths that a confined interpreter may still read."""
 
 
 @cache
 def libc() -> ctypes.CDLL:
-    """Return the C library of this process, with errno recording."""
+    """Return the C library of this process, which records ``errno``."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library
 
 
 def die_with_parent(parent: int) -> None:
-    """Tie this process to its parent: the kernel kills it when the parent dies; exit if it is dead.
+    """Let the kernel kill this process when its parent dies.
+
+    If the parent is dead already, exit at once.
 
     Args:
-        parent: The process id.
+        parent: The process id of the parent.
     """
     if sys.platform == "linux":
         libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -51,12 +53,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def give_way() -> None:
-    """Lower the priority of this process and its children, in processor time and memory.
+def lower_priority() -> None:
+    """Lower the processor priority of this process and its children, and forbid core dumps.
 
-    When memory runs out, the kernel ends such a process rather than the host. A process that
-    crashes leaves no core dump: neither in a file, nor to a program of the system that reads core
-    dumps as root.
+    When memory runs out, the kernel kills such a process before it kills the host. Core dumps could
+    be read by a program of the system that runs as root.
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)
@@ -69,16 +70,16 @@ def give_way() -> None:
         libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def set_limit(limit_name: int, soft: int, hard: int | None = None) -> None:
-    """Set a resource limit, at most to the limit that this process already has.
+def set_limit(resource_id: int, soft: int, hard: int | None = None) -> None:
+    """Set a resource limit of this process, which cannot exceed the present hard limit.
 
     Args:
-        limit_name: A number of the module ``resource``.
-        soft: The limit.
-        hard: The limit that cannot be raised again; ``soft`` when None.
+        resource_id: The limit, as a constant of the module ``resource``.
+        soft: The limit that applies.
+        hard: The limit to which the process may raise ``soft``; equal to ``soft`` when None.
     """
-    _, ceiling = resource.getrlimit(limit_name)
+    _, ceiling = resource.getrlimit(resource_id)
     new_hard = soft if hard is None else hard
     if ceiling != resource.RLIM_INFINITY:
         soft, new_hard = min(soft, ceiling), min(new_hard, ceiling)
-    resource.setrlimit(limit_name, (soft, new_hard))
+    resource.setrlimit(resource_id, (soft, new_hard))

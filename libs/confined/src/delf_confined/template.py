@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 def main(descriptor: int) -> None:
-    """Answer requests until the program closes the control socket.
+    """Answer requests of the program until it closes the control socket.
 
     Args:
-        descriptor: The control socket.
+        descriptor: The descriptor of the control socket.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles Ctrl-C
     os.umask(0o077)
@@ -53,10 +53,10 @@ def main(descriptor: int) -> None:
                 return
             request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
             try:
-                answer = _answer(request, descriptors, control, imported_names)
+                answer = _handle_request(request, descriptors, control, imported_names)
             finally:
-                for each in descriptors:
-                    os.close(each)
+                for received in descriptors:
+                    os.close(received)
             send(control, json.dumps(answer).encode())
 
 
@@ -70,13 +70,13 @@ def _receive_rest(control: socket.socket, length: int) -> bytes:
     return data
 
 
-def _answer(
+def _handle_request(
     request: dict[str, Any],
     descriptors: list[int],
     control: socket.socket,
     imported_names: set[str],
 ) -> dict[str, Any]:
-    """Answer a request of the program: reap a child, or fork one."""
+    """Reap a child or fork one, as the program requests. Return the answer."""
     if "reap" in request:
         try:
             _, status, resource_usage = os.wait4(request["reap"], 0)
@@ -104,7 +104,10 @@ def _answer(
 
 
 def _import(function: str, preload: Sequence[str]) -> None:
-    """Import modules once for all children; a child reports a failed import."""
+    """Import modules and call preload functions, for all later children.
+
+    Failures are ignored, because the child reports them.
+    """
     for name in (*preload, function):
         try:
             target = resolve_name(name)
@@ -122,7 +125,7 @@ def _import(function: str, preload: Sequence[str]) -> None:
 def _run_child(
     request: dict[str, Any], wire: int, control: socket.socket, template: int
 ) -> NoReturn:
-    """Confine the forked child, serve the call, and exit."""
+    """Confine the forked child process, make its call, and exit."""
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if the program is gone
         # The template's own socket: a child that keeps it could speak for the template.

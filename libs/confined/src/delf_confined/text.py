@@ -11,15 +11,15 @@ from delf.network import charsets
 from delf.notes import note
 from delf_confined.charsets import LATIN, guess
 
-_SAMPLE: Final = 64_000
-_CHUNK: Final = 4 * 1024 * 1024
-_PRINTED: Final = re.compile(rb"[\t\n\r -~]")
-_MAX_PRINTED: Final = 0.7
-_HALF_OF_ASCII: Final = 0.35
+_SAMPLE_BYTES: Final = 64_000
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+_PRINTABLE_ASCII: Final = re.compile(rb"[\t\n\r -~]")
+_MAX_PRINTABLE_SHARE: Final = 0.7
+_MIN_ZERO_SHARE: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _REMEDY: Final = "; if its letters look wrong, give encoding="
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -35,15 +35,17 @@ def decode(
     *,
     remedy: str = _REMEDY,
 ) -> str:
-    """Decode text of any common encoding: by its BOM, as UTF-8, else by detection.
+    """Decode a text whose encoding is unknown.
 
-    Guesses and undecodable bytes are noted.
+    A byte order mark decides; otherwise, the text is decoded as UTF-8 or, if that fails, in the
+    encoding that is detected. Notes are added about a guessed encoding and about bytes that cannot
+    be decoded.
 
     Args:
-        data: The text.
+        data: The encoded text.
         encoding: The encoding, if known.
-        about: The file, as notes call it.
-        remedy: The end of the note of a guess: what to do if it is wrong.
+        about: The name of the file for notes.
+        remedy: The end of a note about a guessed encoding, with advice if the guess is wrong.
 
     Raises:
         ValueError: If the data cannot be decoded, or the encoding is unknown.
@@ -53,27 +55,28 @@ def decode(
             return data.decode(encoding).removeprefix("\ufeff")
         except LookupError:
             raise ValueError(f"unknown encoding {encoding!r}") from None
-    found = encoding_of(data, about, remedy=remedy)
-    if found == LATIN:
+    detected = encoding_of(data, about, remedy=remedy)
+    if detected == LATIN:
         try:
             return data.decode(LATIN)
         except UnicodeDecodeError:
             return data.decode("latin-1")
-    return _decode_leniently(data, found, about).removeprefix("\ufeff")
+    return _decode_leniently(data, detected, about).removeprefix("\ufeff")
 
 
 def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bool) -> str:
-    """Decode text by its mark, its declared charset, as UTF-8, or by detection.
+    """Decode a text that may declare its charset, such as a page of the web.
 
-    Guesses, and bytes that are not text, are noted.
+    A byte order mark comes first, then the declared charset; otherwise, the text is decoded like
+    any other by :func:`decode`. Notes are added about guesses and about undecodable bytes.
 
     Args:
-        data: The text.
-        label: The charset, if declared outside of the text.
-        about: The text, as notes call it.
-        is_markup: Whether it may declare a charset itself, as pages do.
+        data: The encoded text.
+        label: The charset that is declared outside of the text, such as in a header, if any.
+        about: The name of the text for notes.
+        is_markup: Whether the text itself may declare a charset, as HTML and XML do.
     """
-    if _decode_with_mark(data) is not None:
+    if _encoding_by_mark(data) is not None:
         return decode(data, about=about)
     in_page = charsets.label_in_page(data) if is_markup else None
     label = label if charsets.codec_of(label) else in_page
@@ -88,18 +91,19 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 
 
 def encoding_of_file(path: str, about: str) -> str:
-    """Return the encoding of a file of any size.
+    """Detect the encoding of a file of any size.
 
-    Return "utf-8" only for a file that is valid UTF-8 throughout and has no BOM.
+    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. A note
+    is added about a guess.
 
     Args:
-        path: The file.
-        about: The file, as notes call it; empty to add no notes.
+        path: The path of the file.
+        about: The name of the file for notes.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
-        chunk, line = file.read(_CHUNK), 1
-        encoding_by_mark = _decode_with_mark(chunk) or _decode_utf16_without_mark(chunk, about)
+        chunk, line = file.read(_CHUNK_BYTES), 1
+        encoding_by_mark = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
         if encoding_by_mark is not None:
             return "utf-8-sig" if encoding_by_mark == "utf-8" else encoding_by_mark
         while True:
@@ -108,25 +112,27 @@ def encoding_of_file(path: str, about: str) -> str:
             except UnicodeDecodeError as error:
                 encoding = encoding_of(chunk, about, first_line=line)
                 if encoding == "utf-8":
-                    _tell_replaced(about, encoding, line + _line_number(chunk, error.start) - 1)
+                    _note_replaced_bytes(
+                        about, encoding, line + _line_number(chunk, error.start) - 1
+                    )
                     return "utf-8-sig"
                 return encoding
             if not chunk:
                 return "utf-8"
             line += chunk.count(b"\n")
-            chunk = file.read(_CHUNK)
+            chunk = file.read(_CHUNK_BYTES)
 
 
 def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REMEDY) -> str:
-    """Find the encoding of a text; a guess is noted.
+    """Detect the encoding of a text. A note is added about a guess.
 
     Args:
-        data: The text.
-        about: The file, as notes call it.
-        first_line: The number of its first line in the file.
-        remedy: The end of the note: what to do if the guess is wrong.
+        data: The encoded text.
+        about: The name of the file for notes.
+        first_line: The number that the first line of the text has in the file.
+        remedy: The end of the note, with advice if the guess is wrong.
     """
-    encoding = _decode_with_mark(data) or _decode_utf16_without_mark(data, about)
+    encoding = _encoding_by_mark(data) or _detect_utf16(data, about)
     if encoding is not None:
         return encoding
     try:
@@ -135,85 +141,87 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
         decode_error = error
     else:
         return "utf-8"
-    if _is_utf8_but_for_few(data):
+    if _is_mostly_utf8(data):
         return "utf-8"
     encoding, name = guess(data)
     line = _line_number(data, decode_error.start) + first_line - 1
-    place = f"byte 0x{data[decode_error.start]:02x} on line {line}"
-    note(f"{about} is not UTF-8 ({place}) and was read as {name}{remedy}")
+    invalid_byte = f"byte 0x{data[decode_error.start]:02x} on line {line}"
+    note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{remedy}")
     return encoding
 
 
-def _decode_with_mark(data: bytes) -> str | None:
-    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
+def _encoding_by_mark(data: bytes) -> str | None:
+    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
 
 
 def _decode_leniently(data: bytes, encoding: str, about: str) -> str:
-    """Decode text, replacing undecodable bytes by U+FFFD; return a note on them, too."""
+    """Decode a text. If bytes cannot be decoded, replace them by U+FFFD and add a note."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        _tell_replaced(about, encoding, _line_number(data, error.start))
+        _note_replaced_bytes(about, encoding, _line_number(data, error.start))
         return data.decode(encoding, "replace")
 
 
-def _tell_replaced(about: str, encoding: str, line: int) -> None:
+def _note_replaced_bytes(about: str, encoding: str, line: int) -> None:
     note(
         f"{about} has bytes that are not {encoding.upper()}, the first on line {line}: each was "
         "read as \ufffd"
     )
 
 
-def _line_number(data: bytes, place: int) -> int:
-    return data.count(b"\n", 0, place) + 1
+def _line_number(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
 
 
-def _is_utf8_but_for_few(data: bytes) -> bool:
-    """Return True if most non-ASCII bytes are valid UTF-8, so that the others are stray bytes."""
+def _is_mostly_utf8(data: bytes) -> bool:
+    """Return True if most non-ASCII characters are valid UTF-8, apart from a few stray bytes."""
     text = data.decode("utf-8", "replace")
     stray = text.count("\ufffd")
     return sum(map(str.isascii, text)) + stray < len(text) - stray
 
 
 def decode_if_text(data: bytes) -> str | None:
-    """Decode bytes if they are certainly text; return None otherwise."""
-    decoded = _decode_with_mark(data)
-    if decoded is None and b"\0" in data:
+    """Return bytes as text if they are UTF-8 or have a byte order mark, else None."""
+    encoding = _encoding_by_mark(data)
+    if encoding is None and b"\0" in data:
         return None
     try:
-        return data.decode(decoded or "utf-8").removeprefix("\ufeff")
+        return data.decode(encoding or "utf-8").removeprefix("\ufeff")
     except ValueError:
         return None
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return True if bytes without their zeros are UTF-8; UTF-16 has zeros between letters."""
+    """Return True if bytes are UTF-8 without control characters, apart from zero bytes."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
     except UnicodeDecodeError:
         return False
 
 
-def _decode_utf16_without_mark(data: bytes, about: str) -> str | None:
-    """Decode UTF-16 without a byte order mark, with a note; None if the bytes are not UTF-16."""
-    encoding = _without_mark(data)
+def _detect_utf16(data: bytes, about: str) -> str | None:
+    """Detect UTF-16 without a byte order mark. Return the encoding with a note, or None."""
+    encoding = _utf16_variant(data)
     if encoding is not None:
         note(f"{about} has no mark of its encoding, and was read as {encoding.upper()}")
     return encoding
 
 
-def _without_mark(data: bytes) -> str | None:
-    """Return the variant of UTF-16 in which text without a byte order mark is written, if any.
+def _utf16_variant(data: bytes) -> str | None:
+    """Return the variant of UTF-16 in which a text is encoded, or None.
 
-    The zero bytes tell: in UTF-16 every second byte of ASCII is zero.
+    The zero bytes show the variant: every second byte of an ASCII text in UTF-16 is zero.
     """
-    sample = data[: _SAMPLE - _SAMPLE % 2]
+    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 2]
     zeros = sample.count(0)
     if not zeros:
         return None
     data = data[: len(data) - len(data) % 2]  # drop half a code unit
-    is_rare = zeros < _HALF_OF_ASCII * len(sample)  # half of the bytes of ASCII in UTF-16 are zero
-    if is_rare and (_is_utf8(data) or len(_PRINTED.findall(sample)) > _MAX_PRINTED * len(sample)):
+    is_rare = zeros < _MIN_ZERO_SHARE * len(sample)  # half of the bytes of ASCII in UTF-16 are zero
+    if is_rare and (
+        _is_utf8(data) or len(_PRINTABLE_ASCII.findall(sample)) > _MAX_PRINTABLE_SHARE * len(sample)
+    ):
         return None
     for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
         if sample[side::2].count(0) != zeros:

@@ -14,40 +14,40 @@ from contextlib import asynccontextmanager
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-SLICE: Final = 0.15
-"""The minimum number of seconds before a call is preempted."""
+MIN_RUN_SECONDS: Final = 0.15
+"""The number of seconds that a call runs at least before it is preempted."""
 
 
 class Turn:
-    """A call, from the time when it starts to wait for a permit to its end.
+    """A call that waits for a permit or runs.
 
     Args:
-        key: The caller; calls with the same key count against one share of the time.
-        can_restart: Whether the call may be interrupted and repeated.
+        key: The caller. The running time of all calls with the same key is added up.
+        can_restart: Whether the call may be stopped and started again.
     """
 
     def __init__(self, key: Hashable, *, can_restart: bool = True) -> None:
         self.key = key
         self.can_restart = can_restart
         self.used = 0.0
-        """Seconds used by the call's earlier attempts."""
+        """The seconds for which the call's earlier, preempted attempts ran."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
         self.preempted: asyncio.Future[None] | None = None
-        """A future that is done when the call must release its permit and wait again."""
+        """A future that is completed when the call must release its permit and wait again."""
 
 
 class Turns:
-    """The permits for concurrent calls of one event loop.
+    """Limits the number of concurrent calls on one event loop, fairly among the callers.
 
     Args:
-        max_calls: The number of concurrent calls.
+        max_calls: The maximum number of concurrent calls.
     """
 
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
         WeakKeyDictionary()
     )
-    """The instances by event loop."""
+    """For each event loop, the instances by their maximum number of calls."""
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
@@ -55,22 +55,22 @@ class Turns:
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
         self._seconds_used: dict[Hashable, float] = {}
-        """Seconds used by finished calls of each caller that has unfinished calls."""
+        """The seconds used by the finished calls of each caller that has further calls."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def of_loop(cls, max_calls: int) -> Turns:
-        """Return the permits shared by everything on the running event loop."""
+        """Return the instance that all callers with this maximum share on the running loop."""
         by_size = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
         return by_size.setdefault(max_calls, cls(max_calls))
 
     @asynccontextmanager
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
-        """Acquire a permit, and release it after the block."""
+        """Wait for a permit, and release it at the end of the ``async with`` block."""
         loop = asyncio.get_running_loop()
         turn.permit, turn.preempted = loop.create_future(), loop.create_future()
         self._waiting[turn] = next(self._order)
-        self._fill()
+        self._assign_permits()
         try:
             await turn.permit
             yield
@@ -80,19 +80,22 @@ class Turns:
             if turn.began is not None:
                 turn.used += loop.time() - turn.began
                 turn.began = None
-            self._remember(turn)
-            self._fill()
+            self._count_use(turn)
+            self._assign_permits()
 
-    def _remember(self, turn: Turn) -> None:
-        """Add a finished call's time to the total of its caller; forget an idle caller's total."""
+    def _count_use(self, turn: Turn) -> None:
+        """Add the running time of a call to the total of its caller.
+
+        The total of a caller without further calls is dropped.
+        """
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
             self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.used
         else:
             self._seconds_used.pop(key, None)
 
-    def _fill(self) -> None:
-        """Assign free permits, and choose calls that must release theirs."""
+    def _assign_permits(self) -> None:
+        """Assign the free permits to waiting calls, and preempt a call if others must wait."""
         while len(self._running) < self._max_calls and (turn := self._next()) is not None:
             del self._waiting[turn]
             self._running.add(turn)
@@ -102,14 +105,18 @@ class Turns:
         self._preempt_longest()
 
     def _next(self) -> Turn | None:
-        """Return the next call; one permit is reserved for calls that have not run yet."""
-        is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._max_calls - 1)
-        allowed_turns = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
+        """Return the waiting call that gets the next permit, or None.
+
+        One permit is reserved for calls that have not been preempted before.
+        """
+        restarted_count = sum(turn.used > 0 for turn in self._running)
+        can_restart_more = restarted_count < max(1, self._max_calls - 1)
+        allowed_turns = [turn for turn in self._waiting if turn.used == 0 or can_restart_more]
         return min(allowed_turns, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
-        alike = sum(other.key == turn.key for other in self._running)
-        return self._recent_use(turn.key), alike, self._waiting[turn]
+        running_calls = sum(other.key == turn.key for other in self._running)
+        return self._recent_use(turn.key), running_calls, self._waiting[turn]
 
     def _recent_use(self, key: Hashable) -> float:
         now = asyncio.get_running_loop().time()
@@ -118,7 +125,11 @@ class Turns:
         return used_seconds + self._seconds_used.get(key, 0.0)
 
     def _preempt_longest(self) -> None:
-        """Make the longest restartable call of another caller release its permit."""
+        """Make one call of another caller release its permit, if a call waits for it.
+
+        The call must be restartable and have run long enough; otherwise, this method is called
+        again later.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,7 +139,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         now = loop.time()
         ends = [
-            ((turn.began or now) + max(SLICE, turn.used), turn)
+            ((turn.began or now) + max(MIN_RUN_SECONDS, turn.used), turn)
             for turn in self._running
             if turn.can_restart and turn.key != waiting.key
         ]
@@ -143,4 +154,4 @@ class Turns:
         ):
             turn.preempted.set_result(None)
         else:
-            self._timer = loop.call_later(SLICE, self._preempt_longest)
+            self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_longest)

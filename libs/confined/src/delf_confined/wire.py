@@ -10,32 +10,32 @@ LENGTH: Final = struct.Struct(">Q")
 
 
 def send(wire: socket.socket, payload: bytes) -> None:
-    """Send a frame."""
+    """Send a frame: the length of the payload, followed by the payload."""
     wire.sendall(LENGTH.pack(len(payload)))
     wire.sendall(payload)
 
 
 def receive(wire: socket.socket, max_bytes: int | None = None) -> bytes:
-    """Receive a frame.
+    """Receive a frame, and return its payload.
 
     Args:
         wire: The socket.
-        max_bytes: The maximum number of bytes; None for a trusted sender.
+        max_bytes: The maximum size of the payload in bytes; None if the sender is trusted.
 
     Raises:
         EOFError: If the other side closed the connection.
-        ValueError: If the frame is longer.
+        ValueError: If the payload is longer.
     """
     (length,) = LENGTH.unpack(_exactly(wire, LENGTH.size))
-    check(length, max_bytes)
+    check_length(length, max_bytes)
     return _exactly(wire, length)
 
 
-def check(length: int, max_bytes: int | None) -> None:
-    """Raise for an invalid frame header before reading the frame.
+def check_length(length: int, max_bytes: int | None) -> None:
+    """Check the announced length of a payload before the payload is read.
 
     Raises:
-        ValueError: If the frame is too long.
+        ValueError: If the payload is too long.
     """
     if max_bytes is not None and length > max_bytes:
         raise ValueError(f"a frame of {length:,} bytes")

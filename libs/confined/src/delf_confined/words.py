@@ -16,7 +16,7 @@ def shorten_message(text: str, max_length: int = _MAX) -> str:
     """Remove stack traces, statement pointers and host folders from an error message.
 
     Args:
-        text: The library's message.
+        text: The error message of a library.
         max_length: The maximum number of characters.
     """
     lines: list[str] = []
@@ -29,9 +29,9 @@ def shorten_message(text: str, max_length: int = _MAX) -> str:
 
 
 def _without_folder(path_match: re.Match[str]) -> str:
-    """Return the name of a file without its folder, if the folder exists on this machine.
+    """Return a path without its folder if the folder exists on this machine.
 
-    Other texts that begin with a slash are unchanged.
+    Other texts that begin with a slash are returned unchanged.
     """
     folder, _, name = path_match.group().rpartition("/")
     is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors

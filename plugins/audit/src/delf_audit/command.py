@@ -14,7 +14,7 @@ import click
 from delf.plugins.commands import Program
 from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
-from delf_audit.trail import AuditTrail, Checked
+from delf_audit.trail import AuditTrail, VerifiedTrail
 
 _HEAD = ("at", "task", "what", "prev", "mac")
 
@@ -47,11 +47,11 @@ def _configured_path(program: object) -> str | None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
-    """Check who wrote the records, and that none was changed or removed.
+    """Check who wrote the records, and that no record was changed or removed.
 
-    A full check needs DELF_AUDIT_KEY and --head, a digest that you kept elsewhere. A
-    person who can write the file could otherwise replace it. Without them, the command lists
-    what is not proven, and fails.
+    A full check needs the key in DELF_AUDIT_KEY, and with --head a digest that you stored in
+    another place. Without both, a person who can write the file could have replaced it. The
+    command then lists what could not be checked, and fails.
     """
     checked = trail.check(head)
     if as_json:
@@ -59,14 +59,14 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
         proven = {"after": checked.after, "not_proven": list(checked.missing)}
         click.echo(json.dumps({"path": str(trail.path), **result, **proven}))
     else:
-        _tell(trail, checked)
+        _show_result(trail, checked)
     for missing in checked.missing:
-        click.echo(f"not proven: {missing}", err=True)
+        click.echo(f"not verified: {missing}", err=True)
     if checked.missing:
         raise SystemExit(1)
 
 
-def _tell(trail: AuditTrail, checked: Checked) -> None:
+def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
     for number in checked.cut:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
@@ -79,7 +79,7 @@ def _tell(trail: AuditTrail, checked: Checked) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def head(trail: AuditTrail, *, as_json: bool) -> None:
-    """Print the digest of the last line; keep it elsewhere."""
+    """Print the digest of the last line, which you should store in another place."""
     digest = trail.check().head
     click.echo(json.dumps({"head": digest}) if as_json else digest)
 
@@ -92,27 +92,33 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
 @click.pass_obj
 def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
-    """Show the last records, or those of one TASK, whose id may be shortened."""
+    """Show the last records, or all records of one TASK, whose id may be shortened."""
     wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
     for record in deque(wanted, maxlen=max(last, 0)):
-        click.echo(json.dumps(_parts(record)) if as_json else wrap_text(_line(record), indent=4))
+        click.echo(
+            json.dumps(_split_record(record))
+            if as_json
+            else wrap_text(_format_record(record), indent=4)
+        )
 
 
-def _parts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Split a record into its own fields and the common ones."""
+def _split_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the common fields of a record, and all other fields together as ``content``."""
     content = {name: value for name, value in record.items() if name not in _HEAD}
     head = {name: record.get(name) for name in ("at", "task", "what", "prev")}
     return {**head, "content": content}
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    """Format a record for people."""
-    content: dict[str, Any] = _parts(record)["content"]
-    words = [f"{name}={_word(v)}" for name, v in content.items() if v not in (None, "", "no")]
+def _format_record(record: Mapping[str, Any]) -> str:
+    """Format a record as a line of text."""
+    content: dict[str, Any] = _split_record(record)["content"]
+    words = [
+        f"{name}={_format_value(v)}" for name, v in content.items() if v not in (None, "", "no")
+    ]
     begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
     return "  ".join(itertools.chain([begin], words))
 
 
-def _word(value: Any) -> str:
-    """Format a value on one line, without control characters."""
+def _format_value(value: Any) -> str:
+    """Format a value as text in one line, without control characters."""
     return json.dumps(value, ensure_ascii=True)

@@ -32,28 +32,30 @@ from delf.protocols.people import PersonChange, name_of_holder
 from delf_audit.trail import AuditTrail
 
 KEY_VARIABLE: Final = "DELF_AUDIT_KEY"
-_LONGEST: Final = 20_000
+_MAX_ARGUMENT_CHARS: Final = 20_000
 
 
 def trail_at(path: str | None) -> AuditTrail:
-    """Return the audit file at a path, by default in the user's data folder.
+    """Return the audit file at a path; by default, it is in the user's data folder.
 
-    The key comes from ``DELF_AUDIT_KEY``, if set.
+    The key comes from the environment variable ``DELF_AUDIT_KEY``, if set.
     """
     from platformdirs import user_data_path
 
-    place = user_data_path("delf", appauthor=False) / "audit.jsonl"
+    default_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
     key = os.environ.get(KEY_VARIABLE)
     return AuditTrail(
-        place if path is None else Path(path).expanduser(), key.encode() if key else None
+        default_path if path is None else Path(path).expanduser(), key.encode() if key else None
     )
 
 
 class AuditObserver:
-    """Implements :class:`delf.protocols.observer.Observer`.
+    """An observer that writes tasks, approvals, calls and changes of people to an audit file.
+
+    Implements :class:`delf.protocols.observer.Observer`.
 
     Args:
-        path: The file.
+        path: The path of the file; by default, the file is in the user's data folder.
     """
 
     def __init__(self, *, path: str | None = None) -> None:
@@ -61,22 +63,22 @@ class AuditObserver:
         self._reads: set[tuple[str, int]] = set()
 
     async def observe(self, event: Event) -> None:
-        """Record a request, an approval or an action."""
-        content = self._content(event)
+        """Write a record for an event of a task, an approval or a call; ignore other events."""
+        content = self._record_of(event)
         if content is None:
             return
         record = {"at": _time(event.at), "task": event.task_id, **content}
         # Reads are not synced to disk: a read lost in a crash changed nothing, and syncing is slow.
-        durable = content.get("effect") != "read" and content["what"] != "read"
-        await asyncio.to_thread(self._trail.append, record, durable=durable)
+        is_read = content.get("effect") == "read" or content["what"] == "read"
+        await asyncio.to_thread(self._trail.append, record, durable=not is_read)
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Record a change of a person: rights or keys."""
+        """Write a record for a change of a person's rights or keys."""
         record = {
             "at": _time(change.at),
             "task": "",
             "what": "person",
-            **_who(),
+            **_process_fields(),
             "name": change.name,
             "change": change.what,
             "by": change.by,
@@ -86,24 +88,29 @@ class AuditObserver:
         await asyncio.to_thread(self._trail.append, record)
 
     async def aclose(self) -> None:
-        """Do nothing: each record is written before the next event."""
+        """Do nothing, because each record is written before the next event is observed."""
 
-    def _content(self, event: Event) -> dict[str, Any] | None:
+    def _record_of(self, event: Event) -> dict[str, Any] | None:
         match event:
             case TaskQueued() | TaskStarted():
                 is_queued = isinstance(event, TaskQueued)
                 content = {"origin": event.origin, "text": event.task}
                 fields = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
-                record = {"what": "queued" if is_queued else "task", **_who(), **content, **fields}
+                record = {
+                    "what": "queued" if is_queued else "task",
+                    **_process_fields(),
+                    **content,
+                    **fields,
+                }
                 parent = None if isinstance(event, TaskQueued) else event.parent
                 return record if parent is None else {**record, "parent": parent}
             case TaskResumed():
-                return {"what": "resumed", **_who(), "origin": event.origin}
+                return {"what": "resumed", **_process_fields(), "origin": event.origin}
             case ApprovalRequested():
-                fields = {"what": "question", "request": event.request_id, **_call(event)}
-                return fields if event.flow is None else {**fields, **_flow(event)}
+                fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
+                return fields if event.flow is None else {**fields, **_flow_fields(event)}
             case ApprovalDecided():
-                return _decision(event)
+                return _decision_fields(event)
             case ApprovalVoted():
                 voted = {"what": "vote", "request": event.request_id, "by": event.by}
                 return {**voted, "via": event.via, "reason": event.reason}
@@ -127,7 +134,7 @@ class AuditObserver:
             case CallStarted():
                 if event.effect == "read":
                     self._reads.add((event.task_id, event.call_id))
-                return {"what": "call", **_call(event)}
+                return {"what": "call", **_call_fields(event)}
             case CallFinished():
                 return self._end_of_call(event)
             case TaskFinished():
@@ -155,8 +162,8 @@ class AuditObserver:
         }
 
 
-def _who() -> dict[str, str]:
-    """Return the user and machine that this process belongs to."""
+def _process_fields() -> dict[str, str]:
+    """Return the names of the user and the machine of this process."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -164,15 +171,15 @@ def _who() -> dict[str, str]:
     return {"user": user, "machine": socket.gethostname()}
 
 
-def _flow(event: ApprovalRequested) -> dict[str, Any]:
-    """Return the sources of a call's values, as shown to a person."""
+def _flow_fields(event: ApprovalRequested) -> dict[str, Any]:
+    """Return the data flow of a call and the origins of its arguments, as shown to a person."""
     return {
         "flow": event.flow,
         "origins": {path: origin["text"] for path, origin in event.origins.items()},
     }
 
 
-def _call(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
+def _call_fields(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
     return {
         "call": event.call_id,
         "action": event.action,
@@ -182,7 +189,7 @@ def _call(event: CallStarted | ApprovalRequested) -> dict[str, Any]:
     }
 
 
-def _decision(event: ApprovalDecided) -> dict[str, Any]:
+def _decision_fields(event: ApprovalDecided) -> dict[str, Any]:
     edited = {} if event.arguments is None else {"arguments": _encode_bounded(event.arguments)}
     return {
         "what": "decision",
@@ -199,11 +206,11 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
 
 
 def _encode_bounded(arguments: Mapping[str, Any]) -> Any:
-    """Encode arguments as JSON; a long argument becomes its beginning and its length."""
+    """Return arguments as JSON data; if they are too long, return the beginning and the length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_ARGUMENT_CHARS:
         return json.loads(text)
-    return f"{text[:_LONGEST]}… ({len(text):,} characters)"
+    return f"{text[:_MAX_ARGUMENT_CHARS]}… ({len(text):,} characters)"
 
 
 def _time(seconds: float) -> str:

@@ -20,8 +20,8 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError, DelfError
 from delf.machine.own_files import make_private_folder
 
-FIRST: Final = "0" * 64
-"""The predecessor digest of the first record."""
+NO_PREDECESSOR: Final = "0" * 64
+"""The digest that the first record has in place of its predecessor's."""
 
 NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
 NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"
@@ -30,21 +30,22 @@ _BLOCK: Final = 64 * 1024
 
 
 class AuditTrailError(DelfError):
-    """The audit file was changed."""
+    """The audit file is damaged, or was changed by somebody."""
 
     code = "ERR-AUDIT-001"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """The result of verifying a valid file.
+class VerifiedTrail:
+    """The result of a successful verification.
 
     Args:
-        records: The number of records.
-        head: The digest of the last line, to be stored elsewhere.
-        cut: The numbers, from 1, of lines that were not written completely.
-        after: The number of records after the known digest; of all records without a digest.
-        missing: The properties that could not be verified without a digest or key.
+        records: The number of records in the file.
+        head: The digest of the last line, which should be stored elsewhere.
+        cut: The numbers, from 1, of incompletely written lines.
+        after: The number of records after the line with the known digest; without a known digest,
+            the number of all records.
+        missing: Descriptions of what could not be verified without a known digest or a key.
     """
 
     records: int
@@ -58,8 +59,9 @@ class AuditTrail:
     """An audit file, shared by several processes.
 
     Args:
-        path: The file; the file and its folder are created with the first record.
-        key: The key that authenticates each record.
+        path: The path of the file, which is created with its folder when the first record is
+            written.
+        key: The secret key with which each record is authenticated, if any.
     """
 
     def __init__(self, path: Path, key: bytes | None = None) -> None:
@@ -67,7 +69,11 @@ class AuditTrail:
         self._key = key
 
     def append(self, record: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Write a record at the end.
+        """Append a record to the file.
+
+        Args:
+            record: The fields of the record.
+            durable: Whether to wait until the record is on the disk.
 
         Raises:
             OSError: If the record cannot be written completely; the file is then unchanged.
@@ -79,35 +85,37 @@ class AuditTrail:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size
             before = _last_line(descriptor, end)
-            line = self._line({**record, "prev": FIRST if before is None else _digest(before)})
+            line = self._line(
+                {**record, "prev": NO_PREDECESSOR if before is None else _digest(before)}
+            )
             ends_line = before is None or _ends_line(descriptor, end)
-            _write(descriptor, (b"" if ends_line else b"\n") + line + b"\n", end)
+            _append_completely(descriptor, (b"" if ends_line else b"\n") + line + b"\n", end)
             if durable:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Return the complete records.
+        """Return an iterator over the records, skipping incomplete lines.
 
         Raises:
             ConfigurationError: If the file does not exist.
         """
         return (record for _, record in self._lines() if record is not None)
 
-    def check(self, known: str | None = None) -> Checked:
-        """Verify the chain of records.
+    def check(self, known: str | None = None) -> VerifiedTrail:
+        """Check that the digests chain all records, and that the key authenticates each of them.
 
         Args:
-            known: An earlier digest that must occur in the file.
+            known: The digest of an earlier line, which must still be in the file, if any.
 
         Raises:
-            AuditTrailError: If the chain is broken, with the line.
+            AuditTrailError: If a check fails; the message has the number of the line.
             ConfigurationError: If the file does not exist.
         """
-        head, count, number = FIRST, 0, 0
+        head, count, number = NO_PREDECESSOR, 0, 0
         cut: list[int] = []
-        position = 0 if known in (None, FIRST) else None
+        position = 0 if known in (None, NO_PREDECESSOR) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 cut.append(number)
@@ -128,8 +136,8 @@ class AuditTrail:
                 hint="lines at the end were removed, or the file was rewritten",
             )
         missing = [] if self._key is not None else [NO_KEY]
-        missing += [NO_HEAD] if known in (None, FIRST) else []
-        return Checked(
+        missing += [NO_HEAD] if known in (None, NO_PREDECESSOR) else []
+        return VerifiedTrail(
             records=count, head=head, cut=tuple(cut), after=count - position, missing=tuple(missing)
         )
 
@@ -159,7 +167,7 @@ class AuditTrail:
             ) from None
         with file:
             for line in file:
-                yield line.rstrip(b"\n"), _record(line)
+                yield line.rstrip(b"\n"), _parse_record(line)
 
     def _line(self, record: dict[str, Any]) -> bytes:
         if self._key is not None:
@@ -174,8 +182,8 @@ def _json(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":"), default=str).encode()
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
-    """Parse a line; None if the line is not a record."""
+def _parse_record(line: bytes) -> dict[str, Any] | None:
+    """Parse a line of the file. Return None if the line is incomplete or is not a record."""
     try:
         record: Any = json.loads(line)
     except ValueError:
@@ -193,7 +201,7 @@ def _ends_line(descriptor: int, end: int) -> bool:
 
 
 def _last_line(descriptor: int, end: int) -> bytes | None:
-    """Return the last line without its end; None in an empty file."""
+    """Return the last line of a file of ``end`` bytes, without its line break; None if empty."""
     if end == 0:
         return None
     tail, start = b"", end
@@ -204,8 +212,8 @@ def _last_line(descriptor: int, end: int) -> bytes | None:
     return tail.removesuffix(b"\n").rpartition(b"\n")[2]
 
 
-def _write(descriptor: int, data: bytes, end: int) -> None:
-    """Append data completely or not at all."""
+def _append_completely(descriptor: int, data: bytes, end: int) -> None:
+    """Append data to a file of ``end`` bytes; undo an incomplete write."""
     written = 0
     try:
         while written < len(data):

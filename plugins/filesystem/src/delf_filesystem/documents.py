@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError
 from delf.notes import note
-from delf_confined.documents import tell_bare
+from delf_confined.documents import note_textless_pages
 from delf_confined.limits import Limits
 from delf_confined.office import usual_form
 from delf_confined.readers import Readers
@@ -110,7 +110,7 @@ def _note_pages_without_text(content: bytes, name: str) -> None:
     except Exception:  # a damaged document, which markitdown may still read
         note(f"{name}: it is not known whether all of its pages hold text")
     else:
-        tell_bare(name, pages_without_text, total)
+        note_textless_pages(name, pages_without_text, total)
 
 
 def _is_locked(content: bytes) -> bool:

@@ -23,12 +23,12 @@ from delf_sandbox_docker.container import (
     ContainerProcess,
     ContainerSession,
     create,
-    make_folder,
+    make_container_folder,
     program_arguments,
 )
 from delf_sandbox_docker.engine import Engine, is_owner_alive, owner
 from delf_sandbox_docker.failures import FailedBuilds
-from delf_sandbox_docker.image import Recipe, build, built_from, is_built, volumes
+from delf_sandbox_docker.image import Recipe, build, build_inputs, is_built, unmounted_volumes
 
 DEFAULT_BASE = "python:3.12-slim"
 _PYTHON_IMAGE: Final = re.compile(r"python:(3\.\d+)")
@@ -38,21 +38,27 @@ _LOOK_SECONDS = 10.0
 _FOLDER = "delf-docker-"
 _OWNED = re.compile(rf"{_FOLDER}(\d+-\d+)-[a-z0-9_]+")
 Kind = tuple[Limits, tuple[str, ...]]
-"""The container options that sessions must share to be interchangeable."""
+"""The limits and libraries of a session.
+
+A started container can serve any session of its kind.
+"""
 
 
 class DockerBackend:
-    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+    """A sandbox backend that runs each session in a new Docker container.
+
+    Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
     Args:
-        base_image: The image to build on, with Python 3.11 or newer.
-        engine: The engine's URL; by default that of ``DOCKER_HOST`` or the usual socket.
+        base_image: The image from which the sandbox's image is built, with Python 3.11 or newer.
+        engine: The URL of the Docker engine; by default ``DOCKER_HOST`` or the usual socket.
         pool_size: The number of idle containers to keep started.
-        cpu_limit: Processors of a container: ``0.5`` or ``"50%"``.
-        pids_limit: Processes and threads of a container.
-        runtime: Another runtime of the engine, such as ``runsc`` for gVisor.
-        build_network: The network that pip uses for ``allowed_libs`` while the image is
-            built: ``host``, ``none`` or a network's name; the engine's default when omitted.
+        cpu_limit: The number of processors that a container may use: ``0.5`` or ``"50%"``.
+        pids_limit: The maximum number of processes and threads in a container.
+        runtime: The container runtime, such as ``runsc`` for gVisor; the engine's default when
+            None.
+        build_network: The network with which pip installs ``allowed_libs`` while the image is
+            built: ``host``, ``none`` or a network's name; the engine's default when None.
     """
 
     isolation: Isolation = "container"
@@ -74,7 +80,7 @@ class DockerBackend:
         self._base_image = base_image
         self._build_network = build_network
         self.confinement = Confinement(
-            cpu_limit=_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
+            cpu_limit=_parse_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
         self._failed = FailedBuilds()
         self._inputs = InputNames()
@@ -89,18 +95,18 @@ class DockerBackend:
 
     @property
     def language(self) -> str:
-        """The Python of the base image, judged by its name."""
+        """The Python version of scripts, as stated in the name of the base image."""
         match = _PYTHON_IMAGE.search(self._base_image)
         return f"Python {match[1]}" if match else "Python 3.11 or newer"
 
     async def available(self) -> Availability:
-        """Check whether an engine responds."""
+        """Return whether a Docker engine responds, with its version or the problem."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 version = await self.engine.run(self._engine_version)
         except TimeoutError:
-            silence = self.engine.silence()
-            return Unavailable(silence.message, silence.hint or "")
+            error = self.engine.not_responding_error()
+            return Unavailable(error.message, error.hint or "")
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         return Available(f"Docker {version}")
@@ -110,10 +116,12 @@ class DockerBackend:
         return str(version["Version"])
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
-        """Build the image, which the engine keeps; a failure is remembered for two minutes.
+        """Build the sandbox's image, unless the engine has it.
+
+        For two minutes after a failed build, further calls fail with the same error.
 
         Args:
-            libraries: The packages to install in the image.
+            libraries: The requirements of the packages to install in the image.
 
         Raises:
             SandboxUnavailableError: If the build fails, for example without a base image.
@@ -127,7 +135,7 @@ class DockerBackend:
         session = await self.pool.take(kind)
         try:
             await session.ready(_START_SECONDS)
-            await self._provide(session, spec)
+            await self._copy_inputs(session, spec)
             session.initialise(spec, SCRATCH, [WORKSPACE])
         except BaseException:
             self.pool.in_background(session.aclose())
@@ -136,11 +144,13 @@ class DockerBackend:
         return session
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Build the image if need be, and start containers ahead."""
+        """Start containers for coming sessions in the background, after building the image."""
         self.pool.fill((spec.limits, spec.libraries))
 
     def visible_path(self, path: str) -> str:
-        """Return the path below ``/workspace``, numbering duplicate names.
+        """Return the path in ``/workspace`` under which scripts see a file.
+
+        Files with the same name are numbered.
 
         Args:
             path: The absolute path on the host.
@@ -148,7 +158,7 @@ class DockerBackend:
         return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
-        """End every container and wait until all are gone. Safe to call twice."""
+        """End all containers, and wait until they are removed. Idempotent."""
         await self.pool.aclose(self.engine.finish)
         self.engine.close()
         if self._folder is not None:
@@ -156,11 +166,11 @@ class DockerBackend:
             self._folder = None
 
     def abandon(self) -> None:
-        """End all sessions of a closed event loop."""
+        """Release all sessions without awaiting, because their event loop is closed."""
         self.pool.abandon()
 
     def _abandon(self, sessions: Collection[ContainerSession]) -> None:
-        """Release the containers of a closed loop, which ends them."""
+        """End the containers of a closed event loop without awaiting."""
         for session in sessions:
             session.container.abandon()
         # A lock belongs to the event loop that has waited for it.
@@ -174,11 +184,13 @@ class DockerBackend:
 
     async def _start(self, kind: Kind) -> ContainerSession:
         limits, libraries = kind
-        image, hidden = await self._prepare(libraries)
+        image, volume_paths = await self._prepare(libraries)
         folder = self._make_folder()
         try:
             command = program_arguments(limits, self.confinement.cpu_limit)
-            container = await self.engine.run(self._create, image, hidden, limits, folder, command)
+            container = await self.engine.run(
+                self._create, image, volume_paths, limits, folder, command
+            )
         except BaseException:
             if folder is not None:
                 remove_folder(str(folder))
@@ -198,7 +210,7 @@ class DockerBackend:
     def _create(
         self,
         image: str,
-        hidden: tuple[str, ...],
+        volume_paths: tuple[str, ...],
         limits: Limits,
         folder: Path | None,
         command: list[str],
@@ -206,7 +218,7 @@ class DockerBackend:
         from docker.errors import ImageNotFound
 
         client = self.engine.client()
-        config = self.confinement.host_config(client, limits, folder, hidden)
+        config = self.confinement.host_config(client, limits, folder, volume_paths)
         try:
             return create(self.engine, image, config, command)
         except ImageNotFound:  # removed by hand: the next session rebuilds it
@@ -214,7 +226,7 @@ class DockerBackend:
             raise
 
     async def _connect(self, process: ContainerProcess, limits: Limits) -> ContainerSession:
-        """Connect a session to the container and start it."""
+        """Connect a session to a container, and start the container."""
         _, session = await asyncio.get_running_loop().create_connection(
             lambda: ContainerSession(process, limits.frame_bytes, self.pool.in_use.discard),
             sock=process.stream,
@@ -226,50 +238,53 @@ class DockerBackend:
         self.engine.client().start(container)
 
     async def _prepare(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """Clean up after dead hosts and build the image once; return its tag and volumes."""
+        """Build the image once, after removing what dead processes left behind.
+
+        Return the name of the image and the paths of its volumes.
+        """
         recipe = self._recipe(libraries)
         tag = recipe.tag
         async with self._preparing:
             if not self._prepared:
-                await self.engine.run(self._begin)
+                await self.engine.run(self._remove_leftovers)
             if tag not in self._prepared:
                 self._prepared[tag] = await self.engine.run(self._ensure_image, recipe)
             return tag, self._prepared[tag]
 
-    def _begin(self) -> None:
-        """Remove leftovers of dead hosts."""
-        self.engine.sweep()
+    def _remove_leftovers(self) -> None:
+        """Remove containers and temporary folders of host processes that have died."""
+        self.engine.remove_orphans()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             match = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
                 # Any user can create a folder of this name in the temporary folder.
-                own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-                if match and own and not is_owner_alive(match[1]):
+                is_own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+                if match and is_own and not is_owner_alive(match[1]):
                     remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
         if not is_built(self.engine, recipe):
-            about = (self.engine.identity(), *built_from(self.engine, recipe))
-            self._failed.check(about)
+            inputs = (self.engine.identity(), *build_inputs(self.engine, recipe))
+            self._failed.check(inputs)
             try:
                 build(self.engine, recipe)
             except SandboxUnavailableError as error:
-                self._failed.keep(about, error)
+                self._failed.record(inputs, error)
                 raise
-        return volumes(self.engine, recipe.tag, (SCRATCH, WORKSPACE))
+        return unmounted_volumes(self.engine, recipe.tag, (SCRATCH, WORKSPACE))
 
     # -- files --------------------------------------------------------------------------
 
     def _make_folder(self) -> Path | None:
-        """Make a folder shared with a container; None with a remote engine."""
+        """Create a folder to share with a container; None if the engine is on another machine."""
         if not self.engine.local:
             return None
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{owner()}-")
-        return make_folder(self._folder)
+        return make_container_folder(self._folder)
 
-    async def _provide(self, session: ContainerSession, spec: SessionSpec) -> None:
-        """Put the input files into the workspace."""
+    async def _copy_inputs(self, session: ContainerSession, spec: SessionSpec) -> None:
+        """Copy the input files to the folder that the container sees as its workspace."""
         folder = session.container.folder
         if not spec.files:
             return
@@ -280,11 +295,11 @@ class DockerBackend:
         await asyncio.to_thread(self._inputs.copy, spec.files, folder / "workspace")
 
 
-def _processors(limit: float | str) -> float:
-    """Return a number of processors.
+def _parse_processors(limit: float | str) -> float:
+    """Parse a number of processors, such as ``0.5`` or ``"50%"``.
 
     Raises:
-        ConfigurationError: If the value is not a number of processors.
+        ConfigurationError: If the value is not a possible number of processors.
     """
     text = str(limit).strip()
     try:

@@ -29,11 +29,11 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
-_MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""The kernel's names of the processor, and the number of ``socket``."""
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+"""For each processor, its constant in seccomp filters and the number of the call ``socket``."""
 _EX_OSERR = 71
 _MIN_WAIT = 50
-_TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
+_OLD_TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
 _OOM_COUNTERS = (
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
@@ -41,7 +41,7 @@ _OOM_COUNTERS = (
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Serve one session.
+    """Run the guest of one session until the guest or the host ends.
 
     Args:
         arguments: The command line arguments, as in the module's docstring.
@@ -56,26 +56,31 @@ def main(arguments: list[str]) -> NoReturn:
     if child == 0:
         _run_guest(int(arguments[0]))  # never returns
     _protect_from_guest()
-    _supervise(child, _Time(float(arguments[1]), float(arguments[2])))
+    _supervise(child, _ProcessorTime(float(arguments[1]), float(arguments[2])))
 
 
-class _Time:
-    """The remaining processor time; the limit of a process applies to each one separately.
+class _ProcessorTime:
+    """The processor time that all processes of the container may use together.
+
+    The kernel's own limit applies to each process separately.
 
     Args:
-        seconds: The remaining processor seconds of all processes together.
-        processors: The processors of the container.
+        seconds: The processor seconds that all processes together may use.
+        processors: The number of processors of the container.
     """
 
     def __init__(self, seconds: float, processors: float) -> None:
         self._processors = processors
         self._before = _used_time() or 0.0
-        self._most = seconds + self._before
+        self._limit_seconds = seconds + self._before
 
-    def wait(self) -> float | None:
-        """Return the milliseconds until the earliest timeout, None without a limit."""
+    def milliseconds_left(self) -> float | None:
+        """Return the milliseconds after which the time may be used up.
+
+        None if the system does not count the used time.
+        """
         used = _used_time()
-        return None if used is None else 1000 * (self._most - used) / self._processors
+        return None if used is None else 1000 * (self._limit_seconds - used) / self._processors
 
     def used(self) -> float:
         """Return the processor seconds that the container has used so far."""
@@ -83,8 +88,13 @@ class _Time:
 
 
 def _used_time() -> float | None:
-    unified = [line[3:] for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"]
-    for name, unit in (*((f"/sys/fs/cgroup{own}/cpu.stat", 1e6) for own in unified), _TIME_COUNTER):
+    cgroup_paths = [
+        line[3:] for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"
+    ]
+    for name, unit in (
+        *((f"/sys/fs/cgroup{path}/cpu.stat", 1e6) for path in cgroup_paths),
+        _OLD_TIME_COUNTER,
+    ):
         text = _read(name)
         if text:
             return int(text.removeprefix("usage_usec").split()[0]) / unit
@@ -92,9 +102,10 @@ def _used_time() -> float | None:
 
 
 def _protect_from_guest() -> None:
-    """Deny the guest, which runs as the same user, access to this process's memory.
+    """Deny the guest access to the memory of this process.
 
-    Otherwise a script could write to this memory and keep the container alive after its host.
+    Both run as the same user. A script could otherwise change this process, and keep the container
+    alive after its host.
     """
     import ctypes
 
@@ -102,16 +113,17 @@ def _protect_from_guest() -> None:
         os._exit(_EX_OSERR)
 
 
-def _filter_calls() -> None:
-    """Refuse system calls that engines before Docker 25 allow: io_uring, and hypervisor sockets.
+def _install_seccomp_filter() -> None:
+    """Refuse system calls that escape other restrictions and that engines before Docker 25 allow.
 
-    Operations of io_uring bypass seccomp filters, and AF_VSOCK ignores namespaces. Only Unix and
-    internet sockets are allowed, and no calls of other processor modes. The filter is classic BPF.
+    Operations of io_uring bypass seccomp filters, and AF_VSOCK sockets ignore namespaces. Only Unix
+    and internet sockets are allowed, and no calls of other processor modes. The filter is classic
+    BPF.
     """
     import ctypes
     import struct
 
-    machine = _MACHINES.get(os.uname().machine)
+    machine = _ARCHITECTURES.get(os.uname().machine)
     if machine is None:
         return
     arch, make_socket = machine
@@ -148,11 +160,11 @@ def _load_guest() -> None:
 
 
 def _run_guest(memory: int) -> NoReturn:
-    """Connect the wire, and run scripts until the host closes the wire."""
+    """Serve scripts over the connection to the host process until the host closes it."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     _prefer_guest_for_oom_kill()
-    _filter_calls()
+    _install_seccomp_filter()
     read_fd, write_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -166,41 +178,47 @@ def _run_guest(memory: int) -> NoReturn:
     Server().serve(read_fd, write_fd)
 
 
-def _supervise(child: int, time: _Time) -> NoReturn:
-    """Wait for the end of the guest or the host, which ends the container."""
+def _supervise(child: int, time: _ProcessorTime) -> NoReturn:
+    """Wait for the end of the guest or the host; then exit, which ends the container."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-    woken, waker = os.pipe()
-    for descriptor in (woken, waker):
+    wake_up_reader, wake_up_writer = os.pipe()
+    for descriptor in (wake_up_reader, wake_up_writer):
         os.set_blocking(descriptor, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_up_writer, warn_on_full_buffer=False)
     os.close(1)  # the guest has its own copy; the host sees the end when all copies are closed
     poll = select.poll()
     poll.register(0, 0)  # report only a closed other end, no data
-    poll.register(woken, select.POLLIN)
+    poll.register(wake_up_reader, select.POLLIN)
     _reap(child, time)
     while True:
-        remaining = time.wait()
+        remaining = time.milliseconds_left()
         if remaining is not None and remaining <= 0:
             _report_exit(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
         for descriptor, _ in poll.poll(None if remaining is None else remaining + _MIN_WAIT):
             if descriptor == 0:
                 os._exit(0)
-            os.read(woken, 4096)
+            os.read(wake_up_reader, 4096)
             _reap(child, time)
 
 
-def _report_exit(code: int, time: _Time, *, starved: bool = False) -> None:
-    """Write the guest's exit code and CPU time to standard error, for the host."""
-    values = code, b"true" if starved else b"false", time.used()
+def _report_exit(code: int, time: _ProcessorTime, *, is_out_of_memory: bool = False) -> None:
+    """Report the guest's exit code and processor time to the host, on standard error.
+
+    Args:
+        code: The exit code, or the negative number of the signal that ended the guest.
+        time: The processor time of the container.
+        is_out_of_memory: Whether the kernel ended the guest because memory ran out.
+    """
+    values = code, b"true" if is_out_of_memory else b"false", time.used()
     os.write(2, b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % values)
 
 
-def _reap(child: int, time: _Time) -> None:
-    """Reap all ended children; if the guest has ended, report and exit with its code."""
+def _reap(child: int, time: _ProcessorTime) -> None:
+    """Reap all ended child processes. If the guest has ended, report its end and exit."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -210,8 +228,8 @@ def _reap(child: int, time: _Time) -> None:
             return
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
-            starved = code == -signal.SIGKILL and _out_of_memory()
-            _report_exit(code, time, starved=starved)
+            is_out_of_memory = code == -signal.SIGKILL and _has_oom_kill()
+            _report_exit(code, time, is_out_of_memory=is_out_of_memory)
             os._exit(128 - code if code < 0 else code)
 
 
@@ -225,8 +243,8 @@ def _prefer_guest_for_oom_kill() -> None:
         return
 
 
-def _out_of_memory() -> bool:
-    """Return True if the kernel killed a process of the container because of memory."""
+def _has_oom_kill() -> bool:
+    """Return True if the kernel has killed a process of the container because memory ran out."""
     for name in _OOM_COUNTERS:
         lines = _read(name).splitlines()
         counts = dict(line.split(maxsplit=1) for line in lines if " " in line)

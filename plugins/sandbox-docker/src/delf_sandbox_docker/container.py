@@ -20,30 +20,33 @@ from delf_sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
 
-_USERS = (1879048192, 2147352575)
-"""User ids that systemd's table leaves unused."""
-_USERS_OF_FEW = (10_000, 65_000)
-"""The range for an engine with only 65,536 ids."""
+_USER_ID_RANGE = (1879048192, 2147352575)
+"""The first and last of the user ids that systemd's table of user ids leaves unused."""
+_MAPPED_USER_ID_RANGE = (10_000, 65_000)
+"""The first and last of the user ids for an engine that maps only 65,536 ids."""
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 _MB = 1024 * 1024
 _TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
-_NOTHING = "ro,noexec,nosuid,nodev,mode=555,size=4k"
+_EMPTY_TMPFS = "ro,noexec,nosuid,nodev,mode=555,size=4k"
 _HEADER = struct.Struct(">BxxxI")
 _STDOUT = 1
 _MANY_SIGNALS = 64
 _MAX_STDERR = 4000
 _MEMORY_RESERVE = 16 * _MB
-"""The container's memory that a script may not take, so that Python can still report the end."""
+"""The bytes of a container's memory that a script may not take.
+
+Python needs this memory to report the end of the script.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The confinement of all containers of a backend, besides a session's limits.
+    """The restrictions that are the same for all containers of a backend.
 
     Args:
-        cpu_limit: Processors, such as ``0.5``.
-        pids_limit: Processes and threads.
-        runtime: Another runtime of the engine, such as ``runsc``.
+        cpu_limit: The number of processors that a container may use, such as ``0.5``.
+        pids_limit: The maximum number of processes and threads in a container.
+        runtime: The container runtime, such as ``runsc``; the engine's default when None.
     """
 
     cpu_limit: float = 1.0
@@ -53,14 +56,14 @@ class Confinement:
     def host_config(
         self, client: Any, limits: Limits, folder: Path | None, volumes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Return the engine's settings for a container.
+        """Return the configuration with which the engine starts a container.
 
         Args:
-            client: The SDK's client.
+            client: The client of Docker's SDK.
             limits: The limits of the session.
-            folder: The host's folder with ``workspace``, if any.
-            volumes: Folders declared as volumes by the image, whose size would be unlimited. Each
-                is replaced by an empty folder.
+            folder: The folder to share with the container, if any.
+            volumes: The paths that the image declares as volumes. An empty folder replaces each
+                of them, because the size of a volume is unlimited.
         """
         from docker.types import LogConfig
 
@@ -87,7 +90,7 @@ class Confinement:
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
             tmpfs={
-                **dict.fromkeys(volumes, _NOTHING),
+                **dict.fromkeys(volumes, _EMPTY_TMPFS),
                 SCRATCH: _TMPFS.format(size=limits.scratch_bytes),
             },
             ulimits=ulimits,
@@ -106,7 +109,7 @@ def _binds(folder: Path | None) -> list[str]:
 
 
 def program_arguments(limits: Limits, processors: float) -> list[str]:
-    """Return the arguments of the container's program; see :mod:`delf_sandbox_docker.boot`."""
+    """Return the command line arguments of :mod:`delf_sandbox_docker.boot` for a container."""
     memory = max(limits.memory_bytes - _MEMORY_RESERVE, limits.memory_bytes // 2)
     return [str(memory), str(limits.cpu_seconds), str(processors)]
 
@@ -114,17 +117,17 @@ def program_arguments(limits: Limits, processors: float) -> list[str]:
 def create(
     engine: Engine, image: str, host_config: Mapping[str, Any], command: Sequence[str]
 ) -> str:
-    """Make a container, not started yet. Blocks.
+    """Create a container without starting it. Blocks.
 
     Returns:
-        The id.
+        The id of the container.
     """
     labels = {LABEL: "session", LABEL_HOST: machine(), LABEL_OWNER: owner()}
     created: dict[str, Any] = engine.client().create_container(
         image,
         entrypoint=list(PROGRAM),
         command=list(command),
-        user=_unused_user_id(engine),
+        user=_random_user_id(engine),
         working_dir=SCRATCH,
         environment={"HOME": SCRATCH, "USER": "sandbox", "PYTHONHASHSEED": "0"},
         hostname="sandbox",
@@ -138,22 +141,28 @@ def create(
     return str(created["Id"])
 
 
-def _unused_user_id(engine: Engine) -> str:
-    """Return a user id of no other container, because some limits are counted per user."""
-    first, last = _USERS_OF_FEW if engine.maps_users() else _USERS
+def _random_user_id(engine: Engine) -> str:
+    """Return a random user and group id, as ``user:group``.
+
+    Some limits are counted per user, so two containers should not have the same user.
+    """
+    first, last = _MAPPED_USER_ID_RANGE if engine.maps_users() else _USER_ID_RANGE
     number = first + secrets.randbelow(last - first + 1)
     return f"{number}:{number}"
 
 
 class ContainerProcess:
-    """Implements :class:`delf_sandbox.process.GuestProcess`.
+    """The guest's process in a container.
+
+    Implements :class:`delf_sandbox.process.GuestProcess`.
 
     Args:
-        engine: The engine.
-        container: The id.
-        stream: The standard streams; closing them ends the container.
-        folder: The host's folder for the container, removed with the container.
-        limits: The limits, for messages about its end.
+        engine: The Docker engine.
+        container: The id of the container.
+        stream: The socket of the container's standard streams; closing it ends the container.
+        folder: The folder that the host shares with the container, if any. The folder is removed
+            together with the container.
+        limits: The limits of the session, for messages about the end of the container.
     """
 
     def __init__(
@@ -171,20 +180,26 @@ class ContainerProcess:
         self._limits = limits
         self._stderr = b""
         self._killed = False
-        self._removed: asyncio.Task[None] | None = None
+        self._removal: asyncio.Task[None] | None = None
 
     def add_stderr(self, piece: bytes) -> None:
-        """Record a piece of the container's standard error."""
+        """Add a piece of the container's standard error, of which only the end is kept."""
         self._stderr = (self._stderr + piece)[-_MAX_STDERR:]
 
     @property
     def cpu_seconds(self) -> float:
-        """The time reported by process 1 at the guest's end; zero if the host ended it."""
+        """The processor seconds that process 1 reported at the guest's end.
+
+        The value is zero if the host ended the guest.
+        """
         used = self._exit_report().get("cpu")
         return float(used) if isinstance(used, (int, float)) else 0.0
 
     def kill(self) -> None:
-        """Close the streams: process 1 then exits, and the kernel kills all others."""
+        """End the container by closing its streams.
+
+        Process 1 then exits, and the kernel kills all other processes.
+        """
         if self._killed:
             return
         self._killed = True
@@ -194,7 +209,7 @@ class ContainerProcess:
             return  # the container has ended
 
     async def how_it_ended(self) -> Outcome:
-        """Return the outcome that follows from the last message of process 1."""
+        """Return the outcome that the last report of process 1 implies."""
         report = self._exit_report()
         status = report.get("exit")
         if report.get("oom") is True:
@@ -212,8 +227,10 @@ class ContainerProcess:
         if self._killed:
             return Crashed(message="the sandbox is gone: it was stopped")
         text = self._stderr.decode("utf-8", "replace").strip()
-        detail = f": {text.splitlines()[-1][:300]}" if text else ", or the Docker engine is"
-        return Crashed(message=f"the sandbox's container is gone{detail}")
+        if not text:
+            return Crashed(message="the sandbox's container or the Docker engine is gone")
+        last_line = text.splitlines()[-1][:300]
+        return Crashed(message=f"the sandbox's container is gone: {last_line}")
 
     def _exit_report(self) -> dict[str, Any]:
         lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
@@ -226,9 +243,9 @@ class ContainerProcess:
     async def aclose(self) -> None:
         """Kill the container, wait for its removal, and remove its folder."""
         self.kill()
-        if self._removed is None:
-            self._removed = asyncio.get_running_loop().create_task(self._remove())
-        await asyncio.shield(self._removed)
+        if self._removal is None:
+            self._removal = asyncio.get_running_loop().create_task(self._remove())
+        await asyncio.shield(self._removal)
 
     async def _remove(self) -> None:
         removing = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
@@ -236,31 +253,31 @@ class ContainerProcess:
             with self._engine.leftovers.track(DelfError):
                 if not await self._engine.finish({removing}):
                     removing.cancel()
-                    raise self._engine.silence()
+                    raise self._engine.not_responding_error()
                 await removing
         finally:
-            self._free()
+            self._release()
 
     def abandon(self) -> None:
         """Kill the container without awaiting."""
         self.kill()
-        self._free()
+        self._release()
 
-    def _free(self) -> None:
+    def _release(self) -> None:
         self.stream.close()
         if self.folder is not None:
             remove_folder(str(self.folder))
 
 
 class ContainerSession(WireSession):
-    """A session with the guest in a container, over its standard streams.
+    """A session with the guest in a container, over the container's standard streams.
 
-    Docker multiplexes standard output and standard error.
+    Docker sends standard output and standard error in one stream of frames.
 
     Args:
-        process: The container.
-        frame_bytes: The maximum number of bytes of a frame, either way.
-        forget: Called when it is closed.
+        process: The process of the container.
+        frame_bytes: The maximum number of bytes of a frame of the wire protocol.
+        forget: Called with the session when it is closed.
     """
 
     def __init__(
@@ -272,7 +289,7 @@ class ContainerSession(WireSession):
         super().__init__(process, frame_bytes)
         self.container = process
         self._forget = forget
-        self._piece = b""
+        self._incomplete_frame = b""
 
     async def aclose(self) -> None:
         """Kill the container and wait until it is gone. Idempotent."""
@@ -280,9 +297,12 @@ class ContainerSession(WireSession):
         await super().aclose()
 
     def data_received(self, data: bytes) -> None:
-        """Cut the stream into Docker's frames: eight bytes, then standard output or error."""
-        if self._piece:
-            data = self._piece + data
+        """Split received data into Docker's frames, and pass on standard output and error.
+
+        A frame has a header of eight bytes with the stream and the size of the payload.
+        """
+        if self._incomplete_frame:
+            data = self._incomplete_frame + data
         start, end = 0, len(data)
         while end - start >= _HEADER.size:
             stream, size = _HEADER.unpack_from(data, start)
@@ -295,11 +315,11 @@ class ContainerSession(WireSession):
                 super().data_received(payload)
             else:
                 self.container.add_stderr(payload)
-        self._piece = data[start:]
+        self._incomplete_frame = data[start:]
 
 
-def make_folder(parent: str) -> Path:
-    """Make a private folder for one container, readable by the engine only.
+def make_container_folder(parent: str) -> Path:
+    """Create a folder for one container, with an empty folder ``workspace`` for input files.
 
     Args:
         parent: A folder that nobody else may enter.

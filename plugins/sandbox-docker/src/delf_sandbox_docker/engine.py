@@ -22,54 +22,54 @@ from delf.network.outages import Outage
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 8
-"""The maximum number of concurrent requests."""
-_SILENCE: Final = 2.0
-_SILENT_SECONDS: Final = 10.0
+_MAX_REQUESTS: Final = 8
+"""The maximum number of concurrent requests to the engine."""
+_PING_SECONDS: Final = 2.0
+_SECONDS_BEFORE_NEXT_PING: Final = 10.0
 _REMOVE_SECONDS = 15
-_MAPPING = ("userns", "rootless")
+_USER_MAPPING_OPTIONS = ("userns", "rootless")
 LABEL = "dev.delf.sandbox"
 LABEL_HOST = f"{LABEL}.host"
 LABEL_OWNER = f"{LABEL}.owner"
 
 
 class Engine:
-    """A connection to the engine.
+    """A connection to a Docker engine.
 
     Args:
-        url: The address: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST`` and
-            the Docker context's socket say.
-        seconds: The timeout of a request; image builds have none.
-        silence_seconds: Seconds in which a working engine answers a ping.
+        url: The address of the engine, such as ``unix://…`` or ``tcp://…``; by default
+            ``DOCKER_HOST``, or the usual socket.
+        seconds: The timeout of a request in seconds, except for image builds.
+        ping_seconds: The time in seconds in which a working engine answers a ping.
     """
 
     def __init__(
-        self, url: str | None = None, seconds: int = 60, silence_seconds: float = _SILENCE
+        self, url: str | None = None, seconds: int = 60, ping_seconds: float = _PING_SECONDS
     ) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
         self._seconds = seconds
-        self._silence_seconds = silence_seconds
+        self._ping_seconds = ping_seconds
         self._client: Any = None
         self._info: dict[str, Any] | None = None
         self._silent_until = 0.0
         self.leftovers = Outage(_log, "containers are left for the next process to remove")
-        """Reports containers that cannot be removed."""
-        self._places: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        """Logs once that containers cannot be removed, until a removal succeeds."""
+        self._permits_of_loop: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property
     def local(self) -> bool:
-        """True if the engine sees the host's files."""
+        """True if the engine runs on this machine, and so can share folders with containers."""
         return self.url.startswith(("unix://", "npipe://"))
 
     def client(self) -> Any:
-        """Return the SDK's low-level client. Blocks on its first use.
+        """Return the low-level client of Docker's SDK. The first call connects, and blocks.
 
         Raises:
             SandboxUnavailableError: If there is no engine, or it does not respond.
         """
         if self._client is None:
             try:
-                _test_socket(self.url)  # before the slow import of the SDK
+                _check_socket(self.url)  # before the slow import of the SDK
             except OSError as error:
                 raise self.explain(error) from error
             from docker.errors import DockerException
@@ -82,27 +82,27 @@ class Engine:
         return self._client
 
     def maps_users(self) -> bool:
-        """Return True if container users are mapped to other users of the host."""
+        """Return True if the engine maps the users of containers to other users of the host."""
         options = self._engine_info().get("SecurityOptions") or ()
-        return any(kind in option for option in options for kind in _MAPPING)
+        return any(kind in option for option in options for kind in _USER_MAPPING_OPTIONS)
 
     def identity(self) -> str:
-        """Return the engine's unique id, or its URL."""
+        """Return the unique id of the engine; without one, its URL."""
         return str(self._engine_info().get("ID") or self.url)
 
     def _engine_info(self) -> dict[str, Any]:
-        """Return the engine's info, cached because it is slow."""
+        """Return the engine's description of itself, cached because the request is slow."""
         if self._info is None:
             self._info = cast("dict[str, Any]", self.client().info())
         return self._info
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Run a blocking function in a daemon thread.
+        """Run a blocking function in a thread, and return its result.
 
         Raises:
             SandboxUnavailableError: If the engine cannot be reached or refuses the request.
         """
-        permits = self._permits_here()
+        permits = self._permits_of_running_loop()
         await permits.acquire()
         try:
             work = in_own_thread(partial(function, *args, **options), "delf-docker")
@@ -122,47 +122,50 @@ class Engine:
                 raise self.explain(error) from error
             raise
 
-    def _permits_here(self) -> asyncio.Semaphore:
+    def _permits_of_running_loop(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if self._places is None or self._places[0] is not loop:
-            self._places = loop, asyncio.Semaphore(_AT_ONCE)
-        return self._places[1]
+        if self._permits_of_loop is None or self._permits_of_loop[0] is not loop:
+            self._permits_of_loop = loop, asyncio.Semaphore(_MAX_REQUESTS)
+        return self._permits_of_loop[1]
 
     async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
-        """Wait for requests as long as the engine responds; return True if all are done."""
+        """Wait until requests are done, as long as the engine responds to pings.
+
+        Return False if some requests are not done.
+        """
         while True:
             _, unfinished = await asyncio.wait(
-                work, timeout=0 if self._is_silent() else self._silence_seconds
+                work, timeout=0 if self._is_silent() else self._ping_seconds
             )
             if not unfinished:
                 return True
-            if self._is_silent() or not await self._responds():
+            if self._is_silent() or not await self._answers_ping():
                 return False
 
     def _is_silent(self) -> bool:
-        """Return True if the engine has just failed to respond, so that others need not retry."""
+        """Return True if a ping failed a moment ago, so that another ping is useless."""
         return time.monotonic() < self._silent_until
 
-    async def _responds(self) -> bool:
-        """Return True if the engine responds, over a separate connection and thread."""
+    async def _answers_ping(self) -> bool:
+        """Return True if the engine answers a ping over a new connection."""
         asking = in_own_thread(self._greet, "delf-docker")
-        finished, _ = await asyncio.wait({asking}, timeout=self._silence_seconds)
+        finished, _ = await asyncio.wait({asking}, timeout=self._ping_seconds)
         if finished and asking.exception() is None:
             return True
-        self._silent_until = time.monotonic() + _SILENT_SECONDS
+        self._silent_until = time.monotonic() + _SECONDS_BEFORE_NEXT_PING
         return False
 
-    def silence(self) -> SandboxUnavailableError:
-        """Make the error for an engine that accepts requests but does not answer."""
+    def not_responding_error(self) -> SandboxUnavailableError:
+        """Return the error for an engine that accepts requests but does not answer."""
         return SandboxUnavailableError(
             f"the Docker engine at {self.url} does not answer", hint="docker info says more"
         )
 
     def _greet(self) -> None:
-        _connect(self.url, self._silence_seconds).close()
+        _connect(self.url, self._ping_seconds).close()
 
     def attach(self, container: str) -> socket.socket:
-        """Return the container's standard streams as a socket. Call before the start."""
+        """Return a socket of a container's standard streams, before the container is started."""
         client = self.client()
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         stream = client.attach_socket(container, params=wanted)
@@ -180,7 +183,7 @@ class Engine:
         return own
 
     def remove(self, container: str) -> None:
-        """Kill a container and wait for its removal; idempotent."""
+        """Kill a container, and wait until it is removed. Idempotent."""
         from docker.errors import APIError, NotFound
 
         client = self.client()
@@ -196,8 +199,8 @@ class Engine:
                 if end.get("Error"):  # the engine's own removal failed
                     client.remove_container(container, force=True, v=True)
 
-    def sweep(self) -> None:
-        """Remove this machine's containers of dead host processes."""
+    def remove_orphans(self) -> None:
+        """Remove the containers of this machine whose host processes have died."""
         wanted = {"label": [f"{LABEL_HOST}={machine()}"]}
         containers: list[Any] = self.client().containers(all=True, filters=wanted)
         for container in containers:
@@ -205,8 +208,8 @@ class Engine:
                 self.remove(container["Id"])
 
     def explain(self, error: BaseException) -> SandboxUnavailableError:
-        """Explain a failure of the client, with advice."""
-        text = _innermost(error)
+        """Convert an error of Docker's client to an error with an explanation and advice."""
+        text = _error_text(error)
         if "no space left on device" in text.lower():
             return SandboxUnavailableError(
                 "the Docker engine's disk is full",
@@ -234,14 +237,14 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Release the client; a later use makes another."""
+        """Close the client. A later request connects again."""
         if self._client is not None:
             self._client.close()
             self._client = self._info = None
 
 
-def _test_socket(url: str) -> None:
-    """Test a Unix socket, because the client would cache a failed connection.
+def _check_socket(url: str) -> None:
+    """Connect to a Unix socket once, because Docker's client would remember a failure.
 
     Raises:
         OSError: If nothing listens on the socket, or this user may not connect.
@@ -252,7 +255,7 @@ def _test_socket(url: str) -> None:
 
 
 def _connect(url: str, seconds: float) -> Any:
-    """Return a client in the engine's API version, negotiated first."""
+    """Connect to an engine, and return a client that uses the engine's API version."""
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError
@@ -277,8 +280,8 @@ def _default_url() -> str:
     return f"unix://{next((place for place in places if place.exists()), places[0])}"
 
 
-def _innermost(error: BaseException) -> str:
-    """Return the text of an error of the engine; or of the system, behind the client's wrapping."""
+def _error_text(error: BaseException) -> str:
+    """Return the engine's explanation of an error; without one, the text of the root cause."""
     explanation = getattr(error, "explanation", None)
     if explanation:
         return str(explanation)
@@ -291,7 +294,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def machine() -> str:
-    """Return this machine and boot, for labels of containers."""
+    """Return the name of this machine with the id of its last boot, for labels of containers."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -300,16 +303,20 @@ def machine() -> str:
 
 
 def owner(pid: int | None = None) -> str:
-    """Return a process as pid and start time: ``1234-567890``; this process when omitted."""
+    """Return the id and the start time of a process: ``1234-567890``.
+
+    Together they identify a process even when its id is used again. Without ``pid``, this process
+    is meant.
+    """
     number = os.getpid() if pid is None else pid
     return f"{number}-{_start_time_of(number)}"
 
 
 def is_owner_alive(name: str) -> bool:
-    """Return True if the process of that name still runs.
+    """Return True if a process still runs.
 
     Args:
-        name: The result of :func:`owner`.
+        name: The id and start time of the process, as returned by :func:`owner`.
     """
     number = name.partition("-")[0]
     if not number.isdigit():

@@ -13,14 +13,14 @@ from typing import Any, Final
 from delf.errors import SandboxUnavailableError
 from delf.machine.own_files import write_private
 
-_SECONDS: Final = 120.0
+_RECORD_SECONDS: Final = 120.0
 
 
 class FailedBuilds:
-    """The builds that failed lately, for all processes of this user.
+    """A record of the builds that failed in the last two minutes, for all processes of a user.
 
     Args:
-        folder: The cache folder; in the user's cache when omitted.
+        folder: The folder of the record; in the user's cache folder when None.
         clock: Returns the Unix time in seconds.
     """
 
@@ -28,45 +28,47 @@ class FailedBuilds:
         self._folder = folder
         self._clock = clock
 
-    def check(self, about: Sequence[str]) -> None:
-        """Refuse a build that failed lately.
+    def check(self, inputs: Sequence[str]) -> None:
+        """Raise the stored error if the same build failed in the last two minutes.
 
         Args:
-            about: The engine, the image, and the image's sources.
+            inputs: Texts that identify the build: the engine, the image and its sources.
 
         Raises:
-            SandboxUnavailableError: If the same build failed recently; the error says how to try
+            SandboxUnavailableError: If the same build failed; the hint says when a task tries
                 again.
         """
-        path = self._path(about)
+        path = self._path(inputs)
         try:
             stored: Any = json.loads(path.read_text(encoding="utf-8"))
-            remaining_seconds = float(stored["at"]) + _SECONDS - self._clock()
+            remaining_seconds = float(stored["at"]) + _RECORD_SECONDS - self._clock()
             message, hint = str(stored["message"]), str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError):
             return  # no readable record: build
-        if not 0 < remaining_seconds <= _SECONDS:
+        if not 0 < remaining_seconds <= _RECORD_SECONDS:
             with suppress(OSError):
                 path.unlink()
             return
         again = f"a task tries again in {remaining_seconds:.0f} s"
         raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
 
-    def keep(self, about: Sequence[str], error: SandboxUnavailableError) -> None:
-        """Store a failure; if that is impossible, the next task builds again.
+    def record(self, inputs: Sequence[str], error: SandboxUnavailableError) -> None:
+        """Store the error of a failed build.
+
+        If the error cannot be stored, the next task builds again.
 
         Args:
-            about: Like for :meth:`check`.
-            error: The failure.
+            inputs: As in :meth:`check`.
+            error: The error of the build.
         """
         stored = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
         with suppress(OSError):
-            write_private(self._path(about), json.dumps(stored).encode())
+            write_private(self._path(inputs), json.dumps(stored).encode())
 
-    def _path(self, about: Sequence[str]) -> Path:
+    def _path(self, inputs: Sequence[str]) -> Path:
         if self._folder is None:
             from platformdirs import user_cache_path
 
             self._folder = user_cache_path("delf") / "failed-builds"
-        digest = hashlib.sha256("\0".join(about).encode()).hexdigest()
+        digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
         return self._folder / f"{digest[:32]}.json"

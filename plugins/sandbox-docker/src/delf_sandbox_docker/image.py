@@ -26,7 +26,10 @@ _VERSION = r"\s*(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*"
 _REQUIREMENT = re.compile(
     rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?(?:{_VERSION}(?:,{_VERSION})*)?"
 )
-"""A library and its versions. No option of pip, path or address, which would run other code."""
+"""Matches a library's name with versions.
+
+Options of pip, paths and addresses do not match, because they could run other code.
+"""
 _BASE = re.compile(r"[A-Za-z0-9\[][\w./:@\[\]-]*", re.ASCII)
 _BOOT = Path(__file__).with_name("boot.py")
 PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")
@@ -34,12 +37,13 @@ PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The parts of an image.
+    """The inputs from which an image is built.
 
     Args:
-        base: The base image, which has ``python3`` 3.11 or newer on its path.
-        libraries: Requirements that are installed with pip, in any order.
-        network: The network of the build: ``none``, ``host`` or the engine's default.
+        base: The name of the base image, which needs ``python3`` 3.11 or newer on its path.
+        libraries: The requirements that pip installs, in any order.
+        network: The network of the build, such as ``none`` or ``host``; the engine's default
+            when None.
     """
 
     base: str
@@ -62,7 +66,7 @@ class Recipe:
 
     @property
     def tag(self) -> str:
-        """The image's name: delf's version, and a digest of all inputs."""
+        """The name of the image, with delf's version and a digest of all inputs."""
         parts = [guest_digest(), _BOOT.read_text("utf-8"), self.dockerfile(), *self._sorted]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"{REPOSITORY}:{__version__}-{digest[:16]}"
@@ -72,9 +76,10 @@ class Recipe:
         return sorted({library.strip() for library in self.libraries})
 
     def dockerfile(self) -> str:
-        """Return the build's instructions. Libraries come first, so that their layer is cached.
+        """Return the text of the Dockerfile.
 
-        Each instruction adds a layer. Settings that a container can get at its start are omitted.
+        The libraries are installed first, so that the engine can cache their layer. Settings that a
+        container can get at its start are left out, because each instruction adds a layer.
         """
         lines = [f"FROM {self.base}", "USER 0:0"]
         if self.libraries:
@@ -89,7 +94,7 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     def context(self) -> bytes:
-        """Return the build context as a reproducible tar archive."""
+        """Return the files of the build as a tar archive that is the same for the same inputs."""
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w") as archive:
             for name, data in self._files():
@@ -108,7 +113,7 @@ class Recipe:
 
 
 def is_built(engine: Engine, recipe: Recipe) -> bool:
-    """Return whether the engine has the image."""
+    """Return True if the engine has the image of a recipe."""
     from docker.errors import NotFound
 
     try:
@@ -118,10 +123,10 @@ def is_built(engine: Engine, recipe: Recipe) -> bool:
     return True
 
 
-def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
-    """Return the inputs of a build: name, network, and the local base image. Blocks.
+def build_inputs(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
+    """Return texts that identify a build: the image's name, the network and the base image's id.
 
-    Another base pulled, or another network, changes these inputs.
+    Blocks. A new base image or another network changes the result.
     """
     from docker.errors import NotFound
 
@@ -132,37 +137,39 @@ def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
     return recipe.tag, recipe.network or "", base
 
 
-def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the volumes that an image declares and a container does not mount over. Blocks.
+def unmounted_volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the paths that an image declares as volumes and that have no mount. Blocks.
 
     Args:
         engine: The engine.
-        tag: The image.
-        mounted: Paths with mounts.
+        tag: The name of the image.
+        mounted: The paths at which a container has mounts.
 
     Raises:
         ConfigurationError: If a volume would hide the guest's program.
     """
-    about: Mapping[str, Any] = engine.client().inspect_image(tag)
-    wanted = [posixpath.normpath(name) for name in about.get("Config", {}).get("Volumes") or ()]
-    for name in wanted:
+    description: Mapping[str, Any] = engine.client().inspect_image(tag)
+    volume_paths = [
+        posixpath.normpath(name) for name in description.get("Config", {}).get("Volumes") or ()
+    ]
+    for name in volume_paths:
         if name == "/" or PurePosixPath("/opt/delf").is_relative_to(name):
             raise ConfigurationError(
                 f"the image {tag} makes {name} a volume, which hides the sandbox's program",
                 hint="sandbox_config base_image: choose one without that volume",
             )
-    return tuple(name for name in wanted if name not in mounted)
+    return tuple(name for name in volume_paths if name not in mounted)
 
 
 def build(engine: Engine, recipe: Recipe) -> None:
-    """Build the image. Blocks.
+    """Build the image of a recipe. Blocks.
 
     Args:
         engine: The engine.
-        recipe: The recipe.
+        recipe: The inputs of the image.
 
     Raises:
-        SandboxUnavailableError: If the build fails, with the reason.
+        SandboxUnavailableError: If the build fails; the message has the reason.
     """
     steps: Iterator[Mapping[str, Any]] = engine.client().build(
         fileobj=io.BytesIO(recipe.context()),
@@ -181,13 +188,13 @@ def build(engine: Engine, recipe: Recipe) -> None:
         problem = str(step["error"]) if "error" in step else problem
         output += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
     if problem is not None:
-        raise _build_failed(engine, recipe, problem, output)
+        raise _build_error(engine, recipe, problem, output)
 
 
-def _build_failed(
+def _build_error(
     engine: Engine, recipe: Recipe, problem: str, output: Sequence[str]
 ) -> SandboxUnavailableError:
-    """Return the error for a failed build, with a hint that follows from the build's output."""
+    """Return the error for a failed build, with a hint that the output of the build suggests."""
     lowered = f"{problem} {' '.join(output[-5:])}".lower()
     if "no space left on device" in lowered:
         return engine.explain(OSError("no space left on device"))

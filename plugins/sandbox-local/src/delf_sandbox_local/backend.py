@@ -30,7 +30,7 @@ from delf_sandbox_local.forkserver import ForkServer
 from delf_sandbox_local.process import LocalProcess
 
 _START_SECONDS = 20.0
-_NOTHING_HERE = (
+_NO_CONFINEMENT = (
     "this system keeps scripts neither from your files nor from the network: they would have a "
     "process of their own with limits, and no more"
 )
@@ -45,36 +45,42 @@ _HINT = (
     "accepts it"
 )
 Kind = tuple[Limits, bool, tuple[str, ...]]
-"""The options that sessions must share to be interchangeable."""
+"""The limits of a session, whether it has libraries, and its input files.
+
+A started process can serve any session of its kind.
+"""
 
 
-class _Guest(WireSession):
-    """A session that knows its process."""
+class _LocalSession(WireSession):
+    """A session with a guest in a process of this machine."""
 
     def __init__(
-        self, process: LocalProcess, frame_bytes: int, forget: Callable[[_Guest], None]
+        self, process: LocalProcess, frame_bytes: int, forget: Callable[[_LocalSession], None]
     ) -> None:
         super().__init__(process, frame_bytes)
         self.process = process
         self._forget = forget
 
     async def aclose(self) -> None:
-        """End the process. Safe to call twice."""
+        """End the process. Idempotent."""
         self._forget(self)
         await super().aclose()
 
 
 class LocalBackend:
-    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+    """A sandbox backend that runs each session in a new process of this machine.
 
-    Every session has its own process, forked from a template process that has imported the common
-    modules. A few are forked in advance, so that tasks need not wait.
+    Implements :class:`delf.protocols.sandbox.SandboxBackend`. Each process is forked from a
+    template process that has imported the common modules. Some are forked in advance, so that tasks
+    need not wait.
 
     Args:
-        scratch: The storage of scripts' files: in ``memory``, limited by ``scratch_bytes``, or on
-            the ``disk`` without a total limit, for systems without mount namespaces such as macOS.
-        pool_size: How many processes to keep ready.
-        python: The interpreter of scripts, CPython 3.11 or newer; this program's own when omitted.
+        scratch: The storage of the files that scripts write: ``memory`` with the limit
+            ``scratch_bytes``, or ``disk`` without a total limit. Systems without mount namespaces,
+            such as macOS, need ``disk``.
+        pool_size: The number of idle processes to keep started.
+        python: The path of the interpreter for scripts, CPython 3.11 or newer; the interpreter of
+            this program when None.
     """
 
     isolation: Isolation = "process"
@@ -90,7 +96,7 @@ class LocalBackend:
         self._python = python
         self._on_disk = scratch == "disk"
         self._server: ForkServer | None = None
-        self.pool: SessionPool[_Guest, Kind] = SessionPool(
+        self.pool: SessionPool[_LocalSession, Kind] = SessionPool(
             pool_size,
             self._start,
             usable=lambda guest: guest.alive and guest.process.running,
@@ -99,19 +105,21 @@ class LocalBackend:
 
     @property
     def template(self) -> int | None:
-        """The process id of the template; None while there is none."""
+        """The process id of the template process; None if none is running."""
         return None if self._server is None else self._server.pid
 
     async def available(self) -> Availability:
-        """Check that mount namespaces work here, unless the user accepts running without them.
+        """Return whether scripts can run, and how they are confined.
 
-        If the system's settings allow them, the first session finds out for sure.
+        Without mount namespaces, scripts can run only if their files are on the disk. If the
+        system's settings seem to allow mount namespaces, the first session finds out whether they
+        work.
         """
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
             if not namespaces.likely():
-                await self._check()
+                await self._check_namespaces()
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
@@ -123,8 +131,8 @@ class LocalBackend:
         ]
         return Available(", ".join(measures))
 
-    async def _check(self) -> ForkServer | None:
-        """Return a template with its own mount namespace; None if scratch files are on the disk.
+    async def _check_namespaces(self) -> ForkServer | None:
+        """Return a template with mounts of its own; None if scratch files are on the disk.
 
         Raises:
             SandboxUnavailableError: If sessions would have no mount namespace.
@@ -132,7 +140,7 @@ class LocalBackend:
         if self._on_disk:
             return None
         if sys.platform != "linux":
-            raise SandboxUnavailableError(_NOTHING_HERE, hint=_HINT)
+            raise SandboxUnavailableError(_NO_CONFINEMENT, hint=_HINT)
         self.pool.follow_loop()
         server = await self._running_server()
         await server.ready()
@@ -141,7 +149,10 @@ class LocalBackend:
         return server
 
     async def measures(self) -> Mapping[str, bool]:
-        """Return the confinements of scripts here, found by starting a template."""
+        """Return which confinement mechanisms work on this system, by description.
+
+        A template process is started to find out.
+        """
         self.pool.follow_loop()
         server = await self._running_server()
         await server.ready()
@@ -169,29 +180,29 @@ class LocalBackend:
         return guest
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Start the template, and fork processes in advance once the template is ready."""
+        """Start the template process, and fork processes for coming sessions in the background."""
         # Processes that belong to another event loop cannot be used in this one.
         self.pool.follow_loop()
         await self._running_server()
         self.pool.fill(_kind(spec))
 
     def visible_path(self, path: str) -> str:
-        """Return the same path: the process shares the host's file system."""
+        """Return the same path, because the processes share the file system of the host."""
         return path
 
     async def aclose(self) -> None:
-        """Kill every process."""
+        """End all processes, and wait until they are gone. Idempotent."""
         await self.pool.aclose()
         if self._server is not None:
             await self._server.aclose()
             self._server = None
 
     def abandon(self) -> None:
-        """End all sessions of a closed event loop."""
+        """Release all sessions without awaiting, because their event loop is closed."""
         self.pool.abandon()
 
-    def _abandon(self, _guests: Collection[_Guest]) -> None:
-        """Free the template of a closed event loop, with its guests."""
+    def _abandon(self, _guests: Collection[_LocalSession]) -> None:
+        """End the template of a closed event loop with all its processes, without awaiting."""
         if self._server is not None:
             self._server.abandon()
             self._server = None
@@ -205,13 +216,13 @@ class LocalBackend:
                 await dead.aclose()
         return server
 
-    async def _start(self, kind: Kind) -> _Guest:
-        server = await self._check() or await self._running_server()
+    async def _start(self, kind: Kind) -> _LocalSession:
+        server = await self._check_namespaces() or await self._running_server()
         limits, libraries, files = kind
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
-            lambda: _Guest(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
+            lambda: _LocalSession(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
         )
         # Read the rest even if reading is paused: the last frames tell how the script ended.
         process.when_ended(guest.process_ended)
@@ -223,17 +234,17 @@ def _kind(spec: SessionSpec) -> Kind:
 
 
 def _is_only_writable_by_user(path: Path) -> bool:
-    """Return True if only this user can write to a path, from which the template runs programs."""
-    about = path.lstat()
-    kind = stat.S_IFMT(about.st_mode)
-    ours = about.st_uid == os.getuid() and not about.st_mode & 0o022
-    return ours and kind in (stat.S_IFDIR, stat.S_IFREG)
+    """Return True if only this user can write to a file or folder."""
+    status = path.lstat()
+    is_protected = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return is_protected and stat.S_IFMT(status.st_mode) in (stat.S_IFDIR, stat.S_IFREG)
 
 
 def guest_archive() -> Path:
-    """Return the guest's archive on disk, written atomically once per version.
+    """Return the path of the guest's archive, which is written once for each version.
 
-    An existing archive is trusted unread, as Python trusts its compiled modules.
+    The content of an existing archive is not checked, just as Python does not check its compiled
+    modules.
     """
     from platformdirs import user_cache_path
 

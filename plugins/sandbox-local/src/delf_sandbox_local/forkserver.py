@@ -34,14 +34,18 @@ START_SECONDS = 20.0
 _LIBRARY_THREADS = 64
 
 
-ENVIRON = {"PYTHONHASHSEED": "0"}
-"""The template's environment: empty, except a fixed hash seed for resumed scripts."""
+TEMPLATE_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+"""The environment variables of the template process: only a fixed hash seed.
+
+With the fixed seed, a resumed script sees sets in the same order.
+"""
 
 
 def _tasks_of_user() -> int:
-    """Count this user's processes and threads, because the kernel's limit covers all.
+    """Return the number of processes and threads of this user; zero for root.
 
-    For root the count is zero. Guests see an empty ``/proc``.
+    The kernel's limit for a guest counts all of them. Guests cannot count, because they see an
+    empty ``/proc``.
     """
     if os.getuid() == 0:
         return 0
@@ -55,11 +59,11 @@ def _tasks_of_user() -> int:
 
 
 class ForkServer:
-    """Owns one template process on one event loop.
+    """Owns a template process, from which guests are forked, for one event loop.
 
     Args:
-        zipapp: The guest's archive.
-        python: The interpreter; this process's own when None.
+        zipapp: The path of the guest's archive.
+        python: The path of the interpreter; this process's own interpreter when None.
 
     Raises:
         SandboxUnavailableError: If the interpreter is missing or does not start.
@@ -77,7 +81,7 @@ class ForkServer:
         self._buffer = b""
         self._scratch = ScratchFolders()
         self.namespaces: frozenset[str] = frozenset()
-        self._turn = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
@@ -93,7 +97,7 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
-                env=ENVIRON,
+                env=TEMPLATE_ENVIRONMENT,
                 cwd="/",
                 # A terminal sends Ctrl-C to the whole process group: the template would die before
                 # the host has ended its tasks.
@@ -107,18 +111,18 @@ class ForkServer:
             # template.
             theirs.close()
         # For loops closed without aclose(); a bound method would keep this object alive.
-        weakref.finalize(self, _free, self._process, self._control)
+        weakref.finalize(self, _end_template, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
 
     @property
     def pid(self) -> int:
-        """The template's process id."""
+        """The process id of the template process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """True if guests can still be asked for."""
+        """True while guests can be forked."""
         return self._control.fileno() >= 0
 
     async def ready(self) -> None:
@@ -139,23 +143,23 @@ class ForkServer:
     async def fork(
         self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
     ) -> tuple[LocalProcess, socket.socket]:
-        """Fork a fresh guest.
+        """Fork a process for a new guest.
 
         Args:
-            limits: The limits of the guest.
-            libraries: Whether it can see the installed packages.
-            files: Input files that it may read.
+            limits: The limits of the session.
+            libraries: Whether scripts can import the installed packages.
+            files: The input files that scripts may read.
 
         Returns:
-            The process, and the host's end of its wire.
+            The process, and the host's socket to the guest.
 
         Raises:
             SandboxUnavailableError: If no guest can be forked.
         """
         await self.ready()
-        shared = "mounts" in self.namespaces
+        has_own_mounts = "mounts" in self.namespaces
         try:
-            scratch = self._scratch.place() if shared else self._scratch.make()
+            scratch = self._scratch.place() if has_own_mounts else self._scratch.make()
         except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
@@ -169,10 +173,10 @@ class ForkServer:
             "readable": list(files),
         }
         try:
-            pid = await self._ask(request, guest_end)
+            pid = await self._request_guest(request, guest_end)
         except BaseException:
             host_end.close()
-            if not shared:
+            if not has_own_mounts:
                 remove_folder(scratch)
             raise
         finally:
@@ -180,14 +184,17 @@ class ForkServer:
             # end.
             guest_end.close()
         host_end.setblocking(False)
-        process = LocalProcess(pid, scratch, limits, owns_scratch=not shared)
+        process = LocalProcess(pid, scratch, limits, owns_scratch=not has_own_mounts)
         return self._watch(process), host_end
 
-    async def _ask(self, request: dict[str, Any], wire: socket.socket) -> int:
-        """Request a guest; return its pid. Requests are sequential."""
+    async def _request_guest(self, request: dict[str, Any], wire: socket.socket) -> int:
+        """Request a guest from the template, and return its process id.
+
+        Concurrent calls wait for each other.
+        """
         # Outside the lock: a request with many files takes a while, and forks wait in line.
         payload = json.dumps(request).encode()
-        async with self._turn:
+        async with self._request_lock:
             if not self.alive:
                 raise SandboxUnavailableError("the sandbox's template process is gone")
             reply = self._answer = self._loop.create_future()
@@ -212,7 +219,11 @@ class ForkServer:
         return int(answer["pid"])
 
     async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
-        """Send a request with a descriptor; long lists of file names need several messages."""
+        """Send a request and a descriptor to the template.
+
+        Stop sending if the template replies early. A long list of file names needs several
+        messages.
+        """
         # The descriptor belongs to the first bytes, with which the template receives it.
         sent = socket.send_fds(self._control, [data], [wire.fileno()])
         if sent == len(data):
@@ -225,9 +236,9 @@ class ForkServer:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
-        how = self._early_ends.pop(guest.pid, None)
-        if how is not None:
-            guest.ended(*how)
+        end_status = self._early_ends.pop(guest.pid, None)
+        if end_status is not None:
+            guest.ended(*end_status)
         else:
             self._guests[guest.pid] = guest
         return guest
@@ -249,13 +260,13 @@ class ForkServer:
 
     def _handle_message(self, message: dict[str, Any]) -> None:
         if "exit" in message:
-            pid, *how = message["exit"]
+            pid, *end_status = message["exit"]
             guest = self._guests.pop(pid, None)
             if guest is not None:
-                guest.ended(*how)
+                guest.ended(*end_status)
             else:
                 # A guest may end before the answer to its fork was read.
-                self._early_ends[pid] = how
+                self._early_ends[pid] = end_status
         elif "ready" in message:
             self.namespaces = frozenset(message["namespaces"])
             self._ready.set_result(None)
@@ -263,28 +274,28 @@ class ForkServer:
             self._answer.set_result(message)
 
     def _handle_template_end(self) -> None:
-        """Handle the end of the template, which ends its guests."""
+        """Fail all pending requests, and record the end of all guests, after the template ended."""
         if not self.alive:
             return
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
         self._control.close()
-        last_words = self._last_words()
+        error_line = self._last_error_line()
         if not self._ready.done():
             self._ready.set_exception(
-                SandboxUnavailableError(f"the sandbox's template process did not start{last_words}")
+                SandboxUnavailableError(f"the sandbox's template process did not start{error_line}")
             )
             # Mark the exception as retrieved, or asyncio logs it if nobody awaits the future.
             self._ready.exception()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result({"error": f"the template process ended{last_words}"})
+            self._answer.set_result({"error": f"the template process ended{error_line}"})
         for guest in self._guests.values():
-            # The template's end kills its guests, and nobody is left who could report how they
-            # ended.
+            # The template's end kills its guests, and nobody is left who could report how
+            # they ended.
             guest.ended(-9)
         self._guests.clear()
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""
@@ -294,14 +305,14 @@ class ForkServer:
         return f": {text.splitlines()[-1]}" if text else ""
 
     def kill(self) -> None:
-        """Kill the template, which takes its guests along."""
+        """Kill the template process and all guests."""
         self._process.kill()
         # Also one by one, so that each knows that it was killed, and its whole group goes.
         for guest in list(self._guests.values()):
             guest.kill()
 
     def abandon(self) -> None:
-        """Release everything after the event loop was closed, without awaiting."""
+        """Kill the template and all guests without awaiting, because the event loop is closed."""
         self._process.kill()
         self._process.wait()
         self._control.close()
@@ -312,7 +323,7 @@ class ForkServer:
         self._scratch.remove()
 
     async def aclose(self) -> None:
-        """Kill everything and wait until it is gone. Idempotent."""
+        """Kill the template and all guests, and wait until they are gone. Idempotent."""
         self.kill()
         if self._process.returncode is None:
             # Reaped before the folders go: a dying process may still write into them.
@@ -323,8 +334,8 @@ class ForkServer:
         self._scratch.remove()
 
 
-def _free(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    """Kill a template whose event loop was closed."""
+def _end_template(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    """Kill a template process, and close its streams, when its owner is deleted."""
     control.close()
     if process.returncode is None:
         process.kill()

@@ -18,31 +18,36 @@ _MANY_SIGNALS = 64
 
 
 def prepare() -> None:
-    """Confine the template once; all its guests inherit that.
+    """Apply to the template process the restrictions that all guests inherit.
 
     Locked memory, message queues and signal queues are limited, because all processes of a user
     share them.
     """
-    for name, most in (("MEMLOCK", 0), ("MSGQUEUE", 0), ("SIGPENDING", _MANY_SIGNALS), ("CORE", 0)):
-        which = getattr(resource, f"RLIMIT_{name}", None)
-        if which is not None:
-            system.set_limit(which, most)
-    system.give_way()
+    for name, max_value in (
+        ("MEMLOCK", 0),
+        ("MSGQUEUE", 0),
+        ("SIGPENDING", _MANY_SIGNALS),
+        ("CORE", 0),
+    ):
+        resource_id = getattr(resource, f"RLIMIT_{name}", None)
+        if resource_id is not None:
+            system.set_limit(resource_id, max_value)
+    system.lower_priority()
 
 
 def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks: int) -> None:
-    """Limit and confine this process permanently.
+    """Set the resource limits of this process, and confine it. Neither can be undone.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
-        readable: Input files; the interpreter's own are added.
-        scratch: The folder that it may write in.
-        tasks: The maximum number of processes and threads of its user; 0 to forbid threads.
+        readable: The input files that the process may read, besides the interpreter's own files.
+        scratch: The folder in which the process may write.
+        tasks: The maximum number of processes and threads of the user; 0 to forbid threads.
 
     Raises:
-        OSError: If the system refuses.
+        OSError: If the system refuses the confinement.
     """
-    _limit(limits, tasks)
+    _set_resource_limits(limits, tasks)
     if landlock.version():
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
     if seccomp.is_supported():
@@ -51,9 +56,10 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks:
 
 
 def _disable_utime(scratch: str) -> None:
-    """Make ``os.utime`` a no-op in the scratch folder, because the filter refuses it.
+    """Replace ``os.utime`` by a function that does nothing for files in the scratch folder.
 
-    Libraries set the times of archived files, and need no more.
+    The system call filter refuses changes of times. Libraries that unpack archives only need the
+    call to succeed.
     """
     change = os.utime
 
@@ -65,12 +71,12 @@ def _disable_utime(scratch: str) -> None:
     os.utime = utime
 
 
-def _limit(limits: dict[str, Any], tasks: int) -> None:
+def _set_resource_limits(limits: dict[str, Any], tasks: int) -> None:
     seconds = limits["cpu_seconds"]
-    whole = max(1, math.ceil(seconds))
+    whole_seconds = max(1, math.ceil(seconds))
     # SIGXCPU reports the reason; a script that ignores it is killed one second later.
-    system.set_limit(resource.RLIMIT_CPU, whole, whole + 1)
-    if seconds < whole:  # a script that stops the timer gains at most a second
+    system.set_limit(resource.RLIMIT_CPU, whole_seconds, whole_seconds + 1)
+    if seconds < whole_seconds:  # a script that stops the timer gains at most a second
         signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     system.set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
     system.set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])

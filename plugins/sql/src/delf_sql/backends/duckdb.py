@@ -19,7 +19,7 @@ from delf.errors import ConnectionFileNotFoundError
 from delf.values.encoding import dumps, loads
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
-from delf_confined.readers import child_death_error, limit_error, result_of
+from delf_confined.readers import child_death_error, limit_error, unpack_answer
 from delf_sql.backends.base import Problem, WriteResult
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
@@ -105,7 +105,7 @@ class _Session:
             answer = self._ask(started, dumps(arguments))
         finally:
             started.end()
-        result = result_of(answer, _STATEMENT, started.limits)
+        result = unpack_answer(answer, _STATEMENT, started.limits)
         if "problem" in result:
             raise _DuckdbError(Problem(**result["problem"]))
         return result["value"]
