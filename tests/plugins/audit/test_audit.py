@@ -264,7 +264,7 @@ def test_unproven_audit_is_reported_with_failure_status(
     assert len(json.loads(message.stdout)["not_proven"]) == (not key) + (not head)
 
 
-def test_rewritten_audit_file_is_never_reported_as_proven(
+def test_rewritten_audit_file_fails_verification(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head

@@ -17,7 +17,7 @@ from delf.testing import ScriptedModel, TestHost
 from delf_cli.main import cli
 from delf_memory_semantic import Memory
 from delf_memory_semantic.database import FactDatabase
-from delf_memory_semantic.texts import pieces
+from delf_memory_semantic.texts import split_into_pieces
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_added_files_are_split_into_pieces(memory: Memory, tmp_path: Path) -> No
 
 def test_long_texts_are_split_at_paragraphs_and_sentences() -> None:
     text = "First sentence here. " * 30 + "\n\n" + "x" * 2000
-    parts = pieces(text, 200)
+    parts = split_into_pieces(text, 200)
     assert all(len(part) <= 200 for part in parts)
     assert all(part.endswith(".") for part in parts if "x" not in part)
     assert "".join(parts).count("x") == 2000
@@ -226,7 +226,7 @@ def test_facts_of_delfhos_are_imported_with_their_dates(delf: Any, tmp_path: Pat
     assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
 
 
-def test_other_database_is_refused_as_memory(delf: Any, tmp_path: Path) -> None:
+def test_database_with_foreign_tables_is_refused_as_memory(delf: Any, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()

@@ -476,8 +476,8 @@ async def test_missing_embedder_is_reported_in_each_task(context):
 
 
 async def test_save_does_not_wait_for_a_hanging_embedder(context, meaning, monkeypatch):
-    monkeypatch.setattr(store_module, "FIRST_ANSWER", 0.01)
-    monkeypatch.setattr(store_module, "AT_ONCE", 0.0)
+    monkeypatch.setattr(store_module, "FIRST_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(store_module, "SLOW_SECONDS", 0.0)
 
     async def hang(*_: object) -> None:
         asked.append(1)

@@ -61,7 +61,7 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     else:
         _show_result(trail, checked)
     for missing in checked.missing:
-        click.echo(f"not verified: {missing}", err=True)
+        click.echo(f"not proven: {missing}", err=True)
     if checked.missing:
         raise SystemExit(1)
 

@@ -19,7 +19,7 @@ from delf.terminal import wrap_text
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
-from delf_memory_semantic.texts import names_file, pieces, read
+from delf_memory_semantic.texts import is_file_name, read_file, split_into_pieces
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_QUIET_SECONDS: Final = 1.0
-"""The delay before a command reports a wait."""
+_NOTICE_DELAY_SECONDS: Final = 1.0
+"""The number of seconds after which a command says that it waits for the model."""
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -47,13 +47,13 @@ def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
     delf memory add notes.md
     delf memory search "where is the office"
     """  # noqa: D301 - click's mark for lines that stay as they are
-    ctx.obj = _Opened(ctx.find_root().obj, namespace)
+    ctx.obj = _ProjectMemory(ctx.find_root().obj, namespace)
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_command, as_json=as_json)
 
 
-class _Opened:
-    """The memory store of tasks in this folder."""
+class _ProjectMemory:
+    """The memory store of the project in this folder, opened for each use."""
 
     def __init__(self, program: object, namespace: str | None) -> None:
         project: AnyProject | None = None
@@ -69,7 +69,7 @@ class _Opened:
         self._options = options
 
     def use(self, work: Callable[[SemanticStore], Awaitable[T]]) -> T:
-        """Work with the store, then close it."""
+        """Open the store, run work with it, and close it. Return the result of the work."""
 
         async def main() -> T:
             store = SemanticStore(self._context, **self._options)
@@ -82,16 +82,16 @@ class _Opened:
 
 
 async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
-    """Await work, reporting a wait for the embedding model."""
+    """Await work; if it takes long because the embedding model is loading, print a notice."""
     task = asyncio.ensure_future(work)
-    await asyncio.wait({task}, timeout=_QUIET_SECONDS)
+    await asyncio.wait({task}, timeout=_NOTICE_DELAY_SECONDS)
     if not task.done() and store.loading is not None:
         click.echo(f"loading the embedding model {store.loading} …", err=True)
     return await task
 
 
 def _check_store(host: PluginHost, project: AnyProject) -> None:
-    """Raise if the project uses another memory store."""
+    """Raise if the project is configured with a different memory store."""
     name = project.agent.memory
     if name in (None, _STORE):
         return
@@ -107,14 +107,16 @@ def _check_store(host: PluginHost, project: AnyProject) -> None:
 @click.option("--source", metavar="WORDS", help="The source of the text; a file is its own source.")
 @as_json_option
 @click.pass_obj
-def add(opened: _Opened, texts: Sequence[str], source: str | None, as_json: bool) -> None:
-    """Remember texts, or the pieces of files: .txt, .md, or - for standard input."""
+def add(
+    memory_store: _ProjectMemory, texts: Sequence[str], source: str | None, as_json: bool
+) -> None:
+    """Remember texts, or the contents of .txt and .md files; - reads standard input."""
     batches: list[tuple[list[str], str | None]] = []
     for text in texts:
         if text == "-":
-            batches.append((pieces(sys.stdin.read()), source))
-        elif names_file(text):
-            batches.append((pieces(read(Path(text))), source or text))
+            batches.append((split_into_pieces(sys.stdin.read()), source))
+        elif is_file_name(text):
+            batches.append((split_into_pieces(read_file(Path(text))), source or text))
         else:
             batches.append(([text], source))
 
@@ -122,9 +124,9 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None, as_json: bool
         for facts, origin in batches:
             await store.save(facts, origin)
 
-    opened.use(save)
+    memory_store.use(save)
     count = sum(len(facts) for facts, _ in batches)
-    _tell(count, "remembered", as_json)
+    _print_count(count, "remembered", as_json)
 
 
 @memory.command("search")
@@ -133,10 +135,12 @@ def add(opened: _Opened, texts: Sequence[str], source: str | None, as_json: bool
 @click.option("--threshold", type=click.FloatRange(0, 1), default=0.3, show_default=True)
 @as_json_option
 @click.pass_obj
-def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: bool) -> None:
-    """Find facts by words and meaning, the best first."""
-    facts = opened.use(lambda store: store.search(query, top_k, threshold))
-    _show(facts, as_json)
+def search(
+    memory_store: _ProjectMemory, query: str, top_k: int, threshold: float, as_json: bool
+) -> None:
+    """Find facts by words and by meaning, the best matches first."""
+    facts = memory_store.use(lambda store: store.search(query, top_k, threshold))
+    _print_facts(facts, as_json)
     if not facts:
         click.echo("nothing found; a lower --threshold finds what fits less", err=True)
 
@@ -144,10 +148,10 @@ def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: b
 @memory.command("list")
 @as_json_option
 @click.pass_obj
-def list_command(opened: _Opened, as_json: bool) -> None:
-    """List all facts, oldest first."""
-    facts = opened.use(lambda store: store.all())
-    _show(facts, as_json)
+def list_command(memory_store: _ProjectMemory, as_json: bool) -> None:
+    """List all facts with their numbers, oldest first."""
+    facts = memory_store.use(lambda store: store.all())
+    _print_facts(facts, as_json)
     if not facts:
         click.echo("Nothing is remembered yet: delf memory add TEXT", err=True)
 
@@ -159,12 +163,12 @@ def list_command(opened: _Opened, as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def forget(
-    opened: _Opened, numbers: Sequence[int], everything: bool, yes: bool, as_json: bool
+    memory_store: _ProjectMemory, numbers: Sequence[int], everything: bool, yes: bool, as_json: bool
 ) -> None:
-    """Forget facts, by their numbers in the list."""
+    """Forget the facts with the given numbers, which ``delf memory list`` shows."""
     if bool(numbers) == everything:
         raise click.UsageError("name numbers, or --all")
-    facts = opened.use(lambda store: store.all())
+    facts = memory_store.use(lambda store: store.all())
     chosen = [fact for fact in facts if everything or fact.id in numbers]
     missing = set(numbers) - {fact.id for fact in facts}
     if missing:
@@ -178,8 +182,8 @@ def forget(
             return len(chosen)
         return await store.delete([fact.content for fact in chosen])
 
-    count = opened.use(remove)
-    _tell(count, "forgotten", as_json)
+    count = memory_store.use(remove)
+    _print_count(count, "forgotten", as_json)
 
 
 @memory.command("import")
@@ -192,30 +196,32 @@ def forget(
 )
 @as_json_option
 @click.pass_obj
-def import_command(opened: _Opened, file: str, chosen: str | None, as_json: bool) -> None:
-    """Add the facts of a memory of Delfhos, all or none."""
+def import_command(
+    memory_store: _ProjectMemory, file: str, chosen: str | None, as_json: bool
+) -> None:
+    """Import the facts of a memory file of Delfhos; either all are added or none."""
     facts = facts_of(Path(file))
     names = sorted({fact.namespace for fact in facts})
     if chosen is not None and chosen not in names:
         raise click.UsageError(f"{file} has no namespace {chosen!r}: {', '.join(names) or 'none'}")
     if chosen is None and len(names) > 1:
         raise click.UsageError(f"{file} has several namespaces: --from {' or '.join(names)}")
-    wanted = [fact for fact in facts if chosen in (None, fact.namespace)]
-    texts, moments = [fact.content for fact in wanted], [fact.saved_at for fact in wanted]
-    opened.use(lambda store: store.save(texts, "Delfhos", moments))
-    _tell(len(wanted), "remembered", as_json)
+    imported = [fact for fact in facts if chosen in (None, fact.namespace)]
+    texts, saved_at = [fact.content for fact in imported], [fact.saved_at for fact in imported]
+    memory_store.use(lambda store: store.save(texts, "Delfhos", saved_at))
+    _print_count(len(imported), "remembered", as_json)
 
 
-def _tell(count: int, what: str, as_json: bool) -> None:
+def _print_count(count: int, what: str, as_json: bool) -> None:
     click.echo(json.dumps({what: count}) if as_json else f"{count} {what}", err=not as_json)
 
 
-def _show(facts: Sequence[StoredFact], as_json: bool) -> None:
+def _print_facts(facts: Sequence[StoredFact], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_data(fact) for fact in facts], ensure_ascii=False, indent=2))
         return
     for fact in facts:
-        click.echo(f"{fact.id:>6}  {wrap_text(_visible(fact.content), indent=8)}")
+        click.echo(f"{fact.id:>6}  {wrap_text(_on_one_line(fact.content), indent=8)}")
 
 
 def _data(fact: StoredFact) -> dict[str, Any]:
@@ -227,6 +233,6 @@ def _data(fact: StoredFact) -> dict[str, Any]:
     }
 
 
-def _visible(text: str) -> str:
-    """Return a text in one line, without control characters."""
+def _on_one_line(text: str) -> str:
+    """Return a text on one line, with spaces in place of control characters."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -31,13 +31,16 @@ from delf_memory_semantic.delfhos import is_delfhos
 _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 BUSY_MS: Final = 10_000
-"""The milliseconds for which SQLite waits for another writer."""
-_MAKING: Final = 0x64656C66
-"""The advisory lock for creating PostgreSQL's tables."""
-_AT_ONCE: Final = 10_000
-"""The maximum number of values in one statement (SQLite allows 32,766), or of rows in a batch."""
+"""The number of milliseconds for which SQLite waits for another writer."""
+_SETUP_LOCK: Final = 0x64656C66
+"""The number of the advisory lock that is held while the tables are created in PostgreSQL."""
+_MAX_BATCH: Final = 10_000
+"""The maximum number of values in a statement, or of rows in a batch.
+
+SQLite allows 32,766 values in a statement.
+"""
 _MAX_WORDS: Final = 48
-"""The maximum number of words of a query that are used; the first words of a long task suffice."""
+"""The maximum number of words of a query that are searched, the first of a long task."""
 
 _tables = sa.MetaData()
 _meta = sa.Table(
@@ -120,11 +123,11 @@ _COUNTED: Final = sa.text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFact(Fact):
-    """A fact as it is stored.
+    """A fact in the store.
 
     Args:
-        id: The number in the store.
-        source: The source: a task, a document, a person.
+        id: The number of the fact in the store.
+        source: The name of the task, document or person from which the fact comes, if known.
     """
 
     id: int
@@ -132,15 +135,15 @@ class StoredFact(Fact):
 
 
 class FactDatabase:
-    """The facts of one namespace. All methods block; call them in threads.
+    """The facts of one namespace in a database. All methods block; call them in threads.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql://…``.
+        url: The URL of the database: ``sqlite:///path`` or ``postgresql://…``.
         namespace: The namespace of the facts.
     """
 
     def __init__(self, url: str, namespace: str) -> None:
-        self._url = _driver(url)
+        self._url = _parse_url(url)
         self.namespace = namespace
         self._writes = f"writes:{namespace}"
         self._alterations = f"alterations:{namespace}"
@@ -149,11 +152,11 @@ class FactDatabase:
 
     @property
     def place(self) -> str:
-        """The database's file or address, without the password."""
+        """The URL of the database, without the password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:
-        """Connect, and create missing tables.
+        """Connect to the database, and create the tables if they do not exist.
 
         Raises:
             MemorySetupError: If the database cannot be used.
@@ -168,15 +171,15 @@ class FactDatabase:
         model: str,
         saved_at: Sequence[float] | None = None,
     ) -> None:
-        """Store facts with their vectors, atomically.
+        """Store facts with their vectors in one transaction.
 
         A new fact replaces a stored fact that differs only in case, spaces and word endings.
 
         Args:
-            facts: Texts with their sources.
-            vectors: A vector for each fact, or None without an embedder.
-            model: The embedding model.
-            saved_at: The Unix time at which each fact was first saved; now when None.
+            facts: Pairs of a text and its source, if known.
+            vectors: The vector of each fact as bytes; None without an embedder.
+            model: The name of the embedding model.
+            saved_at: The Unix time at which each fact was first saved; the present time when None.
         """
         now = datetime.now(UTC).timestamp()
         rows = {
@@ -216,7 +219,7 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), found)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
-        """Store vectors of facts, ignoring removed facts.
+        """Store vectors of facts, given by number; facts that were removed are skipped.
 
         Call :meth:`mark_altered` after the last batch.
         """
@@ -235,57 +238,64 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), rows)
 
     def mark_altered(self) -> None:
-        """Make all processes reload all vectors."""
+        """Increase the counter of changes, so that all processes reload the vectors."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
 
     def delete(self, facts: Iterable[str]) -> int:
-        """Forget facts with exactly these texts; return their number."""
+        """Remove the facts with exactly these texts, and return the number of removed facts."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
             return self._remove(connection, _facts.c.content, facts)
 
     def clear(self) -> None:
-        """Forget all facts of the namespace."""
+        """Remove all facts of the namespace."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
     def _remove(self, connection: sa.Connection, column: sa.Column[str], of: Iterable[str]) -> int:
-        """Remove the facts whose column has one of some values; return their number."""
+        """Remove the facts that have one of the given values in a column.
+
+        Return the number of removed facts.
+        """
         values, removed = list(of), 0
-        for start in range(0, len(values), _AT_ONCE):
+        for start in range(0, len(values), _MAX_BATCH):
             here = _facts.c.namespace == self.namespace
-            some = column.in_(values[start : start + _AT_ONCE])
+            some = column.in_(values[start : start + _MAX_BATCH])
             removed += connection.execute(sa.delete(_facts).where(here, some)).rowcount
         return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
-        """Increase the namespace's change counters.
+        """Increase the namespace's counters of writes and of alterations.
 
-        Call this before any other write of a transaction, so that writers wait for each other.
-        The counters start at random numbers, so that a recreated store is recognised.
+        Call this before any other write of a transaction, so that writers wait for each other. The
+        counters start at random numbers, so that a store that was deleted and created again is
+        recognised.
         """
         more = (self._writes, writes), (self._alterations, alterations)
         values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]
         connection.execute(_COUNTED, values)
 
     def all(self) -> list[StoredFact]:
-        """Return every fact, oldest first."""
+        """Return all facts of the namespace, oldest first."""
         with self._read() as connection:
             wanted = sa.select(_facts).where(_facts.c.namespace == self.namespace)
             return [_fact(row) for row in connection.execute(wanted.order_by(_facts.c.id))]
 
     def facts(self, ids: Sequence[int]) -> dict[int, StoredFact]:
-        """Return facts by number; removed ones are skipped."""
+        """Return a mapping from number to fact; the numbers of removed facts are left out."""
         with self._read() as connection:
             # With a condition on the namespace, SQLite would scan all of its facts.
             rows = connection.execute(sa.select(_facts).where(_facts.c.id.in_(ids)))
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
-        """Return the facts that share most words with a query, with scores, best first."""
-        chosen = telling_words(query)[:_MAX_WORDS]
+        """Return the facts that match most words of a query, best first.
+
+        The result is a mapping from the number of a fact to its score.
+        """
+        chosen = significant_words(query)[:_MAX_WORDS]
         if not chosen:
             return {}
         with self._read() as connection:
@@ -296,9 +306,10 @@ class FactDatabase:
             return {row[0]: abs(row[1]) for row in rows}
 
     def state(self) -> tuple[int, int]:
-        """Return the counters of additions and of other changes, by any process.
+        """Return the counters of writes and of alterations, which any process may increase.
 
-        Both start at random numbers; 0 before the first change.
+        A write adds facts; an alteration removes facts or adds vectors. Both counters start at
+        random numbers, and are 0 before the first change.
         """
         keys = self._writes, self._alterations
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
@@ -307,11 +318,11 @@ class FactDatabase:
         return values.get(self._writes, 0), values.get(self._alterations, 0)
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
-        """Yield vectors of one model with the numbers of their facts, in batches.
+        """Yield batches of pairs of a fact's number and its vector by an embedding model.
 
         Args:
-            model: The model of the vectors.
-            after: Facts with higher numbers than this.
+            model: The name of the embedding model.
+            after: The number after which facts are returned.
         """
         # A join would read the vectors in random order.
         here = sa.select(_facts.c.id).where(_facts.c.namespace == self.namespace)
@@ -322,10 +333,10 @@ class FactDatabase:
             .order_by(_vectors.c.fact_id)
         )
         with self._read() as connection:
-            yield from connection.execute(wanted).partitions(_AT_ONCE)
+            yield from connection.execute(wanted).partitions(_MAX_BATCH)
 
     def without_vector(self, model: str, limit: int) -> list[tuple[int, str]]:
-        """Return facts that have no vector of a model."""
+        """Return the numbers and texts of at most ``limit`` facts without a vector of a model."""
         of_model = (_vectors.c.fact_id == _facts.c.id) & (_vectors.c.model == model)
         wanted = (
             sa.select(_facts.c.id, _facts.c.content)
@@ -338,7 +349,7 @@ class FactDatabase:
             return [(row[0], row[1]) for row in connection.execute(wanted)]
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the database."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.dispose()
@@ -386,8 +397,8 @@ class FactDatabase:
         return engine
 
 
-def _place_of(engine: sa.Engine) -> str:
-    """Return the file of a memory, or its server's address without the password."""
+def _database_name(engine: sa.Engine) -> str:
+    """Return the path of a SQLite database, or the URL of a server without the password."""
     url = engine.url
     is_file = engine.dialect.name == "sqlite" and url.database
     return str(url.database) if is_file else url.render_as_string(hide_password=True)
@@ -417,7 +428,7 @@ def _make_tables(engine: sa.Engine) -> None:
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
             if version not in (_VERSION, None):
                 raise MemorySetupError(
-                    f"the memory {_place_of(engine)} has the format {version}, and this version "
+                    f"the memory {_database_name(engine)} has the format {version}, and this version "
                     f"knows {_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
@@ -426,7 +437,7 @@ def _make_tables(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         sqlite = engine.dialect.name == "sqlite"
         if not sqlite:  # IF NOT EXISTS fails for concurrent creators
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SETUP_LOCK)))
         for table in _tables.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
         for statement in _SQLITE_WORDS if sqlite else _POSTGRESQL_WORDS:
@@ -434,8 +445,8 @@ def _make_tables(engine: sa.Engine) -> None:
         connection.execute(_MADE, {"key": "version", "value": _VERSION})  # all tables exist
 
 
-def _driver(url: str) -> sa.URL:
-    """Return a URL with an explicit driver."""
+def _parse_url(url: str) -> sa.URL:
+    """Parse the URL of a database, and add the driver for PostgreSQL."""
     try:
         parsed = sa.make_url(url)
     except ArgumentError as error:
@@ -459,21 +470,23 @@ def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
     return f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}"
 
 
-def telling_words(query: str) -> list[str]:
-    """Return the significant words of a query, as they are indexed.
+def significant_words(query: str) -> list[str]:
+    """Return the significant words of a query, split in the same way as in the index.
 
     Args:
-        query: Plain words.
+        query: The query in plain words.
     """
     words = dict.fromkeys(re.findall(r"[^\W_]+", query))
     return list(dict.fromkeys(part for word in words if words_of(word) for part in parts_of(word)))
 
 
 def prepare_for_index(content: str) -> str:
-    """Prepare a text for an index, separating words in writing systems without spaces.
+    """Separate the words of a text for the index of words.
+
+    Only writing systems without spaces, such as Chinese, need this.
 
     Args:
-        content: A fact, or a message.
+        content: The text of a fact or message.
     """
     if content.isascii():
         return content
@@ -481,7 +494,7 @@ def prepare_for_index(content: str) -> str:
 
 
 def digest_of(content: str) -> str:
-    """Return a digest of a text's words without endings, so that equivalent facts are equal."""
+    """Return a digest that is equal for texts that differ only in case, spaces and word endings."""
     text = " ".join(words_of(content)) or content.strip()
     return hashlib.sha256(text.encode()).hexdigest()
 

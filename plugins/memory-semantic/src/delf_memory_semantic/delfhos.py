@@ -15,12 +15,12 @@ _COLUMNS: Final = {"namespace", "content", "timestamp"}
 
 
 class OldFact(NamedTuple):
-    """A fact of Delfhos.
+    """A fact in a memory of Delfhos.
 
     Args:
-        namespace: The namespace.
-        content: The text.
-        saved_at: The Unix time of saving.
+        namespace: The namespace of the fact.
+        content: The text of the fact.
+        saved_at: The Unix time at which the fact was saved.
     """
 
     namespace: str
@@ -35,7 +35,7 @@ def is_database(path: Path) -> bool:
 
 
 def is_delfhos(path: Path) -> bool:
-    """Return True if a file is a memory of Delfhos; the file is not changed."""
+    """Return True if a file is a memory of Delfhos. The file is only read."""
     try:
         if not path.is_file() or not is_database(path):
             return False
@@ -46,10 +46,10 @@ def is_delfhos(path: Path) -> bool:
 
 
 def facts_of(path: Path) -> list[OldFact]:
-    """Return all facts of a memory of Delfhos, the oldest first.
+    """Return all facts in a memory of Delfhos, oldest first.
 
     Raises:
-        MemoryRetrievalError: If the file is not such a memory or cannot be read.
+        MemoryRetrievalError: If the file is not a memory of Delfhos or cannot be read.
     """
     try:
         with closing(_open_database(path)) as connection:
@@ -60,7 +60,7 @@ def facts_of(path: Path) -> list[OldFact]:
             rows = connection.execute(
                 "SELECT namespace, content, timestamp FROM memories ORDER BY id"
             )
-            return [OldFact(str(n), str(c), _moment(t)) for n, c, t in rows if str(c).strip()]
+            return [OldFact(str(n), str(c), _parse_time(t)) for n, c, t in rows if str(c).strip()]
     except sqlite3.Error as error:
         raise MemoryRetrievalError(f"{path} cannot be read: {error}") from error
 
@@ -77,8 +77,11 @@ def _has_delfhos_tables(connection: sqlite3.Connection) -> bool:
     return columns >= _COLUMNS
 
 
-def _moment(text: object) -> float:
-    """Parse SQLite's CURRENT_TIMESTAMP, which is UTC; now if invalid."""
+def _parse_time(text: object) -> float:
+    """Parse a UTC time as SQLite writes it, and return it as Unix time.
+
+    An invalid time counts as the present time.
+    """
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:

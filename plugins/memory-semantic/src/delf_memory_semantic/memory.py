@@ -11,7 +11,7 @@ from delf.attributes import FixedAttributes
 from delf.errors import AgentStateError, MemorySetupError, PluginError
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.store import SemanticStore
-from delf_memory_semantic.texts import names_file, pieces, read
+from delf_memory_semantic.texts import is_file_name, read_file, split_into_pieces
 
 T = TypeVar("T")
 
@@ -22,12 +22,12 @@ class Memory(FixedAttributes):
     """Facts that outlive a task, for ``Agent(memory=…)`` and for direct use by programs.
 
     Args:
-        guidelines: A text about what to remember, for the model that proposes facts.
-        path: A file for SQLite, or a ``postgresql://`` URL; a file in the user's data folder
-            when None.
-        namespace: The namespace of memories in the database.
-        embedding_model: An embedder's name. If that embedder is not installed, facts are found
-            by words alone.
+        guidelines: Instructions on what is worth remembering, for the model that proposes facts.
+        path: The path of a SQLite file, or a ``postgresql://`` URL. When None, the memory is a file
+            in the user's data folder.
+        namespace: The name of this memory among all memories in the database.
+        embedding_model: The name of the embedder. If the default embedder is not installed, facts
+            are found by words alone.
     """
 
     _options = frozenset(("path", "embedding_model"))
@@ -52,32 +52,33 @@ class Memory(FixedAttributes):
                 raise
             store = SemanticStore(context, url, "off", guidelines)
         self.store = store
-        """The underlying asynchronous store of the agent."""
+        """The asynchronous memory store on which this object works."""
 
     @property
     def guidelines(self) -> str:
-        """The guidelines for facts worth remembering."""
+        """The instructions on what is worth remembering."""
         return self.store.guidelines
 
     @property
     def namespace(self) -> str:
-        """The name of this memory among the others."""
+        """The name of this memory among all memories in the database."""
         return self.store.namespace
 
     def save(self, facts: str, source: str | None = None) -> None:
-        """Store facts, one per line.
+        """Store each line of a text as a fact.
 
         Args:
-            facts: The lines.
-            source: The source of the facts.
+            facts: The text, with one fact on each line.
+            source: The name of the task, document or person from which the facts come, if known.
         """
         lines = [line.strip() for line in facts.splitlines() if line.strip()]
         self._run(self.store.save(lines, source))
 
     def add(self, text: str | Path) -> int:
-        """Store a text or a file (``.txt``, ``.md``) in pieces; return their number.
+        """Store a text, or a file (``.txt``, ``.md``), as facts, and return their number.
 
-        A single line that looks like a path is read as a file; :meth:`save` stores any text.
+        The text is split into pieces. A single line that looks like a path is read as a file;
+        :meth:`save` stores any text.
 
         Raises:
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
@@ -89,15 +90,20 @@ class Memory(FixedAttributes):
                 f"a memory adds a text or the path of a file, not {type(content).__name__}",
                 hint="add one text or file after another; decode bytes first",
             )
-        if isinstance(text, Path) or names_file(text):
+        if isinstance(text, Path) or is_file_name(text):
             source = str(text).strip()
-            text = read(Path(source))
-        parts = pieces(text)
+            text = read_file(Path(source))
+        parts = split_into_pieces(text)
         self._run(self.store.save(parts, source))
         return len(parts)
 
     def search(self, query: str, top_k: int = 5, threshold: float = 0.3) -> list[StoredFact]:
-        """Return the facts that fit a query best, best first.
+        """Return the facts that match a query by words and by meaning, best first.
+
+        Args:
+            query: The query in plain words.
+            top_k: The maximum number of facts.
+            threshold: The minimum score of a fact as a share of the best score, from 0 to 1.
 
         Raises:
             MemorySetupError: For a top_k below 1, or a threshold that is not from 0 to 1.
@@ -110,23 +116,26 @@ class Memory(FixedAttributes):
         return list(self._run(self.store.search(query, top_k, threshold)))
 
     def retrieve(self, query: str, top_k: int = 5, threshold: float = 0.3) -> str:
-        """Return the results of :meth:`search`, a line each."""
+        """Return the texts of the facts that :meth:`search` finds, one on each line."""
         return "\n".join(fact.content for fact in self.search(query, top_k, threshold))
 
     def context(self) -> str:
-        """Return all facts, a line each."""
+        """Return the texts of all facts, one on each line."""
         return "\n".join(fact.content for fact in self)
 
     def clear(self) -> None:
-        """Forget everything in this namespace."""
+        """Remove all facts of the namespace."""
         self._run(self.store.clear())
 
     def backfill_embeddings(self) -> int:
-        """Add missing vectors of the current model; return their number."""
+        """Compute the vectors of facts that have none of the current model.
+
+        Return the number of added vectors.
+        """
         return self._run(self.store.fill())
 
     def close(self) -> None:
-        """Close the database; a later use opens it again."""
+        """Close the database. A later use opens it again."""
         self._run(self.store.aclose())
 
     def __len__(self) -> int:
@@ -155,7 +164,7 @@ class Memory(FixedAttributes):
         )
 
     async def _stop_filling_after(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result, and stop adding vectors in the background before the loop ends."""
+        """Await work and return its result, then stop adding vectors before the event loop ends."""
         try:
             return await work
         finally:

@@ -18,8 +18,8 @@ import numpy as np
 
 from delf.machine.own_files import make_private_file
 from delf.protocols.conversation import ChatMessage
-from delf_memory_semantic.database import prepare_for_index, telling_words
-from delf_memory_semantic.fusion import LOOKED_AT, fuse_rankings, share_of
+from delf_memory_semantic.database import prepare_for_index, significant_words
+from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 
 _WORDS: Final = """
 CREATE TABLE messages (
@@ -39,23 +39,26 @@ _FOUND: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
 WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
 """
-_EMBEDDED: Final = 2000
-"""Characters of a message that its vector is made of; models read no more."""
+_MAX_EMBEDDED_CHARS: Final = 2000
+"""The number of characters of a message from which its vector is made.
+
+Embedding models read no more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message and its conversation."""
+    """A message that a search found, with the key of its conversation."""
 
     conversation: str
     message: ChatMessage
 
 
 class MessageIndex:
-    """The messages of one namespace. All methods block and are thread-safe.
+    """An index of the messages of one namespace. All methods block, and are thread-safe.
 
     Args:
-        file: The file with vectors; a broken file is recreated.
+        file: The path of the file in which vectors are stored; a broken file is created again.
         namespace: The namespace of the conversations.
     """
 
@@ -69,8 +72,8 @@ class MessageIndex:
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
 
-    def put(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
-        """Replace the indexed messages of a conversation."""
+    def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
+        """Replace all messages of a conversation in the index."""
         rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
         with self._lock, self._words as database:
             database.execute(
@@ -92,10 +95,13 @@ class MessageIndex:
             )
 
     def without_vector(self, model: str) -> list[tuple[bytes, str]]:
-        """Return the digests and texts without a vector; drop vectors of removed messages."""
+        """Return the digests and texts of the messages that have no vector.
+
+        The vectors of removed messages are deleted from the file.
+        """
         with self._lock:
             rows = self._words.execute(
-                "SELECT digest, substr(content, 1, ?) FROM messages", (_EMBEDDED,)
+                "SELECT digest, substr(content, 1, ?) FROM messages", (_MAX_EMBEDDED_CHARS,)
             )
             texts: dict[bytes, str] = dict(rows)
             if model != self._model:
@@ -106,7 +112,7 @@ class MessageIndex:
             return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
 
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
-        """Keep vectors of texts by their digests."""
+        """Store the vectors of texts, given as a mapping from the text's digest to its vector."""
         rows = [
             (self._namespace, model, digest, np.asarray(vector, dtype="<f4").tobytes())
             for digest, vector in vectors.items()
@@ -119,25 +125,27 @@ class MessageIndex:
     def find(
         self, query: str, vector: Any, since: float, until: float, limit: int
     ) -> list[FoundMessage]:
-        """Return the messages that fit a query best.
+        """Return the messages that match a query best, best first.
 
         Args:
-            query: Plain words.
+            query: The query in plain words.
             vector: The vector of the query; None to search by words only.
-            since: The earliest time, Unix seconds.
-            until: The latest.
+            since: The earliest time of a message, as Unix time in seconds.
+            until: The latest time of a message, as Unix time in seconds.
             limit: The maximum number of messages.
         """
-        words = telling_words(query)
+        words = significant_words(query)
         with self._lock:
             by_words: dict[int, float] = {}
             if words:
                 matched = " OR ".join(f'"{word}"' for word in words)
-                values = (matched, since, until, LOOKED_AT)
+                values = (matched, since, until, RANKING_SIZE)
                 by_words = dict(self._words.execute(_FOUND, values).fetchall())
             near = self._nearest(vector, since, until, by_words)
             best = next(iter(by_words), None)
-            share = 0.0 if best is None else share_of(query, self._message(best).message.content)
+            share = (
+                0.0 if best is None else share_of_words(query, self._message(best).message.content)
+            )
             chosen = list(fuse_rankings(by_words, near, share))[:limit]
             return [self._message(number) for number in chosen]
 
@@ -148,7 +156,10 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the similarity of the nearest messages, and of the messages found by words."""
+        """Return the similarities of the messages nearest to a vector and of those in ``by_words``.
+
+        The result is a mapping from the number of a message to its similarity.
+        """
         if vector is None:
             return {}
         rows = self._words.execute(
@@ -162,12 +173,12 @@ class MessageIndex:
             return {}
         # einsum uses one thread; BLAS's threads would contend with a model's.
         likeness = np.einsum("ij,j->i", np.stack([row for _, row in vectors]), vector)
-        order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
-        wanted = {vectors[place][0] for place in order} | by_words.keys()
+        order: list[int] = np.argsort(-likeness)[:RANKING_SIZE].tolist()
+        numbers = {vectors[index][0] for index in order} | by_words.keys()
         return {
             number: float(like)
             for (number, _), like in zip(vectors, likeness, strict=True)
-            if number in wanted
+            if number in numbers
         }
 
     def _message(self, number: int) -> FoundMessage:
@@ -193,7 +204,7 @@ class MessageIndex:
         )
 
     def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement on the file; an invalid file is recreated."""
+        """Run a statement on the file of vectors. A file that is no database is created again."""
         try:
             return self._run_statement(statement, rows)
         except sqlite3.OperationalError:
@@ -203,7 +214,7 @@ class MessageIndex:
             return self._run_statement(statement, rows)
 
     def _run_statement(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a SELECT with the first row of values, or any other statement for each row."""
+        """Run a SELECT with the values in the first row, or another statement for each row."""
         make_private_file(self._file)
         database = sqlite3.connect(self._file, timeout=10)
         try:

@@ -12,10 +12,10 @@ from delf_memory_semantic.database import FactDatabase
 
 
 class VectorIndex:
-    """Compares a vector with many unit vectors.
+    """An index of unit vectors that finds the vectors nearest to a given one.
 
     Args:
-        dimension: The length of a vector.
+        dimension: The number of components of each vector.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -25,16 +25,16 @@ class VectorIndex:
         self._dimension = dimension
         self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
         self.highest = 0
-        """The highest number of a fact; 0 without facts."""
+        """The highest number of a fact in the index; 0 if the index is empty."""
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Add vectors by fact number; vectors of another length are ignored.
+        """Add the vectors of facts; vectors of a different length are ignored.
 
         Args:
-            rows: Numbers, and vectors as little-endian float32.
+            rows: Pairs of a fact's number and its vector as little-endian float32.
         """
         size = self._dimension * 4
         fitting_rows = [(number, vector) for number, vector in rows if len(vector) == size]
@@ -48,7 +48,7 @@ class VectorIndex:
         self.highest = max(self.highest, int(ids.max()))
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
-        """Return the numbers of the nearest facts with their similarity, best first."""
+        """Return pairs of a number and a similarity of the facts nearest to a vector, best first."""
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
@@ -59,7 +59,7 @@ class VectorIndex:
         return [(number, value) for number, value in pairs if number >= 0]
 
     def likeness(self, number: int, vector: Any) -> float | None:
-        """Return the similarity of a fact to a vector; None without a vector."""
+        """Return the similarity of a fact to a vector; None if the fact has no vector."""
         try:
             own = self._index.reconstruct(number)
         except RuntimeError:  # how faiss reports an unknown number
@@ -67,57 +67,65 @@ class VectorIndex:
         return float(np.dot(own, np.asarray(vector, dtype="float32")))
 
 
-class Nearest:
-    """Finds facts by vectors. All methods block and are thread-safe.
+class VectorSearch:
+    """Finds facts whose vectors are near a query's vector. All methods block; thread-safe.
 
     Args:
-        database: The facts.
+        database: The database of the facts.
     """
 
     def __init__(self, database: FactDatabase) -> None:
         self._database = database
         # Serialises searches and additions, because faiss does not support both at once.
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._index: VectorIndex | None = None
-        self._seen = (0, 0)
+        self._indexed_state = (0, 0)
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
-        """Return the nearest facts with their similarity, including other processes' facts.
+        """Return the facts nearest to a vector, including those that other processes have added.
+
+        The result is a mapping from the number of a fact to its similarity, best first.
 
         Args:
-            vector: The query's vector.
-            model: The embedding model.
+            vector: The vector of the query.
+            model: The name of the embedding model.
             limit: The maximum number of facts to return.
         """
-        with self._turn:
+        with self._lock:
             return dict(self._current_index(len(vector), model).nearest(vector, limit))
 
     def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
-        """Return the similarity of the given facts that have vectors.
+        """Return the similarities of facts to a vector.
+
+        The result is a mapping from the number of a fact to its similarity; facts without a vector
+        are left out.
 
         Args:
-            vector: The query's vector.
-            model: The embedding model.
-            numbers: The facts.
+            vector: The vector of the query.
+            model: The name of the embedding model.
+            numbers: The numbers of the facts.
         """
-        with self._turn:
+        with self._lock:
             index = self._current_index(len(vector), model)
             similarities = {number: index.likeness(number, vector) for number in numbers}
         return {number: like for number, like in similarities.items() if like is not None}
 
     def close(self) -> None:
-        """Release the vectors; a later use loads them again."""
-        with self._turn:
+        """Release the vectors from memory. The next search loads them again."""
+        with self._lock:
             self._index = None
 
     def _current_index(self, dimension: int, model: str) -> VectorIndex:
-        """Return the current index, rebuilt after removals."""
+        """Return the index with all changes in the database.
+
+        New vectors are added; after a removal, the index is built again.
+        """
         state, index = self._database.state(), self._index
-        if index is not None and state == self._seen:
+        if index is not None and state == self._indexed_state:
             return index
-        if index is None or state[1] != self._seen[1]:
+        if index is None or state[1] != self._indexed_state[1]:
             index = VectorIndex(dimension)
         for rows in self._database.vectors(model, after=index.highest):
             index.add(rows)
-        self._index, self._seen = index, state
+        self._index, self._indexed_state = index, state
         return index

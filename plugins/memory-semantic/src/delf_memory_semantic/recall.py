@@ -26,17 +26,20 @@ _log = logging.getLogger(__name__)
 
 _PAGE: Final = 1000
 _ALL: Final = 2**31 - 1
-_SHOWN: Final = 600
-"""Characters of a message that a script gets."""
-_AT_ONCE: Final = 256
-"""Messages that are embedded before their vectors are kept."""
+_MAX_SHOWN_CHARS: Final = 600
+"""The maximum number of characters of a message that a script gets."""
+_EMBEDDING_BATCH: Final = 256
+"""The number of messages after which their vectors are stored."""
 _VECTOR_SECONDS: Final = 2.0
-"""Seconds that a call waits for vectors; then words decide, and vectors are made meanwhile."""
+"""The number of seconds that a call waits for the vectors of messages.
+
+After that, the search uses words only, and the vectors are computed in the background.
+"""
 _END_OF_TIME: Final = 1e12
 
 
 class RecallSettings(PluginSettings):
-    """The settings: which conversations are searched, and how."""
+    """The settings of the connection: the conversations to search, and the embedder."""
 
     namespace: str = Field(
         default="default",
@@ -54,7 +57,7 @@ class RecallSettings(PluginSettings):
 
 
 class Remembered(TypedDict):
-    """A message of a past conversation, truncated around the match."""
+    """A message of a past conversation, truncated around the first word of the query."""
 
     conversation: str
     at: dt.datetime
@@ -63,7 +66,7 @@ class Remembered(TypedDict):
 
 
 class Recall(Connection[RecallSettings]):
-    """The recall of past conversations."""
+    """A connection that searches past conversations."""
 
     is_function = True
 
@@ -106,7 +109,7 @@ class Recall(Connection[RecallSettings]):
         return [_remembered(item, query) for item in messages]
 
     async def _updated_index(self) -> MessageIndex:
-        """Return the index, updated with new and removed messages."""
+        """Return the index, after adding new messages and dropping removed ones."""
         context = self._plugin_context()
         async with self._following:
             if self._journal is None:
@@ -122,7 +125,10 @@ class Recall(Connection[RecallSettings]):
             return self._index
 
     async def _index_changes(self, store: ConversationStore, index: MessageIndex) -> None:
-        """Index changed conversations, the newest first up to a limit, and drop the others."""
+        """Index the changed conversations, the newest first up to a limit.
+
+        Conversations beyond the limit or that were removed are dropped from the index.
+        """
         indexed: dict[str, tuple[float, int]] = {}
         remaining = self.settings.max_messages
         for record in await store.find(_ALL):
@@ -133,13 +139,13 @@ class Recall(Connection[RecallSettings]):
             indexed[record.conversation] = state
             if self._seen.get(record.conversation) != state:
                 messages = await _messages(store, record.conversation)
-                await asyncio.to_thread(index.put, record.conversation, messages)
+                await asyncio.to_thread(index.replace_messages, record.conversation, messages)
         for conversation in self._seen.keys() - indexed.keys():
-            await asyncio.to_thread(index.put, conversation, ())
+            await asyncio.to_thread(index.replace_messages, conversation, ())
         self._seen = indexed
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
-        """Return the query's vector if the messages' vectors are ready in time; else None."""
+        """Return the vector of a query; None if the vectors of the messages are not ready in time."""
         embedder = embedder_of(self._plugin_context(), self.settings.embedding_model)
         if embedder is None:
             return None
@@ -155,8 +161,8 @@ class Recall(Connection[RecallSettings]):
 
     async def _embed(self, index: MessageIndex, embedder: Any) -> None:
         missing = await asyncio.to_thread(index.without_vector, embedder.model)
-        for start in range(0, len(missing), _AT_ONCE):
-            some = missing[start : start + _AT_ONCE]
+        for start in range(0, len(missing), _EMBEDDING_BATCH):
+            some = missing[start : start + _EMBEDDING_BATCH]
             rows = await embedder.embed([text for _, text in some], "passage")
             vectors = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
             await asyncio.to_thread(index.add_vectors, vectors, embedder.model)
@@ -169,7 +175,7 @@ class Recall(Connection[RecallSettings]):
         return self._context
 
     async def aclose(self) -> None:
-        """Close the journal. Idempotent; a later use opens it again."""
+        """Close the journal. Idempotent. A later use opens it again."""
         embedding, self._embedding = self._embedding, None
         if embedding is not None:
             embedding.cancel()
@@ -180,7 +186,7 @@ class Recall(Connection[RecallSettings]):
 
 
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
-    """Return all messages of people and models."""
+    """Return all messages of people and models in a conversation."""
     messages: list[ChatMessage] = []
     while page := await store.read(conversation, messages[-1].position if messages else 0, _PAGE):
         messages += page
@@ -193,18 +199,18 @@ def _remembered(found: FoundMessage, query: str) -> Remembered:
         conversation=found.conversation,
         at=dt.datetime.fromtimestamp(message.at).astimezone(),
         role=message.role,
-        text=_cut(message.content, query),
+        text=_excerpt(message.content, query),
     )
 
 
-def _cut(text: str, query: str) -> str:
-    """Truncate a text around the first word of the query."""
-    if len(text) <= _SHOWN:
+def _excerpt(text: str, query: str) -> str:
+    """Return the part of a text around the first word of the query that occurs in it."""
+    if len(text) <= _MAX_SHOWN_CHARS:
         return text
     words = set(words_of(query))
     places = (m.start() for m in re.finditer(r"[^\W_]+", text) if words & {*words_of(m.group())})
-    start = min(max(0, next(places, 0) - _SHOWN // 4), len(text) - _SHOWN)
-    end = start + _SHOWN
+    start = min(max(0, next(places, 0) - _MAX_SHOWN_CHARS // 4), len(text) - _MAX_SHOWN_CHARS)
+    end = start + _MAX_SHOWN_CHARS
     return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
 
 

@@ -19,8 +19,8 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.fusion import LOOKED_AT, fuse_rankings, share_of
-from delf_memory_semantic.nearest import Nearest
+from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
+from delf_memory_semantic.nearest import VectorSearch
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -28,26 +28,33 @@ R = TypeVar("R")
 
 _BATCH: Final = 256
 _THREADS: Final = 16
-_READ_AT_ONCE: Final = 20
-"""The number of facts loaded to check their similarity."""
-_AWAY_SECONDS: Final = 60.0
-"""The seconds for which an embedder that timed out is not used."""
-AT_ONCE: Final = 1.0
-FIRST_ANSWER: Final = 5.0
-"""Seconds that a save waits for vectors; later they are added in the background."""
+_MIN_BATCH: Final = 20
+"""The minimum number of facts that are loaded at once to check their similarity."""
+_PAUSE_SECONDS: Final = 60.0
+"""The number of seconds for which an embedder that failed slowly is not used."""
+SLOW_SECONDS: Final = 1.0
+FIRST_ANSWER_SECONDS: Final = 5.0
+"""The maximum number of seconds that a save or a search waits for vectors.
+
+If a save does not get them, the vectors are added later in the background.
+"""
 _WITHOUT: Final = "facts are found by words alone: no embedder is installed"
 VECTOR_SECONDS: Final = 2.0
-"""Seconds that the first search waits for facts that have no vector yet."""
+"""The number of seconds that the first search waits for the vectors of facts without one."""
 
 
 class SemanticStore:
-    """Facts of a namespace. Implements :class:`delf.protocols.memory.MemoryStore`.
+    """A memory store that finds the facts of a namespace by words and by meaning.
+
+    Implements :class:`delf.protocols.memory.MemoryStore`.
 
     Args:
-        context: The namespace, the folder for data, and the embedder.
-        url: ``sqlite:///path`` or ``postgresql://…``; a file in the data folder when None.
-        embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
-        guidelines: A text about what to remember, for the model that proposes facts.
+        context: The context of the plugin, with the namespace, the data folder and the embedders.
+        url: The URL of the database: ``sqlite:///path`` or ``postgresql://…``. When None, the
+            database is a file in the data folder.
+        embedding_model: The name of the embedder; that of the agent when None. With ``"off"``,
+            facts are found by words alone.
+        guidelines: Instructions on what is worth remembering, for the model that proposes facts.
     """
 
     def __init__(
@@ -67,12 +74,12 @@ class SemanticStore:
         )
         self._embedder = embedder_of(context, embedding_model)
         self._is_off = embedding_model == "off"
-        self._away_until = 0.0
-        self._why_away = _WITHOUT
-        self._reported_away = False
+        self._paused_until = 0.0
+        self._failure_message = _WITHOUT
+        self._has_reported = False
         self._load: asyncio.Task[None] | None = None
         self._loads_beside = False
-        self._nearest = Nearest(self._database)
+        self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
         self._has_gaps = True
@@ -80,34 +87,37 @@ class SemanticStore:
 
     @property
     def loading(self) -> str | None:
-        """The name of the embedding model if it is loading."""
+        """The name of the embedding model while it is loading, else None."""
         return self._model if self._load is not None and not self._load.done() else None
 
     async def warm_up(self) -> None:
-        """Load the embedding model and wait.
+        """Load the embedding model, and wait until it is loaded.
 
-        Until it is loaded, searches use words only and do not wait.
+        Until then, searches use words only and do not wait.
         """
         self._loads_beside = True
         if (load := self._begin_load()) is not None:
             await asyncio.wait({load})
 
     def _begin_load(self) -> asyncio.Task[None] | None:
-        """Begin to load the embedding model; None if no loading is needed."""
+        """Start to load the embedding model, and return the task.
+
+        None if the model is loaded, or needs no loading.
+        """
         embedder = self._embedder
         if not isinstance(embedder, SupportsLoading) or embedder.is_loaded:
             return None
         if self._load is None or self._load.done():
             self._load = shared_task(embedder.load())
-            self._load.add_done_callback(self._note_failed_load)
+            self._load.add_done_callback(self._handle_load_end)
         return self._load
 
-    def _note_failed_load(self, load: asyncio.Task[None]) -> None:
-        """Take note of a failed load: a later search tries again."""
+    def _handle_load_end(self, load: asyncio.Task[None]) -> None:
+        """If the loading failed, report the failure; a later search starts it again."""
         error = None if load.cancelled() else load.exception()
         if error is not None:
             self._report_words_only(error)
-            self._away_until = time.monotonic() + _AWAY_SECONDS
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
     async def save(
         self,
@@ -115,15 +125,17 @@ class SemanticStore:
         source: str | None = None,
         saved_at: Sequence[float] | None = None,
     ) -> None:
-        """Store facts atomically; an equivalent fact is replaced.
+        """Store facts in one transaction.
+
+        A new fact replaces a stored fact that differs only in case, spaces and word endings.
 
         Args:
-            facts: Texts; empty ones are omitted.
-            source: The source of the facts: a task, a document or a person.
-            saved_at: When each was saved first, as Unix time; now when None.
+            facts: The texts of the facts; empty texts are skipped.
+            source: The name of the task, document or person from which the facts come, if known.
+            saved_at: The Unix time at which each fact was first saved; the present time when None.
 
         Raises:
-            MemorySetupError: If they cannot be written.
+            MemorySetupError: If the facts cannot be written.
         """
         filled = [n for n, text in enumerate(facts) if text.strip()]
         texts = [facts[n] for n in filled]
@@ -138,13 +150,13 @@ class SemanticStore:
     async def search(
         self, query: str, top_k: int = 5, threshold: float = 0.3
     ) -> Sequence[StoredFact]:
-        """Return the facts that fit a query best, by words and by meaning.
+        """Return the facts that match a query by words and by meaning, best first.
 
         Args:
-            query: Plain words.
+            query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: The minimum score from 0 to 1, relative to the best fact; a fact's absolute
-                similarity must be nearly as high.
+            threshold: The minimum score of a fact as a share of the best score, from 0 to 1. The
+                fact's own similarity to the query must be nearly as high.
 
         Raises:
             MemoryRetrievalError: If the database cannot be read.
@@ -152,15 +164,16 @@ class SemanticStore:
         if not query.strip() or top_k < 1:
             return []
         by_words, (vector, near) = await asyncio.gather(
-            self._in_thread(self._database.with_words, query, LOOKED_AT), self._nearest_facts(query)
+            self._in_thread(self._database.with_words, query, RANKING_SIZE),
+            self._nearest_facts(query),
         )
         ranked, near = await self._in_thread(self._rank_facts, query, by_words, vector, near)
         return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
 
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
-        """Return the query's vector and the facts that are nearest.
+        """Return the vector of a query, and the similarities of the nearest facts by number.
 
-        Without an embedder the vector is None and there are no facts.
+        Without an embedder, the vector is None and the mapping is empty.
         """
         vector = await self._query_vector(query)
         if vector is None:
@@ -171,17 +184,21 @@ class SemanticStore:
             self._filling = shared_task(self.fill())
             self._filling.add_done_callback(_tell_failure)
             await asyncio.wait({self._filling}, timeout=VECTOR_SECONDS)
-        return vector, await self._in_thread(self._nearest.find, vector, self._model, LOOKED_AT)
+        return vector, await self._in_thread(self._nearest.find, vector, self._model, RANKING_SIZE)
 
     def _rank_facts(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """Rank the found facts, best first; return scores and similarities."""
+        """Rank facts that were found by words and by vector.
+
+        Return two mappings from the number of a fact: to its score, best first, and to its
+        similarity.
+        """
         if vector is not None:
             others = by_words.keys() - near.keys()
             near = near | self._nearest.likeness(vector, self._model, others)
         best = self._database.facts(tuple(by_words)[:1])
-        share = max((share_of(query, fact.content) for fact in best.values()), default=0.0)
+        share = max((share_of_words(query, fact.content) for fact in best.values()), default=0.0)
         return fuse_rankings(by_words, near, share), near
 
     def _above_threshold(
@@ -192,46 +209,48 @@ class SemanticStore:
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
-        """Return the first of the ranked facts with sufficient scores.
+        """Return at most ``top_k`` of the ranked facts whose scores reach the threshold.
 
-        The relative score decides, because an additional word in a query lowers the absolute scores
-        of all facts alike.
+        The score counts relative to the best one, because an additional word in a query lowers the
+        scores of all facts alike.
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
         # Somewhat below the threshold (0.23 for 0.3), but equal to a threshold of 1.
         min_similarity = threshold * (2 + threshold) / 3
-        found: list[StoredFact] = []
-        size = max(2 * top_k, _READ_AT_ONCE)
+        selected: list[StoredFact] = []
+        size = max(2 * top_k, _MIN_BATCH)
         for start in range(0, len(ranked), size):
             facts = self._database.facts(ranked[start : start + size])
-            found += (
+            selected += (
                 facts[number]
                 for number in ranked[start : start + size]
                 if number in facts
                 and (
                     near.get(number, 0.0) >= min_similarity
-                    or share_of(query, facts[number].content) >= min_similarity
+                    or share_of_words(query, facts[number].content) >= min_similarity
                 )
             )
-            if len(found) >= top_k:
+            if len(selected) >= top_k:
                 break
-        return found[:top_k]
+        return selected[:top_k]
 
     async def all(self) -> Sequence[StoredFact]:
-        """Return all facts, oldest first."""
+        """Return all facts of the namespace, oldest first."""
         return await self._in_thread(self._database.all)
 
     async def delete(self, facts: Sequence[str]) -> int:
-        """Forget facts with exactly these texts; return their number."""
+        """Remove the facts with exactly these texts, and return the number of removed facts."""
         return await self._in_thread(self._database.delete, facts)
 
     async def clear(self) -> None:
-        """Forget everything in this namespace."""
+        """Remove all facts of the namespace."""
         await self._in_thread(self._database.clear)
 
     async def fill(self) -> int:
-        """Add missing vectors of the current model; return their number.
+        """Compute and store the vectors of facts that have none of the current model.
+
+        Return the number of added vectors.
 
         Raises:
             DelfError: If the embedder fails.
@@ -252,14 +271,14 @@ class SemanticStore:
         return filled
 
     async def stop_filling(self) -> None:
-        """Stop adding vectors in the background; the next search continues."""
+        """Stop adding vectors in the background. The next search continues."""
         filling, self._filling = self._filling, None
         if filling is not None:
             filling.cancel()
             await asyncio.wait({filling})
 
     async def aclose(self) -> None:
-        """Close the database. Idempotent; a later use opens it again."""
+        """Close the database. Idempotent. A later use opens it again."""
         await self.stop_filling()
         load, self._load = self._load, None
         if load is not None:
@@ -278,10 +297,10 @@ class SemanticStore:
         return "" if self._embedder is None else self._embedder.model
 
     async def _query_vector(self, query: str) -> Any:
-        """Return the query's vector; None without a working embedder."""
-        if self._embedder is None or self._is_away:
+        """Return the vector of a query; None without a working embedder."""
+        if self._embedder is None or self._is_paused:
             if not self._is_off:
-                note(self._why_away)
+                note(self._failure_message)
             return None
         load = self._begin_load()
         if load is not None and self._loads_beside:
@@ -289,12 +308,12 @@ class SemanticStore:
             return None
         if load is not None:
             await asyncio.wait({load})  # without a timeout: slow loading is no failure
-            if self._is_away:
-                note(self._why_away)
+            if self._is_paused:
+                note(self._failure_message)
                 return None
         started = time.monotonic()
         try:
-            async with asyncio.timeout(FIRST_ANSWER):
+            async with asyncio.timeout(FIRST_ANSWER_SECONDS):
                 (vector,) = await self._embedder.embed([query], "query")
         except (DelfError, TimeoutError) as error:
             self._report_words_only(error, started)
@@ -306,37 +325,40 @@ class SemanticStore:
         return not isinstance(self._embedder, SupportsLoading) or self._embedder.is_loaded
 
     @property
-    def _is_away(self) -> bool:
-        return time.monotonic() < self._away_until
+    def _is_paused(self) -> bool:
+        return time.monotonic() < self._paused_until
 
     def _report_words_only(self, error: BaseException, started: float | None = None) -> None:
-        """Report that only words are searched: once in the log, and in each task's trace.
+        """Report that facts are found by words only, because the embedder failed.
+
+        The report goes to the log once, and to the notes of each task.
 
         Args:
-            error: The failure.
-            started: The time of the request; an embedder that fails slowly is paused for some time.
+            error: The error of the embedder.
+            started: The monotonic time of the request. An embedder that took long to fail is not
+                used for a while.
         """
         now = time.monotonic()
-        late = started is not None and now - started > AT_ONCE
-        self._away_until = now + _AWAY_SECONDS if late else 0.0
+        was_slow = started is not None and now - started > SLOW_SECONDS
+        self._paused_until = now + _PAUSE_SECONDS if was_slow else 0.0
         why = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
         why = error.describe() if isinstance(error, DelfError) else why
         message = f"facts are found by words alone, the embedder failed: {why}"
         note(message)
-        self._why_away = message
-        (_log.info if self._reported_away else _log.warning)("%s", message)
-        self._reported_away = True
+        self._failure_message = message
+        (_log.info if self._has_reported else _log.warning)("%s", message)
+        self._has_reported = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:
-        """Return a vector for each text; None without a working embedder (vectors follow later)."""
-        if self._embedder is None or self._is_away:
+        """Return a vector for each text as bytes; None without a working embedder."""
+        if self._embedder is None or self._is_paused:
             return None
         vectors: list[bytes] = []
         size = max(1, self._embedder.batch_size)
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                async with asyncio.timeout(None if vectors else FIRST_ANSWER):
+                async with asyncio.timeout(None if vectors else FIRST_ANSWER_SECONDS):
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
                 vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except (DelfError, TimeoutError) as error:
@@ -345,7 +367,7 @@ class SemanticStore:
         return vectors
 
     async def _in_thread(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run blocking work in one of the store's threads."""
+        """Run a blocking function in one of the store's threads, and return its result."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="delf-memory")
         call = functools.partial(work, *args, **kwargs)
@@ -353,7 +375,10 @@ class SemanticStore:
 
 
 def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the named embedder; None if the settings name no embedder and none is installed."""
+    """Return the named or configured embedder.
+
+    None if ``name`` is ``"off"``, or if none is named, configured or installed.
+    """
     if name == "off":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Texts as facts: read from files, and split where a person would."""
+"""Texts as facts: read_file from files, and split where a person would."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from typing import Final
 from delf.errors import MemorySetupError
 
 _LONGEST_PATH: Final = 1000
-_PATH: Final = re.compile(
+_PATH_LIKE: Final = re.compile(
     r"(?:~|\.{1,2})?[/\\]\S+|\S+[/\\]\S*|\S+\.[A-Za-z]\w{0,7}"
     r"|[^.!?:;]+\.(?:md|markdown|txt|rst|pdf|docx|html?|csv|json)",
     re.IGNORECASE,
 )
-"""A path, or a word or a few words with the suffix of a file."""
-_LONGEST: Final = 800
-"""Characters of a piece: about the 256 tokens that small embedding models read."""
+"""Matches a path, or a few words that end with the suffix of a file."""
+_MAX_PIECE_CHARS: Final = 800
+"""The maximum number of characters of a piece.
+
+These are about the 256 tokens that small embedding models read_file.
+"""
 _TEXTS: Final = (".txt", ".md", ".markdown", ".rst")
 _PARAGRAPH: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
 
 
-def names_file(text: str) -> bool:
-    """Return True if a text is the name of a file, whether the file exists or not."""
+def is_file_name(text: str) -> bool:
+    """Return True if a text looks like a file name, whether or not the file exists."""
     text = text.strip()
     if not text or "\n" in text or len(text) > _LONGEST_PATH:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
         return bool(Path(text).suffix) or os.sep in text
     # A text like a path is a missing file, not a fact.
-    return _PATH.fullmatch(text) is not None
+    return _PATH_LIKE.fullmatch(text) is not None
 
 
-def read(path: Path) -> str:
+def read_file(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
@@ -52,7 +55,7 @@ def read(path: Path) -> str:
         if suffix in _TEXTS:
             return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise MemorySetupError(f"{path} cannot be read: {error.strerror}") from error
+        raise MemorySetupError(f"{path} cannot be read_file: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise MemorySetupError(f"{path} is not UTF-8 text") from error
     raise MemorySetupError(
@@ -60,13 +63,14 @@ def read(path: Path) -> str:
     )
 
 
-def pieces(text: str, longest: int = _LONGEST) -> list[str]:
-    """Split a text into searchable pieces: paragraphs, and sentences of long ones.
+def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
+    """Split a text into pieces that are stored as facts.
 
-    A heading stays with its text.
+    Each piece is a paragraph; long paragraphs are split into sentences. A heading is repeated in
+    each piece below it.
 
     Args:
-        text: Plain text or Markdown.
+        text: The text, plain or in Markdown.
         longest: The maximum number of characters of a piece.
     """
     parts: list[str] = []

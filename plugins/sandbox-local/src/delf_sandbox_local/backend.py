@@ -118,7 +118,7 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
-            if not namespaces.likely():
+            if not namespaces.are_likely():
                 await self._check_namespaces()
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")

@@ -159,7 +159,7 @@ class ForkServer:
         await self.ready()
         has_own_mounts = "mounts" in self.namespaces
         try:
-            scratch = self._scratch.place() if has_own_mounts else self._scratch.make()
+            scratch = self._scratch.mount_point() if has_own_mounts else self._scratch.make()
         except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()

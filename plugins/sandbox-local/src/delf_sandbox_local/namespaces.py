@@ -1,7 +1,7 @@
 """Separate namespaces for the template process, which all its guests inherit.
 
 Guests have no network except an unconfigured loopback, no access to other processes' System V
-objects, and no privileges on the host. Each guest has mounts of its own, so that its scratch folder
+objects, and no privileges on the host. Each guest has mounts of its created, so that its scratch folder
 is a small file system in memory that ends with it. Standard library only.
 """
 
@@ -30,14 +30,14 @@ _REC: Final = 0x4000
 _PRIVATE: Final = 0x40000
 _MAX_FILES: Final = 10_000
 _SYS_ADMIN: Final = 21
-_SETTINGS: Final = {
+_REQUIRED_SETTINGS: Final = {
     "user/max_user_namespaces": ("1",),
     "kernel/unprivileged_userns_clone": ("1", ""),
     "kernel/apparmor_restrict_unprivileged_userns": ("0", ""),
 }
-"""The kernel's settings that namespaces of users without rights need."""
+"""The kernel settings with the values that allow namespaces to users without privileges."""
 _HOST_NAME: Final = b"sandbox"
-_SYSTEM: Final = (b"/proc", b"/sys")
+_HIDDEN_FOLDERS: Final = (b"/proc", b"/sys")
 _PR_CAPBSET_DROP: Final = 24
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
@@ -45,10 +45,10 @@ _LAST_CAPABILITY: Final = 63
 _CAPABILITY_VERSION_3: Final = 0x20080522
 
 
-def likely() -> bool:
-    """Return True if the system's settings allow mount namespaces.
+def are_likely() -> bool:
+    """Return True if the system's settings seem to allow mount namespaces.
 
-    Only an attempt to create them proves it, which needs a process.
+    Only an attempt to create them, which needs a process of its created, shows whether they work.
     """
     try:
         status = dict(
@@ -62,11 +62,13 @@ def likely() -> bool:
             return True
     except (OSError, ValueError, KeyError):
         return False
-    return all(_setting(name) in wanted for name, wanted in _SETTINGS.items())
+    return all(
+        _read_setting(name) in allowed_values for name, allowed_values in _REQUIRED_SETTINGS.items()
+    )
 
 
-def _setting(name: str) -> str:
-    """Return ``0`` or ``1`` for a boolean system setting; empty if the setting is missing."""
+def _read_setting(name: str) -> str:
+    """Return a kernel setting as ``0`` or ``1``; empty if the setting does not exist."""
     try:
         return str(min(1, int(Path(f"/proc/sys/{name}").read_text(encoding="ascii"))))
     except (OSError, ValueError):
@@ -74,26 +76,26 @@ def _setting(name: str) -> str:
 
 
 def enter() -> list[str]:
-    """Move this process into its own namespaces, as far as allowed.
+    """Move this process into new namespaces, as far as the system allows.
 
-    Must be called while the process has a single thread. The process keeps its privileges in the
+    Call this while the process has a single thread. The process keeps its privileges in the
     namespaces until :func:`drop_capabilities`.
 
     Returns:
-        The names of the new namespaces: ``user``, ``network``, ``mounts``.
+        The names of the namespaces that were created: ``user``, ``network``, ``mounts``.
     """
     if sys.platform != "linux":
         return []
     libc = system.libc()
     user, group = os.geteuid(), os.getegid()
     inner = _NEWNET | _NEWIPC | _NEWUTS
-    own: list[str] = []
+    created: list[str] = []
     if libc.unshare(_NEWUSER | _NEWNS | inner) == 0 or libc.unshare(_NEWUSER | inner) == 0:
-        own += ["user", "network"]
+        created += ["user", "network"]
         _map_ids(user, group)
     elif libc.unshare(_NEWNS | inner) == 0 or libc.unshare(inner) == 0:
-        own.append("network")
-    if "network" in own:
+        created.append("network")
+    if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
     if (
         libc.unshare(_NEWNS) == 0
@@ -101,8 +103,8 @@ def enter() -> list[str]:
         and libc.mount(b"probe", b"/tmp", b"tmpfs", 0, None) == 0
         and libc.umount2(b"/tmp", _DETACH) == 0
     ):
-        own.append("mounts")
-    return own
+        created.append("mounts")
+    return created
 
 
 def _map_ids(user: int, group: int) -> None:
@@ -115,21 +117,23 @@ def _map_ids(user: int, group: int) -> None:
 
 
 def hide_system() -> None:
-    """Hide the host's processes and devices under empty mounts.
+    """Hide the host's processes and devices by empty mounts on ``/proc`` and ``/sys``.
 
-    Landlock denies opening files, but not looking up names, sizes and owners.
+    Landlock forbids opening files, but not reading their names, sizes and owners.
     """
     flags = _READ_ONLY | _NOSUID | _NODEV | _NOEXEC
-    for place in _SYSTEM:
-        system.libc().mount(b"nothing", place, b"tmpfs", flags, b"size=4k,nr_inodes=1,mode=555")
+    for mount_point in _HIDDEN_FOLDERS:
+        system.libc().mount(
+            b"nothing", mount_point, b"tmpfs", flags, b"size=4k,nr_inodes=1,mode=555"
+        )
 
 
 def mount_scratch(folder: str, size: int) -> None:
-    """Mount a file system in memory on a folder, for this process only.
+    """Mount a file system in memory on a folder, visible to this process only.
 
     Args:
         folder: The mount point.
-        size: The maximum number of bytes of the file system.
+        size: The maximum size of the file system in bytes.
 
     Raises:
         OSError: If the system refuses.
@@ -137,16 +141,16 @@ def mount_scratch(folder: str, size: int) -> None:
     libc = system.libc()
     options = f"size={size},nr_inodes={_MAX_FILES},mode=700,uid={os.geteuid()},gid={os.getegid()}"
     flags = _NOSUID | _NODEV | _NOEXEC
-    place = os.fsencode(folder)
+    mount_point = os.fsencode(folder)
     if (
         libc.unshare(_NEWNS) != 0
-        or libc.mount(b"scratch", place, b"tmpfs", flags, options.encode()) != 0
+        or libc.mount(b"scratch", mount_point, b"tmpfs", flags, options.encode()) != 0
     ):
         raise OSError(ctypes.get_errno(), "the scratch folder cannot be mounted")
 
 
 def bound_capabilities() -> None:
-    """Prevent this process from gaining privileges."""
+    """Prevent this process from gaining capabilities when it starts a program."""
     if sys.platform != "linux":
         return
     libc = system.libc()
@@ -155,7 +159,7 @@ def bound_capabilities() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege; call :func:`bound_capabilities` ahead.
+    """Give up all capabilities. Call :func:`bound_capabilities` before.
 
     Raises:
         OSError: If the system refuses.

@@ -11,17 +11,20 @@ from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 
 _GRACE_SECONDS = 2.0
-"""The seconds in which a process must die after its wire was closed; busy machines are slow."""
+"""The maximum number of seconds from the end of a process's connection to its own end."""
 
 
 class LocalProcess:
-    """Implements :class:`delf_sandbox.process.GuestProcess`.
+    """The process of a guest on this machine.
+
+    Implements :class:`delf_sandbox.process.GuestProcess`.
 
     Args:
-        pid: The process, leader of a group; a child of the template, not of ours.
-        scratch: The working folder.
-        limits: The limits, to explain the end of the process.
-        owns_scratch: Whether no other process uses the folder, so that it is removed at the end.
+        pid: The process id. The process is a child of the template process, and will lead a process
+            group.
+        scratch: The path of the working folder.
+        limits: The limits of the session, to explain the end of the process.
+        owns_scratch: Whether the folder belongs to this process only, and is removed at its end.
     """
 
     def __init__(
@@ -38,21 +41,21 @@ class LocalProcess:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
         self._owns_scratch = owns_scratch
-        self._killed = self._is_hit = False
+        self._killed = self._is_signalled = False
         self.cpu_seconds = 0.0
-        self._freed = False
+        self._is_released = False
 
     @property
     def running(self) -> bool:
-        """True until the process ends."""
+        """True while the process runs."""
         return not self._ended.done()
 
     def ended(self, status: int, cpu_seconds: float = 0.0) -> None:
-        """Record the end of the process, which the template reported.
+        """Record the end of the process, as reported by the template process.
 
         Args:
-            status: The exit code, or the negative number of the signal.
-            cpu_seconds: The used processor time.
+            status: The exit code, or the negative number of the signal that ended the process.
+            cpu_seconds: The processor time that the process used, in seconds.
         """
         if not self._ended.done():
             self.cpu_seconds = cpu_seconds
@@ -60,12 +63,12 @@ class LocalProcess:
         self._close_handle()
 
     def when_ended(self, function: Callable[[], None]) -> None:
-        """Call a function once the process has ended."""
+        """Register a function that is called when the process has ended."""
         self._ended.add_done_callback(lambda _: function())
 
     def kill(self) -> None:
-        """Kill the whole process group."""
-        if self._is_hit or self._ended.done():
+        """Kill the process and its whole process group."""
+        if self._is_signalled or self._ended.done():
             return
         self._killed = True
         # The handle names this process even after its number was given to another one.
@@ -73,23 +76,26 @@ class LocalProcess:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
-            self._is_hit = True
+            self._is_signalled = True
         except (ProcessLookupError, PermissionError):
             self._kill_process()
 
     def _kill_process(self) -> None:
-        """Kill the process alone: just after the fork, it has no process group yet."""
+        """Kill the process alone, because it has no process group yet just after the fork."""
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)
-            self._is_hit = True
+            self._is_signalled = True
         except ProcessLookupError:
             return
 
     async def how_it_ended(self) -> Outcome:
-        """Return the exit status as an outcome; kill a process that only closed its wire."""
+        """Return an outcome that explains the end of the process.
+
+        A process that closed its connection to the host but does not end is killed.
+        """
         try:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)
@@ -119,24 +125,24 @@ class LocalProcess:
         return Crashed(message=message, by_script=True)
 
     async def aclose(self) -> None:
-        """Kill, wait for the end, remove the working folder."""
-        if self._freed:
+        """Kill the process, wait for its end, and remove its working folder. Idempotent."""
+        if self._is_released:
             return
-        self._freed = True
+        self._is_released = True
         self.kill()
         await asyncio.shield(self._ended)
         if self._owns_scratch:
-            await asyncio.to_thread(self._free)  # removing a large folder takes time
+            await asyncio.to_thread(self._remove_scratch)  # removing a large folder takes time
         else:
-            self._free()
+            self._remove_scratch()
 
     def abandon(self) -> None:
-        """Free the resources of a dead process without awaiting."""
-        self._freed = True
+        """Release the resources of a dead process without awaiting."""
+        self._is_released = True
         self._close_handle()
-        self._free()
+        self._remove_scratch()
 
-    def _free(self) -> None:
+    def _remove_scratch(self) -> None:
         if self._owns_scratch:
             remove_folder(self.scratch)
 

@@ -14,52 +14,52 @@ _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 
 
 class ScratchFolders:
-    """Makes working folders.
+    """Creates the working folders of guests.
 
-    Folders are removed by :meth:`remove`, at the latest when the process ends; folders of a killed
-    process are removed by the user's next process.
+    The folders are removed by :meth:`remove`, at the latest when this process ends. If this process
+    is killed, the user's next process removes the folders.
     """
 
     def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
-        self._base = _folder(prefix=f"delf-scratch-{os.getpid()}-")
-        self._place: str | None = None
+        _remove_orphans(Path(tempfile.gettempdir()))
+        self._base = _make_private_folder(prefix=f"delf-scratch-{os.getpid()}-")
+        self._mount_point: str | None = None
         self._finalizer = weakref.finalize(self, remove_folders, self._base)
 
     def make(self) -> str:
-        """Return a new folder."""
-        return _folder(dir=self._base)
+        """Create a working folder, and return its path."""
+        return _make_private_folder(dir=self._base)
 
-    def place(self) -> str:
-        """Return the common mount point of each process's scratch space."""
-        if self._place is None:
-            self._place = self.make()
-        return self._place
+    def mount_point(self) -> str:
+        """Return the folder on which each guest mounts its own scratch space."""
+        if self._mount_point is None:
+            self._mount_point = self.make()
+        return self._mount_point
 
     def remove(self) -> None:
-        """Remove all folders. Idempotent."""
+        """Remove all working folders. Idempotent."""
         self._finalizer()
 
 
-def _folder(**where: str) -> str:
-    """Make a folder for its owner, whatever the umask."""
+def _make_private_folder(**where: str) -> str:
+    """Create a temporary folder that only its owner may enter, whatever the umask."""
     made = tempfile.mkdtemp(**where)
     Path(made).chmod(0o700)
     return made
 
 
-def _sweep(parent: Path) -> None:
-    """Remove the folders of processes that are gone."""
+def _remove_orphans(parent: Path) -> None:
+    """Remove the working folders of processes that have died."""
     for path in parent.glob("delf-scratch-*"):
-        found = _NAME.fullmatch(path.name)
+        match = _NAME.fullmatch(path.name)
         try:
-            if found and path.lstat().st_uid == os.getuid() and not _alive(int(found.group(1))):
+            if match and path.lstat().st_uid == os.getuid() and not _is_alive(int(match.group(1))):
                 remove_folders(str(path))
         except OSError:
             continue
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

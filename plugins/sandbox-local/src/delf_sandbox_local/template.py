@@ -32,33 +32,33 @@ _EX_OSERR = 71
 
 
 def main(zipapp: str, descriptor: int, parent: int) -> None:
-    """Fork guests until the host closes the control socket.
+    """Prepare this process, and fork guests until the host closes the control socket.
 
     Args:
-        zipapp: Path of the guest's archive.
-        descriptor: The control socket.
-        parent: The host's process id.
+        zipapp: The path of the guest's archive.
+        descriptor: The descriptor of the control socket.
+        parent: The process id of the host.
     """
-    own, server = make_ready(zipapp)
-    serve(descriptor, parent, own, server)
+    namespace_names, server = make_ready(zipapp)
+    serve(descriptor, parent, namespace_names, server)
 
 
 def make_ready(zipapp: str) -> tuple[list[str], Server]:
-    """Confine this process, and do all preparation that guests share.
+    """Confine this process, and prepare everything that guests share.
 
     Args:
-        zipapp: Path of the guest's archive.
+        zipapp: The path of the guest's archive.
 
     Returns:
-        The names of its own namespaces, and the server that each guest uses.
+        The names of the namespaces that were created, and the server that each guest runs.
     """
     os.umask(0o077)  # files of scripts are private
-    own = namespaces.enter()
+    namespace_names = namespaces.enter()
     prepare()
-    if "mounts" in own:
+    if "mounts" in namespace_names:
         namespaces.hide_system()
     namespaces.bound_capabilities()
-    if "mounts" not in own:
+    if "mounts" not in namespace_names:
         namespaces.drop_capabilities()
     sys.path.insert(0, zipapp)
     from delf_sandbox.guest.preload import preload
@@ -74,59 +74,59 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
             seccomp.build_filter(platform.machine(), threads=threads)
     gc.collect()
     gc.freeze()  # keep the pages shared with forks
-    return own, server
+    return namespace_names, server
 
 
-def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
-    """Fork guests, in a process that was made ready.
+def serve(descriptor: int, parent: int, namespace_names: list[str], server: Server) -> None:
+    """Fork guests on the host's request until the host closes the control socket.
 
     Args:
-        descriptor: The control socket.
-        parent: The host's process id.
-        own: The first result of :func:`make_ready`.
-        server: The server for guests.
+        descriptor: The descriptor of the control socket.
+        parent: The process id of the host.
+        namespace_names: The names of the namespaces, from :func:`make_ready`.
+        server: The server, from :func:`make_ready`.
     """
     system.die_with_parent(parent)  # last: a change of credentials resets it
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _ignore_signal)
     with socket.socket(fileno=descriptor) as control:
-        _Template(control, own, server).serve()
+        _Template(control, namespace_names, server).serve()
 
 
 class _Template:
-    """Answers requests and reports exits.
+    """Forks guests on request, and reports their ends to the host.
 
     Args:
-        control: The socket to the host.
-        own: The namespaces that this process has of its own.
-        server: The server for guests.
+        control: The control socket to the host.
+        namespace_names: The names of the namespaces that were created for this process.
+        server: The server that each guest runs.
     """
 
-    def __init__(self, control: socket.socket, own: list[str], server: Server) -> None:
+    def __init__(self, control: socket.socket, namespace_names: list[str], server: Server) -> None:
         self._server = server
         self._control = control
-        self._own = own
-        self._woken, self._waker = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._waker, False)
-        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        self._namespace_names = namespace_names
+        self._wake_up_reader, self._wake_up_writer = os.pipe()
+        os.set_blocking(self._wake_up_reader, False)
+        os.set_blocking(self._wake_up_writer, False)
+        signal.set_wakeup_fd(self._wake_up_writer, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Work until the host is gone."""
-        self._tell({"ready": True, "namespaces": self._own})
+        """Handle requests and ended guests until the host closes the control socket."""
+        self._send({"ready": True, "namespaces": self._namespace_names})
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
-        poll.register(self._woken, select.POLLIN)
+        poll.register(self._wake_up_reader, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
-                if descriptor == self._woken:
+                if descriptor == self._wake_up_reader:
                     self._reap()
-                elif not self._answer():
+                elif not self._handle_request():
                     return
 
-    def _answer(self) -> bool:
-        """Handle one request; return False at the end."""
+    def _handle_request(self) -> bool:
+        """Fork the guest of one request. Return False if the host has closed the socket."""
         header, descriptors, _, _ = socket.recv_fds(self._control, _HEADER.size, 1)
         if not header:
             return False
@@ -141,7 +141,7 @@ class _Template:
         try:
             child = os.fork()
         except OSError as error:
-            self._tell({"error": f"no process can be started: {error.strerror}"})
+            self._send({"error": f"no process can be started: {error.strerror}"})
             child = -1
         if child == 0:
             self._become_guest(json.loads(request), descriptors[0])
@@ -149,23 +149,23 @@ class _Template:
         for descriptor in descriptors:
             os.close(descriptor)
         if child > 0:
-            self._tell({"pid": child})
+            self._send({"pid": child})
         return True
 
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
-        """In the child: leave everything behind, confine, serve."""
+        """Confine the forked child process, and serve a session in it."""
         try:
-            os.setpgid(0, 0)  # a group of its own, to be killed as a whole
+            os.setpgid(0, 0)  # a group of its namespace_names, to be killed as a whole
             system.die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (self._control.fileno(), self._woken, self._waker):
+            for descriptor in (self._control.fileno(), self._wake_up_reader, self._wake_up_writer):
                 os.close(descriptor)
             limits, scratch = request["limits"], request["scratch"]
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1):  # the template's streams are shared by all guests
                 os.dup2(nothing, descriptor)
-            if "mounts" in self._own:
+            if "mounts" in self._namespace_names:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
                 system.die_with_parent(request["template"])
@@ -186,7 +186,7 @@ class _Template:
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
+            os.read(self._wake_up_reader, 4096)
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -195,9 +195,9 @@ class _Template:
             if pid == 0:
                 return
             seconds = used.ru_utime + used.ru_stime
-            self._tell({"exit": [pid, os.waitstatus_to_exitcode(status), seconds]})
+            self._send({"exit": [pid, os.waitstatus_to_exitcode(status), seconds]})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         try:
             self._control.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
@@ -205,7 +205,7 @@ class _Template:
 
 
 def _make_libraries_importable(folders: list[str]) -> None:
-    """Make libraries importable, limiting numeric ones to one thread."""
+    """Add the folders of libraries to the import path, and limit numeric libraries to one thread."""
     sys.path += folders
     if folders:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -213,4 +213,4 @@ def _make_libraries_importable(folders: list[str]) -> None:
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing; a signal handler, so that SIGCHLD wakes the loop."""
+    """Do nothing: with any handler set, SIGCHLD wakes up the loop of the template."""

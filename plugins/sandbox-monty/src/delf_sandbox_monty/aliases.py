@@ -11,8 +11,10 @@ ALIASES: Final = {
     "ToolNotAllowed": "Rounded",
     "ApprovalRejected": "Inexact",
 }
-"""Substitutes for script-defined exceptions, which Monty does not support: built-in exceptions
-of the same family that scripts otherwise do not use.
+"""The exceptions of tools, each with a built-in exception that represents it in Monty.
+
+Monty does not support exceptions that a script defines. The built-in ones belong to the same
+family, and scripts do not use them otherwise.
 """
 
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(

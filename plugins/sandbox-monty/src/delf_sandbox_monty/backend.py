@@ -21,10 +21,12 @@ _START_SECONDS = 30.0
 
 
 class MontyBackend:
-    """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
+    """A sandbox backend that runs scripts in Monty, a Python interpreter without system access.
+
+    Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
     Args:
-        max_sessions: How many worker processes may run at once; further sessions wait.
+        max_sessions: The maximum number of concurrent worker processes; further sessions wait.
     """
 
     isolation: Isolation = "interpreter"
@@ -35,14 +37,14 @@ class MontyBackend:
         self._reset()
 
     def _reset(self) -> None:
-        """Reset state bound to an event loop."""
+        """Forget the objects that belong to an event loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: Any = None
         self._open: set[MontySession] = set()
         self._opening = asyncio.Lock()
 
     async def available(self) -> Availability:
-        """Check that the package can be imported."""
+        """Return whether the package of Monty is installed."""
         try:
             import pydantic_monty
         except ImportError as error:
@@ -50,15 +52,15 @@ class MontyBackend:
         return Available(f"Monty {pydantic_monty.__version__}, a subset of Python")
 
     async def open(self, spec: SessionSpec) -> MontySession:
-        """Return a session with a new worker."""
-        pool = await self._started()
+        """Return a session with a new worker process."""
+        pool = await self._running_pool()
         folder = await self._new_folder(spec)
         mounts: list[Any] = []
         try:
-            mounts = _mounts(folder, spec)
+            mounts = _monty_mounts(folder, spec)
             checkout = pool.checkout(
-                limits=_limits(spec),
-                os_policy={"sleep_system_max": _MANY, "timezone": _zone(spec.zone)},
+                limits=_monty_limits(spec),
+                os_policy={"sleep_system_max": _MANY, "timezone": _monty_zone(spec.zone)},
                 assert_message_annotations=False,
             )
             session = MontySession(
@@ -78,7 +80,7 @@ class MontyBackend:
         return session
 
     async def _new_folder(self, spec: SessionSpec) -> Path:
-        """Make a session's folder in a thread; remove it if the caller is gone."""
+        """Create a session's folder in a thread. If the caller is cancelled, remove the folder."""
         making = asyncio.ensure_future(asyncio.to_thread(self._make_folder, spec))
         try:
             return await asyncio.shield(making)
@@ -89,11 +91,13 @@ class MontyBackend:
             raise
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Start the pool."""
-        await self._started()
+        """Start the pool of worker processes."""
+        await self._running_pool()
 
     def visible_path(self, path: str) -> str:
-        """Return the path below ``/workspace``, numbering duplicate names.
+        """Return the path in ``/workspace`` under which scripts see a file.
+
+        Files with the same name are numbered.
 
         Args:
             path: The absolute path on the host.
@@ -101,7 +105,7 @@ class MontyBackend:
         return self._inputs.visible_path(path)
 
     async def aclose(self) -> None:
-        """End every worker. Safe to call twice."""
+        """End all worker processes. Idempotent."""
         if self._loop is not asyncio.get_running_loop():
             self._reset()
         for session in list(self._open):
@@ -110,8 +114,8 @@ class MontyBackend:
             pool, self._pool = self._pool, None
             await pool.__aexit__(None, None, None)
 
-    async def _started(self) -> Any:
-        """Return the pool of the running event loop."""
+    async def _running_pool(self) -> Any:
+        """Return the pool of the running event loop, after starting it if necessary."""
         from pydantic_monty import AsyncMonty
 
         loop = asyncio.get_running_loop()
@@ -125,7 +129,7 @@ class MontyBackend:
         return self._pool
 
     def _make_folder(self, spec: SessionSpec) -> Path:
-        """Return the session's folders: ``scratch``, and ``workspace`` with the input files."""
+        """Create a session's folder, with ``scratch`` and, for the input files, ``workspace``."""
         folder = Path(tempfile.mkdtemp(prefix="delf-monty-"))
         try:
             for name in ("scratch", "workspace"):
@@ -138,7 +142,7 @@ class MontyBackend:
 
 
 async def _entered(manager: Any) -> Any:
-    """Enter an asynchronous context manager, and return its value.
+    """Enter an asynchronous context manager, and return the value it gives.
 
     Raises:
         SandboxUnavailableError: If the interpreter cannot be started.
@@ -149,16 +153,19 @@ async def _entered(manager: Any) -> Any:
         raise SandboxUnavailableError(f"Monty cannot be started: {error}") from error
 
 
-def _zone(zone: Zone) -> Any:
-    """Return a zone in Monty's form; an unnamed zone uses today's offset."""
+def _monty_zone(zone: Zone) -> Any:
+    """Convert a time zone for Monty. A zone without a name gets its present offset."""
     if zone.name:
         return zone.name
     now = time.localtime()
     return {"offset_seconds": now.tm_gmtoff, "name": now.tm_zone}
 
 
-def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
-    """Return the folders that scripts can open; relative names belong to the first one."""
+def _monty_mounts(folder: Path, spec: SessionSpec) -> list[Any]:
+    """Return the folders that scripts can open, in Monty's form.
+
+    Relative file names refer to the first folder.
+    """
     from pydantic_monty import MountDir
 
     limit = spec.limits.scratch_bytes
@@ -172,8 +179,8 @@ def _mounts(folder: Path, spec: SessionSpec) -> list[Any]:
     return [scratch, inputs]
 
 
-def _limits(spec: SessionSpec) -> Any:
-    """Return the session's limits in Monty's form, except the number of calls."""
+def _monty_limits(spec: SessionSpec) -> Any:
+    """Convert a session's limits for Monty, except the number of calls."""
     return {
         "max_memory": spec.limits.memory_bytes,
         "max_feed_duration_secs": max(spec.limits.cpu_seconds, 0.001),

@@ -19,20 +19,22 @@ _CONSUMES_ALL: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
     | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
 )
-"""Functions that consume all their items."""
-_INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
+"""Names of functions that consume all items of their argument immediately."""
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_EARLY_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 
 
 def check_lazy(tree: ast.Module, functions: Functions) -> None:
-    """Refuse generators whose eager evaluation would cause extra changes.
+    """Raise for generators whose eager evaluation could have additional effects.
+
+    Monty evaluates generators at once, where Python evaluates only the items that are used.
 
     Args:
-        tree: The script.
-        functions: The analysed functions of the script.
+        tree: The parsed script.
+        functions: The functions of the script.
 
     Raises:
-        AmbiguousError: If there is such a generator.
+        AmbiguousError: If the script has such a generator.
     """
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
@@ -56,7 +58,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 
 
 def _named_expression_in(node: ast.AST) -> str | None:
-    """Return a clause of the error message for a ``:=`` in a generator expression; None without.
+    """Return a clause for the error message if a generator expression has a ``:=``, else None.
 
     The variable of a ``:=`` outlives the generator.
     """
@@ -67,7 +69,7 @@ def _named_expression_in(node: ast.AST) -> str | None:
 
 
 def _printed_in(function: ast.AST) -> str | None:
-    """Return ``print``, for the error message, if a function prints; None otherwise."""
+    """Return ``print`` for the error message if a function prints, else None."""
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Call)
@@ -79,14 +81,16 @@ def _printed_in(function: ast.AST) -> str | None:
 
 
 def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Return True if a lazy value is consumed completely and immediately."""
+    """Return True if all items of a lazy value are used immediately."""
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
             return word in _CONSUMES_ALL and outer.func is not node
         case ast.Starred() | ast.Expr() | ast.YieldFrom():
             return True
         case ast.For(iter=given, body=body) if given is node:
-            return not any(isinstance(part, _ENDS) for one in body for part in ast.walk(one))
+            return not any(
+                isinstance(part, _EARLY_ENDS) for statement in body for part in ast.walk(statement)
+            )
         case ast.comprehension() as loop:
             return isinstance(parents[id(loop)], (ast.ListComp, ast.SetComp, ast.DictComp))
         case ast.Assign(targets=[ast.Tuple() | ast.List()]):
@@ -96,13 +100,11 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
 
 
 def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Convert a generator to an eager iterator, in place."""
-    yields = [
-        part for part in _top_level_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))
-    ]
+    """Rewrite a generator function in place, so that it returns an iterator over a list."""
+    yields = [part for part in _own_nodes(node) if isinstance(part, (ast.Yield, ast.YieldFrom))]
     if not yields or node.decorator_list:
         return
-    statements = {id(part.value) for part in _top_level_nodes(node) if isinstance(part, ast.Expr)}
+    statements = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
     if any(id(part) not in statements for part in yields):
         return  # uses the value of a yield, as with send()
     _Yields().generic_visit(node)
@@ -112,12 +114,12 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     node.body.append(_return_items(node.body[-1]))
 
 
-def _top_level_nodes(function: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function, without nested functions."""
     for part in ast.iter_child_nodes(function):
         yield part
-        if not isinstance(part, _INNER):
-            yield from _top_level_nodes(part)
+        if not isinstance(part, _SCOPES):
+            yield from _own_nodes(part)
 
 
 def _return_items(node: Any) -> ast.Return:
@@ -128,14 +130,14 @@ def _return_items(node: Any) -> ast.Return:
 
 
 class _Yields(ast.NodeTransformer):
-    """Collects a function's yields in a list."""
+    """Rewrites a generator function to append its yielded values to a list."""
 
     def visit(self, node: ast.AST) -> Any:
-        """Visit the function's own nodes."""
-        return node if isinstance(node, _INNER) else super().visit(node)
+        """Visit a node, except nested functions and classes."""
+        return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Append the yielded value."""
+        """Replace a ``yield`` statement by an append to the list."""
         match node.value:
             case ast.Yield(value=value):
                 method, argument = "append", value or ast.Constant(value=None, **position_of(node))
@@ -149,5 +151,5 @@ class _Yields(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:
-        """Return the collected values."""
+        """Replace a ``return`` by a return of the collected values."""
         return _return_items(node)

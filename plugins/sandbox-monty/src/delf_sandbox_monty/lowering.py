@@ -27,20 +27,23 @@ from delf_sandbox_monty.lazy import check_lazy, lower_generator
 
 LATER: Final = "__delf_later__"
 SUBSET: Final = "this sandbox runs a subset of Python"
-_FUNCTIONS: Final = {
+_REPLACED_FUNCTIONS: Final = {
     ("dataclasses", "asdict"): "__delf_asdict__",
     ("functools", "wraps"): "__delf_wraps__",
     ("collections", "OrderedDict"): "dict",
 }
-"""Functions replaced by the prelude or by Monty's own."""
-_TYPES: Final = frozenset(
+"""Library functions, each with the name of the function that replaces it in Monty."""
+_TYPING_NAMES: Final = frozenset(
     {"Annotated", "Any", "Callable", "ClassVar", "Dict", "Final", "FrozenSet", "Generator"}
     | {"Generic", "Iterable", "Iterator", "List", "Literal", "Mapping", "Never", "NoReturn"}
     | {"Optional", "Protocol", "Self", "Sequence", "Set", "TYPE_CHECKING", "Tuple", "Type"}
     | {"TypeVar", "Union"}
 )
-"""The names of Monty's ``typing``; other names in annotations are never looked at."""
-_INSTEAD: Final = {
+"""The names that Monty's module ``typing`` has.
+
+Monty does not evaluate other names in annotations.
+"""
+_REPLACED_MODULES: Final = {
     "asyncio": "asyncio",
     "json": "__delf_json_module__",
     "sys": "__delf_sys_module__",
@@ -51,8 +54,8 @@ _INSTEAD: Final = {
     "io": "__delf_io_module__",
     "operator": "__delf_operator_module__",
 }
-"""Modules replaced by objects of the prelude."""
-SHIMS: Final = frozenset(_INSTEAD) | {"nest_asyncio"}
+"""Modules, each with the name of the object in the prelude that replaces the module."""
+SHIMS: Final = frozenset(_REPLACED_MODULES) | {"nest_asyncio"}
 _RENAMED: Final = {
     "getattr": "__delf_getattr__",
     "hasattr": "__delf_hasattr__",
@@ -61,27 +64,30 @@ _RENAMED: Final = {
 }
 _TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
-_OF_DICTS: Final = frozenset(dir(dict))
-"""The attributes of a record that are not items."""
-_METHODS: Final = frozenset(
+_DICT_ATTRIBUTES: Final = frozenset(dir(dict))
+"""The attributes of dicts, which are not items of a record."""
+_SUPPORTED_METHODS: Final = frozenset(
     {"__init__", "__post_init__", "__repr__", "__str__", "__eq__", "__hash__", "__contains__"}
     | {"__call__", "__getitem__", "__setitem__", "__iter__", "__next__", "__int__"}
     | {"__enter__", "__exit__", "__aenter__", "__aexit__"}
     | {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"}
     | {"__radd__", "__iadd__", "__neg__"}
 )
-"""The special methods that Monty calls."""
+"""The special methods of classes that Monty supports."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def method_name(connection: str, method: str) -> str:
-    """Return the name of a method as a plain function, because Monty's methods are not values."""
+    """Return the name of the plain function that stands for a connection's method in Monty.
+
+    In Monty, methods are not values.
+    """
     return f"__delf_{connection}__{method}"
 
 
 class MontyRewriting(Rewriting):
-    """The await rewriting for Monty, where ``await`` is allowed anywhere."""
+    """The rewriting of ``await`` for Monty, which allows ``await`` in every scope."""
 
     await_everywhere = True
 
@@ -104,7 +110,7 @@ class MontyRewriting(Rewriting):
             place.put(name(node, method_name(word, node.attr)))
 
     def _write_connection(self, place: CallPlace) -> None:
-        """Rewrite ``shop()`` to ``shop``."""
+        """Replace a call of a connection itself, as in ``shop()``, by the connection."""
         match place.node.func:
             case ast.Name(id=word) if self._initial_names.tools.get(word) and not place.scope.find(
                 word
@@ -114,7 +120,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
-        """Make a tool's call return an awaitable, awaited later."""
+        """Rewrite a tool call so that it returns an awaitable, which is awaited later."""
         if is_awaited:
             return
         node = place.node
@@ -129,7 +135,7 @@ class MontyRewriting(Rewriting):
         )
 
     def replace_passed_function(self, place: Place) -> None:
-        """Make a tool that is passed to another function return awaitables when it is called."""
+        """Rewrite a tool that is passed to a function, so that its calls return awaitables."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._initial_names.tools:
@@ -150,7 +156,7 @@ class MontyRewriting(Rewriting):
         return function
 
     def write_passed_functions(self, place: CallPlace) -> None:
-        """Rewrite ``sorted(names, key=fetch)`` if the called function may wait."""
+        """Rewrite a call such as ``sorted(names, key=fetch)`` whose passed function may wait."""
         node = place.node
         match node.func:
             case ast.Name(id=word) if word in _TAKING:
@@ -163,7 +169,7 @@ class MontyRewriting(Rewriting):
                 pass
 
     def _may_wait(self, argument: Any) -> bool:
-        """Return True if a passed function may wait."""
+        """Return True if a function that is passed as an argument may wait for a tool call."""
         match argument:
             case ast.Lambda():
                 return any(
@@ -178,21 +184,21 @@ class MontyRewriting(Rewriting):
 
 
 class Lowering(ast.NodeTransformer):
-    """Rewrites syntax and modules that Monty does not support, in place.
+    """Rewrites a script in place to the syntax and modules that Monty supports.
 
     Args:
-        tools: Names that refer to tools only.
+        tools: The names that refer to tools everywhere in the script.
     """
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules: set[str] = set()
         self._wrapped: set[str] = set()
-        """The functions passed to ``functools.wraps``; the result has another name here."""
+        """The names of functions passed to ``functools.wraps``, whose results have other names."""
         self._number = 0
 
     def lower(self, tree: ast.Module) -> None:
-        """Lower a script."""
+        """Rewrite a script in place."""
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._modules.update(a.asname or a.name.split(".")[0] for a in node.names)
@@ -207,7 +213,7 @@ class Lowering(ast.NodeTransformer):
     # -- modules ------------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> Any:
-        """Replace imported modules by the prelude's."""
+        """Replace imports of modules by the replacements in the prelude."""
         other_imports = [item for item in node.names if item.name not in SHIMS]
         if len(other_imports) == len(node.names):
             return node
@@ -228,28 +234,28 @@ class Lowering(ast.NodeTransformer):
             return ast.Call(
                 func=name(node, "__delf_Nest__"), args=[], keywords=[], **position_of(node)
             )
-        return name(node, _INSTEAD[word])
+        return name(node, _REPLACED_MODULES[word])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Replace imported names by the prelude's."""
+        """Replace imports of names by the replacements in the prelude."""
         source = node.module or ""
         new: list[ast.stmt] = []
         # A copy, because replaced names are removed from the list.
         for item in list(node.names):
             value = self._replacement_of_import(node, source, item.name)
             if value is not None:
-                new.append(assigned(node, item.asname or item.name, value))
+                new.append(build_assignment(node, item.asname or item.name, value))
                 node.names.remove(item)
         return [node, *new] if node.names else new
 
     @staticmethod
     def _replacement_of_import(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
-        """Return the replacement for an imported name; None to keep the name."""
-        if source in _INSTEAD:
-            return attribute(name(node, _INSTEAD[source]), word)
-        if (source, word) in _FUNCTIONS:
-            return name(node, _FUNCTIONS[source, word])
-        if source in ("typing", "typing_extensions") and word not in _TYPES:
+        """Return the replacement for an imported name; None to keep the import of the name."""
+        if source in _REPLACED_MODULES:
+            return attribute(name(node, _REPLACED_MODULES[source]), word)
+        if (source, word) in _REPLACED_FUNCTIONS:
+            return name(node, _REPLACED_FUNCTIONS[source, word])
+        if source in ("typing", "typing_extensions") and word not in _TYPING_NAMES:
             # Types mean nothing at run time here, so that any value does.
             return ast.Constant(value=None, **position_of(node))
         return None
@@ -257,9 +263,9 @@ class Lowering(ast.NodeTransformer):
     # -- classes ------------------------------------------------------------------------
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """Convert a ``TypedDict`` to dict; refuse unsupported class features."""
+        """Convert a ``TypedDict`` to ``dict``; raise for unsupported features of classes."""
         if [label_of(base) for base in node.bases] in (["TypedDict"], ["typing.TypedDict"]):
-            return assigned(node, node.name, name(node, "dict"))
+            return build_assignment(node, node.name, name(node, "dict"))
         _check_methods(node)
         self.generic_visit(node)
         return node
@@ -277,7 +283,7 @@ class Lowering(ast.NodeTransformer):
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Wrap an assigned one-shot iterator, which Monty would let scripts iterate repeatedly."""
+        """Wrap an build_assignment one-shot iterator, which Monty would let scripts iterate repeatedly."""
         self.generic_visit(node)
         match node.value:
             case (
@@ -292,7 +298,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
-        """Convert to a plain loop over an awaited iterable."""
+        """Convert an ``async for`` to a plain loop over an awaited iterable."""
         self.generic_visit(node)
         node.iter = await_node(call(SETTLE, node.iter))
         plain: Any = node
@@ -301,7 +307,7 @@ class Lowering(ast.NodeTransformer):
         return plain
 
     def visit_comprehension(self, node: ast.comprehension) -> Any:
-        """Convert to a plain comprehension over an awaited iterable."""
+        """Convert an async comprehension to a plain one over an awaited iterable."""
         self.generic_visit(node)
         if node.is_async:
             node.iter = await_node(call(SETTLE, node.iter))
@@ -309,7 +315,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> Any:
-        """Expand an ``async with`` to plain statements."""
+        """Convert an ``async with`` to plain statements."""
         self.generic_visit(node)
         body = node.body
         # From the innermost to the outermost, because each wraps the statements so far.
@@ -326,9 +332,9 @@ class Lowering(ast.NodeTransformer):
             f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")
         )
 
-        def exited(*given: Any) -> ast.expr:
+        def exited(*arguments: Any) -> ast.expr:
             function = attribute(name(node, manager), "__aexit__")
-            return await_node(call_of(function, list(given)))
+            return await_node(call_of(function, list(arguments)))
 
         # As PEP 492 expands the statement: the exit gets an exception and may suppress it; the flag
         # keeps it from being called a second time.
@@ -344,7 +350,7 @@ class Lowering(ast.NodeTransformer):
             type=name(node, "BaseException"),
             name=error,
             body=[
-                assigned(node, fine, ast.Constant(value=False, **position_of(node))),
+                build_assignment(node, fine, ast.Constant(value=False, **position_of(node))),
                 ast.If(
                     test=ast.UnaryOp(
                         op=ast.Not(),
@@ -369,9 +375,9 @@ class Lowering(ast.NodeTransformer):
             body=[inner], handlers=[], orelse=[], finalbody=[last], **position_of(node)
         )
         return [
-            assigned(node, manager, item.context_expr),
+            build_assignment(node, manager, item.context_expr),
             begin,
-            assigned(node, fine, ast.Constant(value=True, **position_of(node))),
+            build_assignment(node, fine, ast.Constant(value=True, **position_of(node))),
             statement,
         ]
 
@@ -382,7 +388,9 @@ class Lowering(ast.NodeTransformer):
         for target in node.targets:
             match target:
                 case ast.Name(id=word):
-                    new.append(assigned(node, word, ast.Constant(value=None, **position_of(node))))
+                    new.append(
+                        build_assignment(node, word, ast.Constant(value=None, **position_of(node)))
+                    )
                 case ast.Subscript(value=value, slice=key) if not isinstance(key, ast.Slice):
                     value.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
                     popped = call_of(attribute(value, "pop"), [key])
@@ -407,11 +415,11 @@ class Lowering(ast.NodeTransformer):
     # -- expressions --------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Compare dates with text by their ISO form, as elsewhere."""
+        """Convert dates to ISO 8601 text where a script compares them with text."""
         self.generic_visit(node)
         match node:
             case ast.Compare(ops=[ast.Eq() | ast.NotEq() as how], comparators=[other]):
-                if _may_be_day(node.left) and _may_be_day(other):
+                if _may_be_date(node.left) and _may_be_date(other):
                     same = call_of(name(node, "__delf_same__"), [node.left, other])
                     is_not = isinstance(how, ast.NotEq)
                     return (
@@ -420,22 +428,22 @@ class Lowering(ast.NodeTransformer):
                         else same
                     )
             case ast.Compare(ops=[*how]) if all(isinstance(op, _ORDERED) for op in how):
-                if any(map(_is_day, (node.left, *node.comparators))):
-                    node.left = _as_text(node.left)
-                    node.comparators = [_as_text(side) for side in node.comparators]
+                if any(map(_is_date_text, (node.left, *node.comparators))):
+                    node.left = _date_to_text(node.left)
+                    node.comparators = [_date_to_text(side) for side in node.comparators]
             case _:
                 pass
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """Index dates by their ISO form."""
+        """Convert a date to ISO 8601 text where a script indexes it."""
         self.generic_visit(node)
         if isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
-            node.value = _as_text(node.value)
+            node.value = _date_to_text(node.value)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        """Show delf's exceptions under their own names."""
+        """Give tools' exceptions their own names where an f-string formats them."""
         self.generic_visit(node)
         if node.conversion == ord("r") and not isinstance(node.value, ast.Constant):
             node.value = call_of(name(node, "__delf_repr__"), [node.value])
@@ -443,7 +451,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Call the prelude's replacements."""
+        """Replace calls of functions that the prelude implements."""
         self.generic_visit(node)
         match node.func:
             case ast.Name(id=word) if word in _UNWRAPPED:
@@ -453,7 +461,7 @@ class Lowering(ast.NodeTransformer):
             case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
             case ast.Attribute(value=ast.Name(id="re"), attr="sub") if len(node.args) > 2:
-                if not _is_template(node.args[1]):
+                if not _is_text(node.args[1]):
                     node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(value=pattern, attr="sub") if len(node.args) > 1 and isinstance(
                 node.args[0], ast.Lambda
@@ -461,10 +469,10 @@ class Lowering(ast.NodeTransformer):
                 node.args.insert(0, pattern)
                 node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(attr="fromisoformat" | "strptime") if node.args:
-                node.args[0] = _as_text(node.args[0])
+                node.args[0] = _date_to_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
                 if not (isinstance(inner, ast.Name) and inner.id in self._modules):
-                    node.func = attribute(_as_text(inner), word)
+                    node.func = attribute(_date_to_text(inner), word)
             case ast.Name(id="print"):
                 # Monty's print has neither ``file`` nor ``flush``.
                 keywords = [item for item in node.keywords if item.arg not in ("file", "flush")]
@@ -486,12 +494,12 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _prints(node: ast.Call) -> bool:
-        """Return True if a print writes to the standard output."""
+        """Return True if a call of ``print`` writes to the standard output."""
         files = [item.value for item in node.keywords if item.arg == "file"]
         return all(isinstance(file, ast.Attribute) for file in files)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Read items of records as attributes, and methods as functions."""
+        """Convert attributes of records to items, and methods of connections to functions."""
         is_called = getattr(node, "is_called", False)
         self.generic_visit(node)
         match node.value:
@@ -516,8 +524,8 @@ class Lowering(ast.NodeTransformer):
                     return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 pass
-        if (root, node.attr) in _FUNCTIONS:
-            return name(node, _FUNCTIONS[root, node.attr])
+        if (root, node.attr) in _REPLACED_FUNCTIONS:
+            return name(node, _REPLACED_FUNCTIONS[root, node.attr])
         if not isinstance(node.ctx, ast.Load) or is_called or node.attr.startswith("_"):
             return node
         if root in self._modules or root in ("self", "cls", "asyncio") or root in self._tools:
@@ -525,7 +533,7 @@ class Lowering(ast.NodeTransformer):
         if root in ("str", "int", "float", "list", "dict", "set"):
             return _wrap_type_method(node)
         # For a key named like a dict method, scripts must use an index.
-        if node.attr in _OF_DICTS:
+        if node.attr in _DICT_ATTRIBUTES:
             return node
         text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
@@ -534,25 +542,25 @@ class Lowering(ast.NodeTransformer):
 def _wrap_type_method(node: ast.Attribute) -> ast.expr:
     """Wrap a method of a type, such as ``str.lower``, in a function.
 
-    In Monty a method can be called, but is not a value.
+    Monty can call such a method, but cannot pass it as a value.
     """
-    parameter = ast.arg(arg="given", **position_of(node))
+    parameter = ast.arg(arg="arguments", **position_of(node))
     takes = ast.arguments(
         posonlyargs=[], args=[parameter], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
-    body = call_of(attribute(name(node, "given"), node.attr), [])
+    body = call_of(attribute(name(node, "arguments"), node.attr), [])
     return ast.Lambda(args=takes, body=body, **position_of(node))
 
 
 def _check_methods(node: ast.ClassDef) -> None:
-    """Refuse special methods that Python would call but Monty does not.
+    """Raise if a class defines special methods that Python calls and Monty does not.
 
     Raises:
-        AmbiguousError: If a script uses a class feature that Monty does not have.
+        AmbiguousError: If the class has such a method.
     """
     for part in node.body:
         word = getattr(part, "name", "")
-        if word.startswith("__") and word not in _METHODS:
+        if word.startswith("__") and word not in _SUPPORTED_METHODS:
             raise AmbiguousError.at_node(
                 part,
                 f"{SUBSET} without {word} of classes: write a method of another name and call it",
@@ -560,10 +568,10 @@ def _check_methods(node: ast.ClassDef) -> None:
 
 
 def _check_syntax(tree: ast.Module) -> None:
-    """Refuse unsupported syntax, with an alternative.
+    """Raise if a script has syntax that Monty does not support; the message has an alternative.
 
     Raises:
-        AmbiguousError: If a script uses syntax that Monty does not have.
+        AmbiguousError: If the script has such syntax.
     """
     for node in ast.walk(tree):
         match node:
@@ -584,15 +592,15 @@ def _check_syntax(tree: ast.Module) -> None:
         raise AmbiguousError.at_node(node, f"{SUBSET} without {unsupported}")
 
 
-def mark_called(tree: ast.AST) -> None:
-    """Record called attributes, which are methods."""
+def mark_called_attributes(tree: ast.AST) -> None:
+    """Mark the attributes that a script calls, which are methods and not items of records."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node.func.is_called = True  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _is_day(node: Any) -> bool:
-    """Return True for the text of a date."""
+def _is_date_text(node: Any) -> bool:
+    """Return True for a constant text that is an ISO 8601 date."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"
@@ -600,22 +608,22 @@ def _is_day(node: Any) -> bool:
             return False
 
 
-def _is_template(node: Any) -> bool:
-    """Return True if an expression is certainly a text."""
+def _is_text(node: Any) -> bool:
+    """Return True if the value of an expression is certainly a text."""
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
-def _as_text(node: Any) -> Any:
-    """Return the ISO text of a date; other values unchanged."""
+def _date_to_text(node: Any) -> Any:
+    """Build an expression that converts a date to ISO 8601 text, and keeps any other value."""
     is_none = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
     return node if is_none else call_of(name(node, "__delf_text__"), [node])
 
 
-def _may_be_day(node: Any) -> bool:
-    """Return True if an expression may be a date or its text."""
+def _may_be_date(node: Any) -> bool:
+    """Return True if the value of an expression may be a date or the text of a date."""
     match node:
         case ast.Constant(value=str()):
-            return _is_day(node)
+            return _is_date_text(node)
         case ast.Constant() | ast.BinOp() | ast.UnaryOp() | ast.JoinedStr() | ast.List():
             return False
         case _:
@@ -628,12 +636,12 @@ def _contains_await(function: Any) -> bool:
     )
 
 
-def call_of(function: Any, given: list[Any]) -> ast.Call:
-    """Make a call node at the position of a node."""
-    return ast.Call(func=function, args=given, keywords=[], **position_of(function))
+def call_of(function: Any, arguments: list[Any]) -> ast.Call:
+    """Build a call of a function, with the source position of that function."""
+    return ast.Call(func=function, args=arguments, keywords=[], **position_of(function))
 
 
-def assigned(node: Any, word: str, value: Any) -> ast.stmt:
-    """Make an assignment to a name at the position of a node."""
+def build_assignment(node: Any, word: str, value: Any) -> ast.stmt:
+    """Build an assignment of a value to a name, with the source position of ``node``."""
     target = ast.Name(id=word, ctx=_STORE, **position_of(node))
     return ast.Assign(targets=[target], value=value, **position_of(node))

@@ -20,21 +20,21 @@ from delf_sandbox_monty.lowering import (
     Lowering,
     MontyRewriting,
     assigned,
-    mark_called,
+    mark_called_attributes,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A script for Monty.
+    """A script that was rewritten for Monty.
 
     Args:
         code: The text that Monty runs.
         lines: For each line of ``code``, the number of the line in the model's text; empty if both
             texts are the same.
-        rebound: Names of tools that the script binds to something else.
-        functions: Async functions that the script defines for later scripts.
-        names: All names of the script that later scripts can use.
+        rebound: The tool names that the script binds to something else.
+        functions: The names of the async functions that the script defines.
+        names: All names that the script defines for later scripts.
     """
 
     code: str
@@ -45,21 +45,21 @@ class Prepared:
 
     @property
     def may_leave_calls_unawaited(self) -> bool:
-        """True if the script may end while calls that it began are not awaited."""
+        """True if tool calls of the script may not be awaited when it ends."""
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
 def prepare(source: str, initial_names: InitialNames) -> Prepared | Failed:
-    """Return the prepared script, or the reason why it cannot run.
+    """Rewrite a script for Monty. Return the reason as an outcome if the script cannot run.
 
     Args:
-        source: The script of the model.
-        initial_names: The names that exist when the script starts.
+        source: The text of the model's script.
+        initial_names: The names that are defined when the script starts.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _prepared(source, initial_names)
+            return _rewrite(source, initial_names)
     except AmbiguousError as error:
         return _failed(type(error).__name__, error, source)
     except SyntaxError as error:
@@ -75,30 +75,30 @@ def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
     )
 
 
-def _prepared(source: str, initial_names: InitialNames) -> Prepared:
-    """Rewrite a script to the Python that Monty supports, if that changes anything."""
+def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
+    """Rewrite a script for Monty; a script that needs no changes keeps its text."""
     tree = ast.parse(source)
     before = ast.dump(tree)
     call_main_function(tree)
     rewritten = MontyRewriting(tree, initial_names).done
-    mark_called(tree)
+    mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(rewritten.rebound)).lower(tree)
-    _let_main_outlive(tree)
+    _export_main_variables(tree)
     _keep_value(tree)
     names = frozenset(bound_names(tree))
     if ast.dump(tree) == before:
         return Prepared(source, (), rewritten.rebound, frozenset(rewritten.functions), names)
     code = _unparsed(tree)
-    lines = _lines(tree, ast.parse(code))
+    lines = _map_lines(tree, ast.parse(code))
     return Prepared(code, lines, rewritten.rebound, frozenset(rewritten.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
-    """Return a line's text.
+    """Return the text of a line; None if the line does not exist.
 
     Args:
-        source: The script.
-        number: From 1.
+        source: The text of the script.
+        number: The number of the line, from 1.
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     text = lines[number - 1].strip() if number and 0 < number <= len(lines) else ""
@@ -106,7 +106,7 @@ def line_of(source: str, number: int | None) -> str | None:
 
 
 def _keep_value(tree: ast.Module) -> None:
-    """Make the last expression's value the value of the script."""
+    """Make the value of the last expression the final value of the script."""
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
     last = tree.body[-1]
@@ -120,8 +120,8 @@ def _keep_value(tree: ast.Module) -> None:
     tree.body.append(ast.Expr(value=value, **position_of(last)))
 
 
-def _let_main_outlive(tree: ast.Module) -> None:
-    """Keep the variables of ``main()``, which the model regards as the script's."""
+def _export_main_variables(tree: ast.Module) -> None:
+    """Make the variables of ``main()`` global, because the model takes them for the script's."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
@@ -135,11 +135,11 @@ def _unparsed(tree: ast.Module) -> str:
     try:
         return ast.unparse(tree)
     except ValueError:  # an f-string that needs quotes this Python does not allow
-        return ast.unparse(_PlainTexts().visit(tree))
+        return ast.unparse(_FormatCalls().visit(tree))
 
 
-class _PlainTexts(ast.NodeTransformer):
-    """Writes f-strings as calls of ``format``."""
+class _FormatCalls(ast.NodeTransformer):
+    """Converts f-strings to calls of ``format``."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
@@ -165,8 +165,8 @@ def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
     return "".join(parts)
 
 
-def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
-    """Map each line of the generated text to the model's line, from 1."""
+def _map_lines(tree: ast.Module, written: ast.Module) -> list[int]:
+    """Return the number of the model's line for each line of the rewritten text, from 1."""
     line_numbers: dict[int, int] = {}
 
     def follow(one: ast.AST, other: ast.AST) -> None:
@@ -192,7 +192,7 @@ def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
 
 @cache
 def prelude() -> str:
-    """Return the code that runs in Monty ahead of every script."""
+    """Return the code that Monty runs before the first script of a session."""
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
     aliases = {alias: name for name, alias in ALIASES.items()}
     return text.replace("{ALIASES}", repr(aliases)).replace("{SUBSET}", SUBSET)
@@ -201,11 +201,14 @@ def prelude() -> str:
 def initial_names_of(
     tools: Sequence[ToolNames], modules: frozenset[str]
 ) -> tuple[InitialNames, set[str], set[str]]:
-    """Return a session's names, and the sets of names and async functions that scripts add to.
+    """Return the names that are defined when a session's scripts start.
+
+    Two sets are returned as well, to which the session adds what scripts define: all names, and the
+    names of async functions.
 
     Args:
-        tools: The callable tools.
-        modules: The importable modules.
+        tools: The tools of the session.
+        modules: The names of the importable modules.
     """
     names: set[str] = set()
     functions: set[str] = set()

@@ -39,16 +39,16 @@ from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, initial_names_of, prelude, prepare
 from delf_sandbox_monty.uses import ToolUses, type_name
-from delf_sandbox_monty.values import for_monty, plain, shown
+from delf_sandbox_monty.values import for_monty, plain, plain_or_text
 from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SCRATCH = "/scratch"
-"""The scripts' name of their own folder."""
-_MAX_AFTER_END = 500
-"""The maximum number of calls of tasks after their script's end."""
+"""The path under which scripts see their scratch folder."""
+_MAX_CALLS_AFTER_END = 500
+"""The maximum number of calls that a script's tasks may make after the script's end."""
 _POLL_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1,
@@ -62,14 +62,16 @@ _EXCEPTIONS: Mapping[str, type[Exception]] = {
 
 
 class MontySession:
-    """Implements :class:`delf.protocols.sandbox.SandboxSession`.
+    """A session with a worker process that runs Monty.
+
+    Implements :class:`delf.protocols.sandbox.SandboxSession`.
 
     Args:
-        checkout: The pool's session, entered.
+        checkout: The entered session of Monty's pool.
         spec: The specification of the session.
-        mounts: The folders that scripts can open, as Monty takes them.
-        folder: The host's folder behind them, removed with the session.
-        forget: Called when it is closed.
+        mounts: The folders that scripts can open, in Monty's form.
+        folder: The folder on the host that contains these folders, removed with the session.
+        forget: Called with the session when it is closed.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class MontySession:
         self._initial_names, self._script_names, self._async = names
         self._rebound: set[str] = set()
         self._uses = ToolUses(self._tools)
-        self._left_calls: int | None = None
+        self._calls_left_after_end: int | None = None
         self._sources: dict[str, Source] = {}
         self._feeds = 0
         self._calls: set[asyncio.Task[CallAnswer]] = set()
@@ -102,11 +104,16 @@ class MontySession:
         self._printed = 0
         self._numbers = 0
         self._raised: dict[tuple[str, str], int] = {}
-        """Exceptions by the call that raised them, because Monty recreates exceptions from name and
-        text.
+        """For the name and message of each exception, the number of the call that raised it.
+
+        Monty creates a new exception from the name and message, so the number cannot be stored in
+        it.
         """
         self._statuses: dict[tuple[str, str], int | None] = {}
-        """HTTP statuses of failed calls, because Monty's exceptions take no attributes."""
+        """For the name and message of each exception, the HTTP status of the failed call.
+
+        Exceptions in Monty cannot have attributes.
+        """
         self._budget = Budget(spec.limits)
         # A shared value is stored once in Monty, but copied for each place of use.
         self._copied_bytes = 2 * spec.limits.frame_bytes
@@ -120,23 +127,23 @@ class MontySession:
 
     @property
     def alive(self) -> bool:
-        """True if another script can run here."""
+        """True if the session can run another script."""
         return not self._closed
 
     @property
     def worker(self) -> int:
-        """The process id of its interpreter."""
+        """The process id of the session's interpreter."""
         return self._checkout.worker_pid
 
     async def begin(self) -> None:
-        """Define delf's exceptions, and the helpers of rewritten scripts."""
+        """Define tools' exceptions and the helpers of rewritten scripts in the interpreter."""
         tools = ", ".join(f"{name!r}: {name}" for name in self._tools)
         methods = {type_name(name): list(listed) for name, listed in self._tools.items() if listed}
         names = f"__delf_methods__ = {methods!r}\n__delf_tools__ = {{{tools}}}"
         await self._feed(f"{PREAMBLE}\n{prelude()}\n{names}")
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
-        """Run a whole script; see the protocol."""
+        """Run a script and return its outcome; ``host`` makes the script's calls."""
         if self._running is not None:
             raise RuntimeError("a session runs one script at a time")
         if not self.alive:
@@ -172,13 +179,13 @@ class MontySession:
         return outcome
 
     async def _restore_tool_names(self) -> None:
-        """Restore tool names that earlier scripts rebound."""
+        """Bind the tool names again that earlier scripts bound to something else."""
         if self._rebound:
             await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._rebound))
             self._rebound.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
-        """Run a script with its remaining tasks; hand over its files."""
+        """Run a script and the tasks that it left running, and send the files that it wrote."""
         outcome = await self._run(prepared.code)
         note = rebound_names_note(prepared.rebound)
         if isinstance(outcome, Failed) and note:
@@ -188,11 +195,11 @@ class MontySession:
         if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
             # Run leftover tasks after the script's last line, as an event loop does, with a limit
             # for tasks that never end.
-            self._left_calls = _MAX_AFTER_END
+            self._calls_left_after_end = _MAX_CALLS_AFTER_END
             try:
                 end_outcome = await self._run("await __delf_end__()")
             finally:
-                self._left_calls = None
+                self._calls_left_after_end = None
             if not isinstance(end_outcome, Done):
                 return end_outcome
             if missed := cast("list[str]", end_outcome.value):
@@ -203,7 +210,10 @@ class MontySession:
         return outcome
 
     def _send_written_files(self) -> Outcome | None:
-        """Hand over files from the script's folder. Runs in a thread."""
+        """Send the files that the script wrote to its folder. Runs in a thread.
+
+        Return an outcome if that fails, else None.
+        """
         try:
             self._files.send_written()
         except LimitReachedError as error:
@@ -234,7 +244,7 @@ class MontySession:
             context, remaining, carry = self._rerun
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
-            value = await _in_thread_if_large(shown, running.result(), self._copied_bytes)
+            value = await _in_thread_if_large(plain_or_text, running.result(), self._copied_bytes)
             used = await _in_thread_if_large(self._uses.find, value)
             return Done(value=value) if used is None else Failed(kind="TypeError", message=used)
         if isinstance(error, MontyCrashedError):
@@ -251,13 +261,15 @@ class MontySession:
         return Crashed(message=f"the interpreter is gone: {error}")
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
-        """End the script if its scratch folder, which is on the host's disk, grows too large."""
-        most = self._spec.limits.scratch_bytes
+        """End the script if its scratch folder on the host's disk grows beyond the limit."""
+        max_bytes = self._spec.limits.scratch_bytes
         scratch = str(self.folder / "scratch")
         while not running.done():
             await asyncio.wait({running}, timeout=_POLL_SECONDS)
-            if await asyncio.to_thread(used_space, scratch, most) > most:
-                self._end_by_limit("file", f"the script filled its scratch space of {most:,} bytes")
+            if await asyncio.to_thread(used_space, scratch, max_bytes) > max_bytes:
+                self._end_by_limit(
+                    "file", f"the script filled its scratch space of {max_bytes:,} bytes"
+                )
                 return
 
     async def _feed(self, code: str) -> Any:
@@ -270,7 +282,7 @@ class MontySession:
         )
 
     async def _with_variables(self, outcome: Done | Failed | Rerun) -> Outcome:
-        """Add the variables to the outcome, if available."""
+        """Return the outcome with a description of the variables, if available."""
         from pydantic_monty import MontyError
 
         try:
@@ -283,7 +295,7 @@ class MontySession:
         return replace(outcome, variables=_describe_variables(listing, self._tools))
 
     async def aclose(self) -> None:
-        """End the worker. Safe to call twice."""
+        """End the worker process. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -303,7 +315,7 @@ class MontySession:
     # -- what scripts can call ----------------------------------------------------------
 
     def _names(self) -> dict[str, Any]:
-        """Return the functions and connections by the names under which scripts find them."""
+        """Return a mapping from the names that scripts use to functions and connections."""
         from pydantic_monty import ClassInstance
 
         names: dict[str, Any] = {
@@ -334,25 +346,25 @@ class MontySession:
     async def _call(
         self, connection: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Make a call on the host; its exception is raised in the script."""
+        """Make a call on the host, and return its result or raise its exception in the script."""
         host = self._host
         if host is None:
-            raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
+            raise _EXCEPTIONS["ToolError"]("the script is exceeded; no call can be made any more")
         self._numbers += 1
         number = self._numbers
-        if self._left_calls is not None:
-            self._left_calls -= 1
-            if self._left_calls < 0:
+        if self._calls_left_after_end is not None:
+            self._calls_left_after_end -= 1
+            if self._calls_left_after_end < 0:
                 raise _EXCEPTIONS["ToolError"](
                     "a task goes on with calls after the script's end: await it"
                 )
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
         )
-        over = self._budget.count_call(0, size)
-        if over is not None:
-            self._end_by_limit(over.limit, over.message)
-            raise _EXCEPTIONS["ToolError"](over.message)
+        exceeded = self._budget.count_call(0, size)
+        if exceeded is not None:
+            self._end_by_limit(exceeded.limit, exceeded.message)
+            raise _EXCEPTIONS["ToolError"](exceeded.message)
         request = CallRequest(
             call_id=number,
             connection=connection,
@@ -372,9 +384,12 @@ class MontySession:
     def _check_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], int]:
-        """Return valid plain arguments, and their size in memory."""
+        """Convert arguments to plain data. Return them with their size in memory, in bytes.
+
+        Raise an exception in the script if the arguments are invalid.
+        """
         limit = self._spec.limits.frame_bytes
-        looked_at = 0
+        inspected_bytes = 0
         try:
             copied = plain([list(args), kwargs], self._copied_bytes)
             self._uses.check(copied)
@@ -382,15 +397,15 @@ class MontySession:
             data = dumps(copied)
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
-            problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
-            looked_at = len(data)
+            problem = f"the arguments are too large: {len(data):,} bytes of at max_bytes {limit:,}"
+            inspected_bytes = len(data)
         except TooLargeError as error:
-            problem, looked_at = str(error), self._copied_bytes
+            problem, inspected_bytes = str(error), self._copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        over = self._budget.count_call(0, looked_at)  # refused arguments took time, too
-        if over is not None:
-            self._end_by_limit(over.limit, over.message)
+        exceeded = self._budget.count_call(0, inspected_bytes)  # refused arguments took time, too
+        if exceeded is not None:
+            self._end_by_limit(exceeded.limit, exceeded.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)
 
     def _unpack(self, answer: CallAnswer) -> Any:
@@ -405,12 +420,14 @@ class MontySession:
             problem = f"the result cannot be passed to the script: {error}"
             raise _EXCEPTIONS["ToolError"](problem) from None
         if len(data) > limit:
-            problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
+            problem = (
+                f"the result is too large: {len(data):,} bytes, and at max_bytes {limit:,} can be"
+            )
             raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
         return for_monty(loads(data))
 
     def _status(self, kind: str, message: str) -> int | None:
-        """Return the HTTP status behind an exception of a call."""
+        """Return the HTTP status of the failed call that raised an exception, if known."""
         return self._statuses.get((kind, message))
 
     def _cancel_calls(self) -> None:
@@ -421,7 +438,10 @@ class MontySession:
     # -- what scripts say ---------------------------------------------------------------
 
     def _take_print(self, _stream: str, text: str) -> None:
-        """Record printed text. Called in a thread of the pool."""
+        """Record printed text; end the script beyond the output limit.
+
+        Called in a thread of the pool.
+        """
         host = self._host
         if host is None or self._limit is not None:
             return
@@ -437,10 +457,10 @@ class MontySession:
     def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
         """Implement ``add_to_output_files``. Called in a thread of the pool."""
         content_argument = (
-            () if content is NOT_GIVEN else (plain(_path(content), self._copied_bytes),)
+            () if content is NOT_GIVEN else (plain(_to_pathlib(content), self._copied_bytes),)
         )
         try:
-            self._files(_path(name), *content_argument)
+            self._files(_to_pathlib(name), *content_argument)
         except LimitReachedError as error:
             self._end_by_limit(error.limit, error.message)
             raise KeyboardInterrupt from None
@@ -465,20 +485,20 @@ class MontySession:
         raise KeyboardInterrupt("the script asked for another pass")
 
     def _end_by_limit(self, limit: str, message: str) -> None:
-        """End the script because of a limit, in a way that it cannot catch."""
+        """End the script because it exceeded a limit. The script cannot catch this."""
         self._limit = LimitReached(limit=limit, message=message)
         running = self._running
         if running is not None:
             self._loop.call_soon_threadsafe(running.cancel)
 
 
-def _path(value: Any) -> Any:
-    """Convert a path of Monty."""
+def _to_pathlib(value: Any) -> Any:
+    """Convert a path object of Monty to one of pathlib; return any other value unchanged."""
     return Path(value) if isinstance(value, PurePath) else value
 
 
 async def _in_thread_if_large(work: Callable[..., T], *values: Any) -> T:
-    """Process values, in a thread if they are large."""
+    """Call a function with some values, in a thread if the values are large."""
     if is_large(values):
         return await asyncio.to_thread(work, *values)
     return work(*values)
@@ -497,7 +517,7 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
-    """Describe the variables; the interpreter's answer is untrusted."""
+    """Describe the variables of a script. The interpreter's listing is untrusted."""
     if not isinstance(listing, dict):
         return {}
     names: dict[str, str] = {}

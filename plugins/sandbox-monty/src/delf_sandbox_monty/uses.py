@@ -19,20 +19,21 @@ _TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
 
 
 def type_name(connection: str) -> str:
-    """Return an unguessable name for a connection's type in Monty."""
+    """Return a name for the type of a connection in Monty, which scripts cannot guess."""
     return f"__delf_tool_{connection}__"
 
 
 def with_names(text: str) -> str:
-    """Replace internal names of connections in a text from Monty by the names that scripts use."""
+    """Replace the type names of connections in a text of Monty by the connections' names."""
     return _TYPE.sub(r"\1", text) if _OURS in text else text
 
 
 class ToolUses:
-    """Finds actions and connections in a script's output.
+    """Finds actions and connections that a script outputs as values.
 
     Args:
-        tools: The methods by connection; empty for a tool that is a plain function.
+        tools: A mapping from the name of each connection or plain tool to its actions; a plain tool
+            has none.
     """
 
     def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:
@@ -48,27 +49,27 @@ class ToolUses:
         self._pattern = re.compile(words) if words else None
 
     def check(self, value: Any) -> None:
-        """Refuse a value that shows an action or a connection.
+        """Raise if a value contains an action or a connection.
 
         Raises:
-            TypeError: If the value holds an uncalled action; the message has the call to write
-                instead.
+            TypeError: If the script should have called the action; the message has the call to
+                write.
         """
         if (use := self.find(value)) is not None:
             raise TypeError(use)
 
     def check_file(self, data: bytes) -> None:
-        """Refuse a file that shows an action or a connection.
+        """Raise if the content of a file contains an action or a connection.
 
         Raises:
-            TypeError: If the value holds an uncalled action; the message has the call to write
-                instead.
+            TypeError: If the script should have called the action; the message has the call to
+                write.
         """
         if any(mark.encode() in data for mark in _MARKS):
             self.check(data.decode("utf-8", "replace"))
 
     def find(self, value: Any) -> str | None:
-        """Return the call to write instead of an uncalled action in a value."""
+        """Return an error message if a value contains an action or a connection, else None."""
         if self._pattern is None:
             return None
         for text in _texts(value):
@@ -78,7 +79,7 @@ class ToolUses:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Yield the texts in a value at any depth, shared parts once."""
+    """Yield the texts in a nested value; shared parts are visited once."""
     waiting: list[Any] = [value]
     visited: set[int] = set()
     while waiting:

@@ -11,26 +11,26 @@ from typing import Any, Final, cast
 from delf.values.encoding import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
 _FIRST: Final = frozenset("dr<")
-_SHOWN: Final = re.compile(
+_REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
-"""The text that Monty substitutes for a value it cannot pass."""
+"""Matches the text that Monty passes for a value that cannot leave the interpreter."""
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
 
 def plain(value: Any, max_bytes: int) -> Any:
-    """Convert a value of Monty: objects of the script become dicts or text.
+    """Convert a value of Monty to plain data; objects of script-defined classes become dicts.
 
     Shared parts are converted once.
 
     Args:
-        value: The script's value.
-        max_bytes: The approximate maximum size of the copy in bytes.
+        value: The value that Monty passed.
+        max_bytes: The maximum size of the result in bytes, approximately.
 
     Raises:
         TooLargeError: If the result would exceed the limit.
-        UnsupportedValueError: If Monty passes the value as its ``repr`` only.
+        UnsupportedValueError: If Monty passed only the ``repr`` of the value.
     """
     return _Copy(max_bytes, refuses=True).of(value)
 
@@ -43,11 +43,11 @@ class _Copy:
         self._copies: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
-        """Return the copy of a value."""
+        """Return a copy of a value, or the existing copy of a shared part."""
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
             self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
-            if self._refuses and kind is str and value[:1] in _FIRST and _SHOWN.match(value):
+            if self._refuses and kind is str and value[:1] in _FIRST and _REPR_ONLY.match(value):
                 raise UnsupportedValueError(
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )
@@ -58,7 +58,7 @@ class _Copy:
         return copied
 
     def _copy(self, value: Any) -> Any:
-        """Copy a value of Monty to plain data, counting the copy's size."""
+        """Copy a value to plain data, and add its size to that of the whole copy."""
         from pydantic_monty import MontyClassProxy
 
         self._take(VALUE_BYTES)
@@ -79,14 +79,14 @@ class _Copy:
 
 
 def _encoded_size(text: str | bytes) -> int:
-    """Estimate the size of a text in JSON, where control characters take six bytes."""
+    """Estimate the size of a text in JSON, in bytes; a control character takes six."""
     if len(text) < _LARGE or not isinstance(text, str) or text.isprintable():
         return len(text)
     return len(text) + 5 * (len(text) - len(text.translate(_ESCAPED)))
 
 
-def shown(value: Any, max_bytes: int) -> Any:
-    """Convert like :func:`plain`; too deep or large values become text."""
+def plain_or_text(value: Any, max_bytes: int) -> Any:
+    """Convert a value like :func:`plain`; a value that is too deep or large becomes text."""
     try:
         return _Copy(max_bytes, refuses=False).of(value)
     except RecursionError:
@@ -96,7 +96,7 @@ def shown(value: Any, max_bytes: int) -> Any:
 
 
 def for_monty(value: Any) -> Any:
-    """Convert a result for Monty, which has no UUIDs and paths."""
+    """Convert a tool's result for Monty; UUIDs and paths become text."""
     match value:
         case uuid.UUID() | PurePath():
             return str(value)
@@ -107,7 +107,7 @@ def for_monty(value: Any) -> Any:
 
 
 def _convert_members(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a collection of the same type with converted members."""
+    """Return a copy of a collection with converted members and the same type."""
     if isinstance(value, dict):
         items = cast("Iterable[tuple[Any, Any]]", value.items())
         return {change(key): change(item) for key, item in items}

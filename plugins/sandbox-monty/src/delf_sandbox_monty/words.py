@@ -60,7 +60,7 @@ _MISSING_NAMES: Final = {
     "create_task": "use asyncio.gather",
 }
 _PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
-_OBJECTS: Final = {
+_OBJECT_KINDS: Final = {
     "Task": "task",
     "Later": "call that is not awaited",
     "Loop": "event loop",
@@ -78,7 +78,7 @@ _OBJECTS: Final = {
         "operator",
     )
 }
-"""The kinds of the prelude's objects in a script."""
+"""The names of the prelude's types, each with a description for error messages."""
 _ATTRIBUTE: Final = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _MODULE_ATTRIBUTE: Final = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
@@ -87,23 +87,24 @@ _NO_NAME: Final = re.compile(r"name '(\w+)' is not defined")
 
 @dataclass(frozen=True)
 class Source:
-    """A script's text.
+    """The text of a script, with the origin of its lines.
 
     Args:
-        text: The text of the model.
-        lines: The line in ``text`` for each line that Monty ran; empty if both texts are equal.
+        text: The script as the model wrote it.
+        lines: For each line that Monty ran, the number of the line in ``text``; empty if both texts
+            are the same.
     """
 
     text: str
     lines: Sequence[int] = ()
 
     def line(self, number: int) -> int:
-        """Return the model's line."""
+        """Return the number of the line in the model's text for a line that Monty ran."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else number
 
 
 def ended_itself(error: Any) -> bool:
-    """Return True if a script ended by ``sys.exit()`` or similar."""
+    """Return True if a script ended itself, as by ``sys.exit()``."""
     inner: BaseException = error.exception()
     return isinstance(inner, SystemExit) and str(inner) in ("", "0", "None")
 
@@ -115,18 +116,18 @@ def describe(
     modules: Sequence[str],
     limits: Limits,
 ) -> Failed | LimitReached:
-    """Read the end of a script from an exception of Monty.
+    """Convert an exception of Monty that ended a script to an outcome.
 
     Args:
-        error: A ``MontyError``.
-        sources: The scripts' texts by the names that Monty gave them.
-        tools: Methods by connection.
-        modules: The importable modules.
+        error: The exception, a ``MontyError``.
+        sources: A mapping from the file name that Monty gave a script to the script's text.
+        tools: A mapping from the name of each connection to its actions.
+        modules: The names of the importable modules.
         limits: The limits of the session.
     """
     inner: BaseException = error.exception()
     text = with_names(str(inner)[: MAX_MESSAGE + 1])  # cut before searching it
-    line, source = _place(error, sources)
+    line, source = _innermost_line(error, sources)
     if isinstance(inner, MemoryError):
         message = f"the script needed more memory than {limits.memory_bytes:,} bytes"
         return LimitReached(limit="memory", message=message, line=line, source=source)
@@ -143,8 +144,8 @@ def describe(
     return Failed(kind=kind, message=text, line=line, source=source)
 
 
-def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
-    """Return the innermost line of a script."""
+def _innermost_line(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str | None]:
+    """Return the number and the text of the innermost line of a script in a traceback."""
     for frame in reversed(error.traceback()):
         source = sources.get(frame.filename)
         if source is not None:
@@ -156,16 +157,16 @@ def _place(error: Any, sources: Mapping[str, Source]) -> tuple[int | None, str |
 def _explain(
     kind: str, text: str, tools: Mapping[str, Sequence[str]], modules: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the name and message of a script's exception, reworded for the model.
+    """Return the name and the message of an exception, reworded for the model.
 
-    The message names a substitute for a feature that this Python subset lacks.
+    The message names an alternative to a feature that this subset of Python does not have.
     """
     if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
         have = sorted(name for name in modules if name in MODULES)
         if match[1].partition(".")[0] in modules:
             return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(have)}"
         return "ImportError", import_refusal(match[1], have)
-    text = _PRELUDE.sub(lambda match: f"'{_OBJECTS.get(match[1], 'function')}'", text)
+    text = _PRELUDE.sub(lambda match: f"'{_OBJECT_KINDS.get(match[1], 'function')}'", text)
     if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
         name, method = match.groups()
         if method in tools[name]:

@@ -11,7 +11,7 @@ from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf_shell.parse import Pipeline, format_pipelines, parse
-from delf_shell.rules import read_rules
+from delf_shell.rules import parse_rules
 from delf_shell.run import Runner, ShellResult
 from delf_shell.settings import ShellSettings
 
@@ -20,13 +20,15 @@ _QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
 
 
 class Shell(Connection[ShellSettings]):
-    """Commands by rules, each part of a command judged by its words, run without a shell.
+    """A connection that runs commands of this machine, as far as rules allow them.
+
+    Each program in a command is checked by its words. Commands run without a shell.
 
     Args:
-        rules: Patterns, of which the first match decides: ``{"pattern": "git status",
-            "approval_required": False}``.
-        default: The treatment of commands without a matching rule; blocked when omitted.
-        folder: The working directory.
+        rules: The rules, of which the first one with a matching pattern decides:
+            ``{"pattern": "git status", "approval_required": False}``.
+        default: The rule for commands that match no pattern; they are blocked when omitted.
+        folder: The working folder of commands.
     """
 
     context_trust = "own"
@@ -36,11 +38,11 @@ class Shell(Connection[ShellSettings]):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
-        self._rules = read_rules(self.settings.rules, self.name)
+        self._rules = parse_rules(self.settings.rules, self.name)
         self._folder = Path(self.settings.folder).resolve()
 
     async def context(self, task: str) -> str | None:
-        """Return the commands that may run, for the prompt."""
+        """Return a description of the allowed commands for the prompt."""
         rules = ", ".join(rule.pattern for rule in self.settings.rules) or "none"
         others = "asked about" if self.settings.default else "blocked"
         return (
@@ -49,32 +51,39 @@ class Shell(Connection[ShellSettings]):
         )
 
     def check(self, call: ProposedCall) -> Verdict:
-        """Implements :class:`delf.protocols.connection.SupportsCheck`."""
+        """Return whether a command may run, needs approval or is refused.
+
+        Implements :class:`delf.protocols.connection.SupportsCheck`.
+        """
         command = str(call.arguments["command"])
         cwd = str(call.arguments.get("cwd", "."))
-        where = "" if cwd == "." else f"in {cwd}\n"
+        folder_line = "" if cwd == "." else f"in {cwd}\n"
         try:
             pipelines = parse(command)
         except ToolRefusedError as error:
             return Refused(message=error.message)
-        return self._check_parts(pipelines, f"{where}{format_pipelines(pipelines)}")
+        return self._check_programs(pipelines, f"{folder_line}{format_pipelines(pipelines)}")
 
-    def _check_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
-        """Return the strictest verdict of the rules on any part."""
+    def _check_programs(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
+        """Return the strictest of the verdicts on the programs in a command."""
         reasons: list[str] = []
         for words in (words for pipeline in pipelines for words in pipeline.commands):
-            rule = next((rule for rule in self._rules if rule.fits(words)), None)
+            rule = next((rule for rule in self._rules if rule.matches(words)), None)
             if rule is None and self.settings.default is None:
                 return Refused(message=self._blocked_message(words))
-            asks = rule.asks(words) if rule is not None else self._asks_by_default
-            if asks:
+            requires_approval = (
+                rule.requires_approval(words)
+                if rule is not None
+                else self._default_requires_approval
+            )
+            if requires_approval:
                 reasons.append(words[0])
         if not reasons:
             return Allowed(preview=preview)
         return NeedsApproval(reason=f"{', '.join(reasons)}: not pre-approved", preview=preview)
 
     @property
-    def _asks_by_default(self) -> bool:
+    def _default_requires_approval(self) -> bool:
         return self.settings.default is None or self.settings.default.approval_required
 
     def _blocked_message(self, words: tuple[str, ...]) -> str:
@@ -99,10 +108,10 @@ class Shell(Connection[ShellSettings]):
         """Run a command and wait for its end.
 
         Args:
-            command: Words, quotes, ``|``, ``&&``, ``||`` and ``;``.
-            cwd: The folder, from the connection's own.
-            timeout: Seconds after which it is killed; never more than the connection's.
-            context: The task, which sees the output as it comes.
+            command: Words, with quotes, ``|``, ``&&``, ``||`` and ``;``.
+            cwd: The working folder, relative to the connection's folder.
+            timeout: The seconds after which the command is killed, at most those of the connection.
+            context: The task, which gets the output while the command runs.
         """
         seconds = min(timeout or self.settings.timeout, self.settings.timeout)
         environment = {
@@ -111,7 +120,7 @@ class Shell(Connection[ShellSettings]):
             if (value := os.environ.get(name)) is not None
         }
         runner = Runner(
-            folder=self._beneath(cwd),
+            folder=self._resolve_folder(cwd),
             environment={**_QUIET, **environment},
             timeout=seconds,
             max_output_bytes=self.settings.max_output_bytes,
@@ -119,7 +128,7 @@ class Shell(Connection[ShellSettings]):
         )
         return await runner.run(parse(command))
 
-    def _beneath(self, cwd: str) -> Path:
+    def _resolve_folder(self, cwd: str) -> Path:
         folder = (self._folder / cwd).resolve()
         if not folder.is_relative_to(self._folder) or not folder.is_dir():
             raise ToolRefusedError(

@@ -19,7 +19,7 @@ from delf.errors import ToolRefusedError
 Joint = Literal["", "&&", "||", ";"]
 Words = tuple[str, ...]
 
-_LONGEST: Final = 100_000
+_MAX_LENGTH: Final = 100_000
 _REFUSED: Final = {
     "$": "variables and substitutions",
     "`": "substitutions",
@@ -45,11 +45,11 @@ _INSTEAD: Final = "do that in Python, or quote the character"
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Programs connected by pipes.
+    """A sequence of programs connected by pipes.
 
     Args:
-        joint: The operator before the pipeline; empty for the first.
-        commands: The words of each program.
+        joint: The operator before the pipeline; empty for the first pipeline.
+        commands: The name and arguments of each program.
     """
 
     joint: Joint
@@ -57,16 +57,16 @@ class Pipeline:
 
 
 def parse(text: str) -> tuple[Pipeline, ...]:
-    """Return a command line in its parts.
+    """Parse a command line, and return its pipelines.
 
     Args:
         text: The command line.
 
     Raises:
-        ToolRefusedError: For anything but words and ``| && || ;``.
+        ToolRefusedError: If the text contains any syntax but words and ``| && || ;``.
     """
-    if len(text) > _LONGEST:
-        raise ToolRefusedError(f"a command has at most {_LONGEST} characters")
+    if len(text) > _MAX_LENGTH:
+        raise ToolRefusedError(f"a command has at most {_MAX_LENGTH} characters")
     pipelines: list[Pipeline] = []
     joint: Joint = ""
     commands: list[Words] = []
@@ -110,93 +110,98 @@ def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield words and operators, in order."""
-    at = 0
-    while at < len(text):
-        sign = text[at]
-        if sign in " \t":
-            at += 1
-        elif text.startswith(("&&", "||"), at):
-            yield "operator", text[at : at + 2]
-            at += 2
-        elif sign in "|;":
-            if text.startswith((";;", "|&"), at):
-                raise _not_understood(text[at : at + 2], "this operator")
-            yield "operator", sign
-            at += 1
+    """Yield the tokens of a command line, as pairs of ``word`` or ``operator`` and the text."""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character in " \t":
+            position += 1
+        elif text.startswith(("&&", "||"), position):
+            yield "operator", text[position : position + 2]
+            position += 2
+        elif character in "|;":
+            if text.startswith((";;", "|&"), position):
+                raise _not_understood(text[position : position + 2], "this operator")
+            yield "operator", character
+            position += 1
         else:
-            word, at = _word(text, at)
+            word, position = _parse_word(text, position)
             yield "word", word
 
 
-def _word(text: str, at: int) -> tuple[str, int]:
-    """Return the unquoted word that starts at a position, and its end."""
-    if text[at] in "#~":
-        raise _not_understood(text[at], "comments" if text[at] == "#" else "home folders")
+def _parse_word(text: str, position: int) -> tuple[str, int]:
+    """Return the word that starts at a position, without quotes, and the position after it."""
+    if text[position] in "#~":
+        raise _not_understood(
+            text[position], "comments" if text[position] == "#" else "home folders"
+        )
     word: list[str] = []
-    while at < len(text) and text[at] not in " \t|;":
-        sign = text[at]
-        if sign == "'":
-            end = text.find("'", at + 1)
-            part, at = _read_quoted(text, at, end), end + 1
-        elif sign == '"':
-            part, at = _double_quoted(text, at + 1)
-        elif sign == "\\":
-            part, at = _plain(text[at + 1 : at + 2] or "\n"), at + 2
-        elif sign == "&":
+    while position < len(text) and text[position] not in " \t|;":
+        character = text[position]
+        if character == "'":
+            end = text.find("'", position + 1)
+            part, position = _read_quoted(text, position, end), end + 1
+        elif character == '"':
+            part, position = _double_quoted(text, position + 1)
+        elif character == "\\":
+            part, position = (
+                _check_character(text[position + 1 : position + 2] or "\n"),
+                position + 2,
+            )
+        elif character == "&":
             raise _not_understood("&", "commands in the background")
-        elif sign in _REFUSED:
-            raise _not_understood(sign, _REFUSED[sign])
+        elif character in _REFUSED:
+            raise _not_understood(character, _REFUSED[character])
         else:
-            part, at = _plain(sign), at + 1
+            part, position = _check_character(character), position + 1
         word.append(part)
-    return "".join(word), at
+    return "".join(word), position
 
 
 def _read_quoted(text: str, start: int, end: int) -> str:
     if end < 0:
         raise ToolRefusedError(f"a quote is not closed: {text[start : start + 40]!r}")
-    return "".join(_plain(sign, quoted=True) for sign in text[start + 1 : end])
+    return "".join(_check_character(character, quoted=True) for character in text[start + 1 : end])
 
 
-def _double_quoted(text: str, at: int) -> tuple[str, int]:
+def _double_quoted(text: str, position: int) -> tuple[str, int]:
     word: list[str] = []
-    while at < len(text):
-        sign = text[at]
-        if sign == '"':
-            return "".join(word), at + 1
-        if sign in "$`":
-            raise _not_understood(sign, _REFUSED[sign] + " in double quotes")
-        if sign == "\\" and text[at + 1 : at + 2] in ('"', "\\", "$", "`"):
-            at += 1
-            sign = text[at]
-        elif sign == "\\" and text[at + 1 : at + 2] == "\n":
+    while position < len(text):
+        character = text[position]
+        if character == '"':
+            return "".join(word), position + 1
+        if character in "$`":
+            raise _not_understood(character, _REFUSED[character] + " in double quotes")
+        if character == "\\" and text[position + 1 : position + 2] in ('"', "\\", "$", "`"):
+            position += 1
+            character = text[position]
+        elif character == "\\" and text[position + 1 : position + 2] == "\n":
             raise ToolRefusedError("a line cannot be continued")
-        word.append(_plain(sign, quoted=True))
-        at += 1
+        word.append(_check_character(character, quoted=True))
+        position += 1
     raise ToolRefusedError(f"a quote is not closed: {text[:40]!r}")
 
 
-def _plain(sign: str, *, quoted: bool = False) -> str:
-    """Return a character if it has no special meaning in any shell; raise otherwise."""
-    if quoted and sign in "\n\t":
-        return sign
-    kind = unicodedata.category(sign)
-    if kind[0] == "C" or (kind[0] == "Z" and sign != " "):
+def _check_character(character: str, *, quoted: bool = False) -> str:
+    """Return a character; raise if it has a special meaning in any shell or cannot be seen."""
+    if quoted and character in "\n\t":
+        return character
+    kind = unicodedata.category(character)
+    if kind[0] == "C" or (kind[0] == "Z" and character != " "):
         raise ToolRefusedError(
-            f"the character {sign!a} is not understood in a command; plain spaces separate words"
+            f"the character {character!a} is not understood in a command; plain spaces separate words"
         )
-    return sign
+    return character
 
 
-def _not_understood(sign: str, what: str) -> ToolRefusedError:
+def _not_understood(character: str, what: str) -> ToolRefusedError:
     return ToolRefusedError(
-        f"{what} ({sign!r}) are not understood: commands are run without a shell; {_INSTEAD}"
+        f"{what} ({character!r}) are not understood: commands are run without a shell; {_INSTEAD}"
     )
 
 
 def format_pipelines(pipelines: tuple[Pipeline, ...]) -> str:
-    """Format the commands, one program per line, with quoted words."""
+    """Format pipelines for a person: one program on each line, with quoted words."""
     lines: list[str] = []
     for pipeline in pipelines:
         for number, words in enumerate(pipeline.commands):

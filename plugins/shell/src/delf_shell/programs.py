@@ -12,8 +12,8 @@ from typing import Final
 
 from delf_shell.parse import Words
 
-_MayCover = Callable[[Words, Collection[int]], bool]
-"""A program's own version of :func:`may_cover`."""
+_WildcardCheck = Callable[[Words, Collection[int]], bool]
+"""A function with the arguments and result of :func:`may_cover` for one program."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -27,15 +27,18 @@ _GIT_READS: Final = _words(
     "verify-commit verify-tag whatchanged"
 )
 _GIT_CHANGES: Final = frozenset({"add", "commit"})
-"""git commands that change the repository: wildcards match their words, not the command itself."""
+"""The git commands that change the repository.
+
+A wildcard may match their arguments, but not the command itself.
+"""
 _GIT_VALUES: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
-_NONE_ACTS: Final = re.compile(r"(?!)")
-_READERS: Final[dict[str, re.Pattern[str]]] = {
+_NEVER_MATCHES: Final = re.compile(r"(?!)")
+_UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
     **dict.fromkeys(
         _words(
             "basename cat cmp cut diff dirname echo grep head ls nl od paste pwd stat tail tr uniq"
         ),
-        _NONE_ACTS,
+        _NEVER_MATCHES,
     ),
     # Short options may be combined, and long ones abbreviated.
     "sort": re.compile(r"-[^-]*[oT]|--(?:o|co|t|fil)"),
@@ -43,52 +46,59 @@ _READERS: Final[dict[str, re.Pattern[str]]] = {
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),
     "git": re.compile(r"-[^-]*O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
 }
-"""Programs that read, and their options that write, run something or read names from a file."""
+"""The programs that only read files, each with the options that do more.
+
+These options write files, run programs or read file names from a file.
+"""
 
 
 def may_cover(command: Words, covered: Collection[int]) -> bool:
-    """Return True if wildcards may match some words, because the program only reads them.
+    """Return True if a program only reads the words that wildcards matched.
 
     Args:
-        command: All words of a command.
-        covered: The positions of the matched words.
+        command: All words of the command, starting with the program.
+        covered: The positions of the words that wildcards matched.
     """
-    own = _OWN.get(command[0])
-    if not covered or own is None:
-        return not covered or command[0] in _READERS
-    return own(command, covered)
+    if not covered:
+        return True
+    check = _CHECKS.get(command[0])
+    return command[0] in _UNSAFE_OPTIONS if check is None else check(command, covered)
 
 
 def only_reads(command: Words, options: Sequence[str]) -> bool:
-    """Return True if a program stays read-only with some options; False for unknown programs.
+    """Return True if a program only reads files when it is called with some options.
+
+    False for a program that is not known, if there are any options.
 
     Args:
-        command: All words of a command.
-        options: The words that begin with ``-``.
+        command: All words of the command, starting with the program.
+        options: The words of the command that begin with ``-``.
     """
-    acts = _READERS.get(command[0])
-    return not options or (acts is not None and not any(map(acts.match, options)))
+    if not options:
+        return True
+    unsafe_options = _UNSAFE_OPTIONS.get(command[0])
+    return unsafe_options is not None and not any(map(unsafe_options.match, options))
 
 
-def _git(command: Words, covered: Collection[int]) -> bool:
-    """Return True if a git command only reads the words and uses no other transport."""
-    at = 1
-    while at < len(command) and command[at].startswith("-"):
-        at += 2 if command[at] in _GIT_VALUES else 1
-    subcommand = command[at] if at < len(command) else ""
-    allowed = _GIT_READS - _GIT_CHANGES if at in covered else _GIT_READS
-    before = any(place < at for place in covered)
+def _check_git(command: Words, covered: Collection[int]) -> bool:
+    """Return True if git only reads the matched words, and none of them names a transport."""
+    position = 1
+    while position < len(command) and command[position].startswith("-"):
+        position += 2 if command[position] in _GIT_VALUES else 1
+    subcommand = command[position] if position < len(command) else ""
+    allowed = _GIT_READS - _GIT_CHANGES if position in covered else _GIT_READS
+    has_earlier = any(index < position for index in covered)
     return (
-        not before
+        not has_earlier
         and subcommand in allowed
-        and not any("::" in command[place] for place in covered)
+        and not any("::" in command[index] for index in covered)
     )
 
 
-def _uniq(command: Words, covered: Collection[int]) -> bool:
-    """Return True unless a wildcard matches the second argument, which names the output file."""
-    plain = [place for place, word in enumerate(command) if place and not word.startswith("-")]
+def _check_uniq(command: Words, covered: Collection[int]) -> bool:
+    """Return True unless a wildcard matched the second argument, which names the output file."""
+    plain = [index for index, word in enumerate(command) if index and not word.startswith("-")]
     return not set(plain[1:]) & set(covered)
 
 
-_OWN: Final[dict[str, _MayCover]] = {"git": _git, "uniq": _uniq}
+_CHECKS: Final[dict[str, _WildcardCheck]] = {"git": _check_git, "uniq": _check_uniq}

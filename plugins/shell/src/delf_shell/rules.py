@@ -29,56 +29,59 @@ _LEADS_OUT = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern in words.
+    """A parsed rule about commands.
 
     Args:
-        words: The pattern.
-        ask: Whether a person is asked.
-        reading: Whether further words need approval if they may do more than read.
+        words: The words of the pattern.
+        ask: Whether every matching command needs approval.
+        reading: Whether a matching command needs approval if its further words may do more than
+            read files in the folder.
     """
 
     words: tuple[str, ...]
     ask: bool
     reading: bool = False
 
-    def asks(self, command: Words) -> bool:
+    def requires_approval(self, command: Words) -> bool:
         """Return True if a matching command needs approval."""
         if self.ask or not self.reading:
             return self.ask
         further = range(len(self.words) - 1, len(command))
-        plain = [place for place in further if not command[place].startswith("-")]
-        options = [command[place] for place in further if command[place].startswith("-")]
-        inside = not any(_LEADS_OUT.search(command[place]) for place in further) and not any(
+        arguments = [index for index in further if not command[index].startswith("-")]
+        options = [command[index] for index in further if command[index].startswith("-")]
+        stays_inside = not any(_LEADS_OUT.search(command[index]) for index in further) and not any(
             "/" in word for word in options if not word.startswith("--")
         )
-        return not (inside and may_cover(command, plain) and only_reads(command, options))
+        return not (stays_inside and may_cover(command, arguments) and only_reads(command, options))
 
-    def fits(self, command: Words) -> bool:
+    def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern."""
-        wanted, covered = self.words, list[int]()
-        if wanted[-1] in ("*", "**") and len(wanted) > 1:
-            if len(command) < len(wanted) - 1:
+        pattern_words, covered = self.words, list[int]()
+        if pattern_words[-1] in ("*", "**") and len(pattern_words) > 1:
+            if len(command) < len(pattern_words) - 1:
                 return False
-            rest = range(len(wanted) - 1, len(command))
-            if wanted[-1] == "*":
-                if not all(_stays(command[place]) for place in rest):
+            rest = range(len(pattern_words) - 1, len(command))
+            if pattern_words[-1] == "*":
+                if not all(_is_inside(command[index]) for index in rest):
                     return False
                 covered += rest
-            wanted = (*wanted[:-1], *(command[place] for place in rest))
-        if len(wanted) != len(command) or not all(map(_is_of, wanted, command)):
+            pattern_words = (*pattern_words[:-1], *(command[index] for index in rest))
+        if len(pattern_words) != len(command) or not all(
+            map(_matches_word, pattern_words, command)
+        ):
             return False
-        covered += (place for place, word in enumerate(wanted) if word != command[place])
+        covered += (index for index, word in enumerate(pattern_words) if word != command[index])
         return may_cover(command, covered)
 
 
-def _is_of(pattern: str, word: str) -> bool:
+def _matches_word(pattern: str, word: str) -> bool:
     if pattern == word:
         return True
     if not any(sign in pattern for sign in "*?"):
         return False
     fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
     rest = word[len(fixed) :]
-    if not word.startswith(fixed) or not _stays(rest if fixed else word):
+    if not word.startswith(fixed) or not _is_inside(rest if fixed else word):
         return False
     if word.startswith("-") and not _is_value(fixed, rest):
         return False
@@ -87,31 +90,32 @@ def _is_of(pattern: str, word: str) -> bool:
 
 
 def _is_value(option: str, rest: str) -> bool:
-    """Return True if an option is followed by its value and by no other option.
+    """Return True if ``rest`` is the value of an option, and not further options.
 
-    A short option's value may only be a number: letters would be further options.
+    The value of a short option may only be a number, because letters would be further options.
     """
     if option.startswith("--") or "=" in option:
         return "=" in option
     return len(option) > 1 and _NUMBER.fullmatch(rest) is not None
 
 
-def _stays(word: str) -> bool:
-    """Return True if a word is neither an option nor a path out of the folder."""
+def _is_inside(word: str) -> bool:
+    """Return True if a word is no option, and no path that leads out of the folder."""
     return not word.startswith("-") and not _LEADS_OUT.search(word)
 
 
-def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
-    """Parse rules into words.
+def parse_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
+    """Parse the rules in the settings.
 
     Args:
-        rules: The rules of commands.
-        name: The connection's name, for messages.
+        rules: The rules from the settings.
+        name: The name of the connection for error messages.
 
     Raises:
-        ConnectionConfigurationError: For a pattern that is not a sequence of words.
+        ConnectionConfigurationError: If a pattern cannot be parsed as words that start with a
+            program.
     """
-    read: list[Rule] = []
+    parsed: list[Rule] = []
     for rule in rules:
         try:
             words = tuple(shlex.split(rule.pattern))
@@ -124,5 +128,5 @@ def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
             )
         if rule.match != "words" and words[-1] != "**":
             words = (*words, "**")
-        read.append(Rule(words, rule.approval_required, reading=rule.match == "reading"))
-    return tuple(read)
+        parsed.append(Rule(words, rule.approval_required, reading=rule.match == "reading"))
+    return tuple(parsed)

@@ -16,14 +16,14 @@ from typing import Final, TypedDict
 from delf.errors import ToolExecutionError
 from delf_shell.parse import Pipeline, Words
 
-_PIECE: Final = 65_536
+_READ_BYTES: Final = 65_536
 _PROGRESS_SECONDS: Final = 0.1
 
 
 class ShellResult(TypedDict):
-    """The result of a command: the status of its last program, and its output.
+    """The output of a command, and the exit status of its last program.
 
-    ``truncated`` is true if the output exceeded the limit.
+    ``truncated`` is True if the output exceeded the limit.
     """
 
     status: int
@@ -32,64 +32,66 @@ class ShellResult(TypedDict):
     truncated: bool
 
 
-def _nobody(_text: str) -> None:
-    """Discard output."""
+def _discard(_text: str) -> None:
+    """Do nothing with the output."""
 
 
-class _Telling:
-    """Reports output as it comes, in batches.
+class _ProgressReporter:
+    """Reports output while a command runs, in batches.
 
     Args:
-        tell: Called with each batch as text.
+        tell: A callback that gets the text of each batch.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._waiting: list[str] = []
-        self._soon: asyncio.TimerHandle | None = None
+        self._unreported: list[str] = []
+        self._flush_timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: bytes) -> None:
-        """Add a piece of output."""
-        self._waiting.append(self._decoder.decode(piece))
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._flush)
+        """Add a piece of output to the next batch."""
+        self._unreported.append(self._decoder.decode(piece))
+        if self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                _PROGRESS_SECONDS, self._flush
+            )
 
     def end(self) -> None:
-        """Report the remaining output."""
-        self._waiting.append(self._decoder.decode(b"", final=True))
+        """Report the output that was not reported yet."""
+        self._unreported.append(self._decoder.decode(b"", final=True))
         self._flush()
 
     def _flush(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-        text = "".join(self._waiting)
-        self._waiting.clear()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        text = "".join(self._unreported)
+        self._unreported.clear()
         if text:
             self._tell(text)
 
 
 @dataclass
-class _Kept:
-    """The beginning of an output up to a limit; the rest is read and discarded."""
+class _BoundedOutput:
+    """Collects the output of a command up to a limit, and discards the rest."""
 
-    left: int
+    remaining_bytes: int
     parts: dict[str, bytearray] = field(
         default_factory=lambda: {"out": bytearray(), "err": bytearray()}
     )
     truncated: bool = False
-    tell: Callable[[str], None] = _nobody
+    tell: Callable[[str], None] = _discard
 
     async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
-        telling = _Telling(self.tell)
-        while stream is not None and (piece := await stream.read(_PIECE)):
-            part = piece[: self.left]
+        reporter = _ProgressReporter(self.tell)
+        while stream is not None and (piece := await stream.read(_READ_BYTES)):
+            part = piece[: self.remaining_bytes]
             self.parts[name] += part
-            self.left -= len(part)
+            self.remaining_bytes -= len(part)
             self.truncated |= len(part) < len(piece)
-            telling.add(part)
-        telling.end()
+            reporter.add(part)
+        reporter.end()
 
     def text(self, name: str) -> str:
         return self.parts[name].decode(errors="replace")
@@ -97,36 +99,39 @@ class _Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """A runner of commands.
+    """Runs parsed commands without a shell.
 
     Args:
-        folder: The working directory.
-        environment: The environment variables.
-        timeout: The timeout of all programs together.
-        max_output_bytes: The maximum number of bytes of output to keep.
-        tell: Called with output as it arrives.
+        folder: The working folder.
+        environment: The environment variables of the programs.
+        timeout: The maximum number of seconds for all programs of a command together.
+        max_output_bytes: The maximum number of bytes of output to return.
+        tell: A callback that gets the output while a command runs.
     """
 
     folder: Path
     environment: Mapping[str, str]
     timeout: float
     max_output_bytes: int
-    tell: Callable[[str], None] = _nobody
+    tell: Callable[[str], None] = _discard
 
     async def run(self, pipelines: Sequence[Pipeline]) -> ShellResult:
-        """Run pipelines one after another, by their operators.
+        """Run pipelines one after another, as their operators require.
 
         Raises:
             ToolExecutionError: If a program is missing, or the timeout is exceeded.
         """
-        output, status = _Kept(self.max_output_bytes, tell=self.tell), 0
+        output, status = _BoundedOutput(self.max_output_bytes, tell=self.tell), 0
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:
-                    skipped = (pipeline.joint == "&&" and status) or (
-                        pipeline.joint == "||" and not status
+                    # A joint of "" or ";" runs the pipeline whatever the status.
+                    is_skipped = (
+                        status != 0
+                        if pipeline.joint == "&&"
+                        else (pipeline.joint == "||" and status == 0)
                     )
-                    if not skipped:
+                    if not is_skipped:
                         status = await self._pipeline(pipeline.commands, output)
         except TimeoutError:
             raise ToolExecutionError(
@@ -140,14 +145,14 @@ class Runner:
             truncated=output.truncated,
         )
 
-    async def _pipeline(self, commands: Sequence[Words], output: _Kept) -> int:
+    async def _pipeline(self, commands: Sequence[Words], output: _BoundedOutput) -> int:
         processes: list[asyncio.subprocess.Process] = []
         readers: list[asyncio.Future[None]] = []
         stdin: int = asyncio.subprocess.DEVNULL
         try:
             for words in commands:
-                last = len(processes) == len(commands) - 1
-                onward, stdout = (None, asyncio.subprocess.PIPE) if last else os.pipe()
+                is_last = len(processes) == len(commands) - 1
+                next_stdin, stdout = (None, asyncio.subprocess.PIPE) if is_last else os.pipe()
                 try:
                     process = await self._start(words, stdin, stdout)
                 finally:
@@ -156,7 +161,7 @@ class Runner:
                     for end in (stdin, stdout):
                         if end >= 0:
                             os.close(end)
-                    stdin = asyncio.subprocess.DEVNULL if onward is None else onward
+                    stdin = asyncio.subprocess.DEVNULL if next_stdin is None else next_stdin
                 processes.append(process)
                 readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
             readers.append(asyncio.ensure_future(output.read(processes[-1].stdout, "out")))
@@ -165,7 +170,7 @@ class Runner:
         finally:
             if stdin >= 0:
                 os.close(stdin)
-            await _end(processes, readers)
+            await _kill_and_wait(processes, readers)
 
     async def _start(self, words: Words, stdin: int, stdout: int) -> asyncio.subprocess.Process:
         program = shutil.which(words[0], path=_search_path(self.environment))
@@ -191,15 +196,18 @@ class Runner:
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """Return the search path without relative folders, where a script may have put programs."""
+    """Return the search path for programs without relative folders.
+
+    A script may have put programs into a relative folder.
+    """
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
 
 
-async def _end(
+async def _kill_and_wait(
     processes: Sequence[asyncio.subprocess.Process], readers: Sequence[asyncio.Future[None]]
 ) -> None:
-    """Kill all programs and their children, and wait."""
+    """Kill all programs with their process groups, and wait for their ends."""
     for reader in readers:
         reader.cancel()
     for process in processes:

@@ -10,7 +10,7 @@ from delf.settings import LocalPath, PluginSettings
 
 
 class RuleSettings(BaseModel):
-    """Commands of one pattern, and whether they need approval."""
+    """A rule: the pattern of commands, and whether they need approval."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,7 +26,7 @@ class RuleSettings(BaseModel):
 
 
 class DefaultSettings(BaseModel):
-    """The treatment of commands that no rule names."""
+    """The rule for commands that match no pattern."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class DefaultSettings(BaseModel):
 
 
 class ShellSettings(PluginSettings):
-    """Rules, the folder, and the limits of commands."""
+    """The settings of the connection: rules, the working folder and limits of commands."""
 
     rules: tuple[RuleSettings, ...] = Field(
         default=(),
@@ -61,7 +61,7 @@ class ShellSettings(PluginSettings):
     @field_validator("rules", mode="before")
     @classmethod
     def _from_patterns(cls, value: Any) -> Any:
-        """Convert a plain pattern to a rule that requires approval."""
+        """Convert each rule that is only a pattern to a rule that requires approval."""
         if not isinstance(value, (list, tuple)):
             return value
         patterns = cast("list[Any]", value)
