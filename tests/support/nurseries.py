@@ -102,7 +102,9 @@ class _Template(_Forked):
 @cache
 def _templates(_host: int, zipapp: str) -> Nursery:
     command = ("-P", "-s", "-S", "-X", "utf8", _FOLDER / "warm_template.py")
-    return Nursery([*command, os.pathsep.join(forkserver.SOURCE), zipapp], forkserver.ENVIRON)
+    return Nursery(
+        [*command, os.pathsep.join(forkserver.SOURCE), zipapp], forkserver.TEMPLATE_ENVIRONMENT
+    )
 
 
 def _start_template(command: list[str], **options: Any) -> subprocess.Popen[Any]:

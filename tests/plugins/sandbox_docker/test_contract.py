@@ -112,7 +112,7 @@ def test_failed_build_is_retried_after_two_minutes(tmp_path):
     other = FailedBuilds(tmp_path / "kept", lambda: now)
     about = ("engine", "image:1", "", "")
     failed.check(about)
-    failed.keep(about, SandboxUnavailableError("no route", hint="docker pull it"))
+    failed.record(about, SandboxUnavailableError("no route", hint="docker pull it"))
     with pytest.raises(SandboxUnavailableError, match="no route"):
         other.check(about)
     other.check(("another engine", *about[1:]))
@@ -121,7 +121,7 @@ def test_failed_build_is_retried_after_two_minutes(tmp_path):
     other.check(about)
     assert not list((tmp_path / "kept").iterdir())
     now = 500.0
-    failed.keep(about, SandboxUnavailableError("no route"))
+    failed.record(about, SandboxUnavailableError("no route"))
     now = -500.0
     other.check(about)  # a clock that was set back does not make it last forever
 
@@ -129,7 +129,7 @@ def test_failed_build_is_retried_after_two_minutes(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"at": "x"}', b"\xff"])
 def test_unreadable_build_record_is_ignored(tmp_path, content):
     failed = FailedBuilds(tmp_path)
-    failed.keep(("a",), SandboxUnavailableError("no route"))
+    failed.record(("a",), SandboxUnavailableError("no route"))
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
     assert failed.check(("a",)) is None, "the build is tried again"

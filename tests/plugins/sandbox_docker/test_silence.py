@@ -32,7 +32,7 @@ def asking() -> list[threading.Thread]:
 
 
 async def test_finish_does_not_wait_for_a_silent_engine(silent):
-    engine = Engine(silent, silence_seconds=0.05)
+    engine = Engine(silent, ping_seconds=0.05)
     requests = {asyncio.ensure_future(engine.run(engine.client)) for _ in range(3)}
     assert not await engine.finish(requests)
     for request in requests:
@@ -43,7 +43,7 @@ async def test_finish_does_not_wait_for_a_silent_engine(silent):
 
 
 async def test_finish_waits_for_answered_requests(silent):
-    engine, go_on = Engine(silent, silence_seconds=5), threading.Event()
+    engine, go_on = Engine(silent, ping_seconds=5), threading.Event()
     request = asyncio.ensure_future(engine.run(go_on.wait))
     asyncio.get_running_loop().call_soon(go_on.set)
     assert await engine.finish({request})

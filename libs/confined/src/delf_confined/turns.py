@@ -107,7 +107,7 @@ class Turns:
     def _next(self) -> Turn | None:
         """Return the waiting call that gets the next permit, or None.
 
-        One permit is reserved for calls that have not been preempted before.
+        At most all permits but one go to calls that were preempted before.
         """
         restarted_count = sum(turn.used > 0 for turn in self._running)
         can_restart_more = restarted_count < max(1, self._max_calls - 1)

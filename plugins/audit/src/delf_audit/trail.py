@@ -21,7 +21,7 @@ from delf.errors import ConfigurationError, DelfError
 from delf.machine.own_files import make_private_folder
 
 NO_PREDECESSOR: Final = "0" * 64
-"""The digest that the first record has in place of its predecessor's."""
+"""The digest that the first record contains, because it has no predecessor."""
 
 NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
 NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"

@@ -234,5 +234,5 @@ def _data(fact: StoredFact) -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    """Return a text on one line, with spaces in place of control characters."""
+    """Return a text on one line, with control characters replaced by spaces."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

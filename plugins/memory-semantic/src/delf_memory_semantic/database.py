@@ -428,8 +428,8 @@ def _make_tables(engine: sa.Engine) -> None:
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
             if version not in (_VERSION, None):
                 raise MemorySetupError(
-                    f"the memory {_database_name(engine)} has the format {version}, and this version "
-                    f"knows {_VERSION}",
+                    f"the memory {_database_name(engine)} has the format {version}, and this "
+                    f"version knows {_VERSION}",
                     hint="use the version of delf-plugin-memory-semantic that wrote it",
                 )
             if version is not None:

@@ -48,7 +48,7 @@ class VectorIndex:
         self.highest = max(self.highest, int(ids.max()))
 
     def nearest(self, vector: Any, limit: int) -> list[tuple[int, float]]:
-        """Return pairs of a number and a similarity of the facts nearest to a vector, best first."""
+        """Return the facts nearest to a vector as pairs of number and similarity, best first."""
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)

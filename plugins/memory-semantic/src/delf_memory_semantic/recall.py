@@ -145,7 +145,7 @@ class Recall(Connection[RecallSettings]):
         self._seen = indexed
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
-        """Return the vector of a query; None if the vectors of the messages are not ready in time."""
+        """Return the vector of a query; None if the messages' vectors are not ready in time."""
         embedder = embedder_of(self._plugin_context(), self.settings.embedding_model)
         if embedder is None:
             return None

@@ -1,4 +1,4 @@
-"""Texts as facts: read_file from files, and split where a person would."""
+"""Texts as facts: read from files, and split where a person would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH_LIKE: Final = re.compile(
 _MAX_PIECE_CHARS: Final = 800
 """The maximum number of characters of a piece.
 
-These are about the 256 tokens that small embedding models read_file.
+Small embedding models read about this much text, 256 tokens.
 """
 _TEXTS: Final = (".txt", ".md", ".markdown", ".rst")
 _PARAGRAPH: Final = re.compile(r"\n\s*\n")
@@ -55,7 +55,7 @@ def read_file(path: Path) -> str:
         if suffix in _TEXTS:
             return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise MemorySetupError(f"{path} cannot be read_file: {error.strerror}") from error
+        raise MemorySetupError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise MemorySetupError(f"{path} is not UTF-8 text") from error
     raise MemorySetupError(

@@ -1,7 +1,7 @@
 """Separate namespaces for the template process, which all its guests inherit.
 
 Guests have no network except an unconfigured loopback, no access to other processes' System V
-objects, and no privileges on the host. Each guest has mounts of its created, so that its scratch folder
+objects, and no privileges on the host. Each guest has mounts of its own, so that its scratch folder
 is a small file system in memory that ends with it. Standard library only.
 """
 
@@ -48,7 +48,7 @@ _CAPABILITY_VERSION_3: Final = 0x20080522
 def are_likely() -> bool:
     """Return True if the system's settings seem to allow mount namespaces.
 
-    Only an attempt to create them, which needs a process of its created, shows whether they work.
+    Only an attempt to create them, which needs a process of its own, shows whether they work.
     """
     try:
         status = dict(

@@ -155,7 +155,7 @@ class _Template:
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
         """Confine the forked child process, and serve a session in it."""
         try:
-            os.setpgid(0, 0)  # a group of its namespace_names, to be killed as a whole
+            os.setpgid(0, 0)  # a group of its own, to be killed as a whole
             system.die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -205,7 +205,7 @@ class _Template:
 
 
 def _make_libraries_importable(folders: list[str]) -> None:
-    """Add the folders of libraries to the import path, and limit numeric libraries to one thread."""
+    """Add libraries' folders to the import path; limit numeric libraries to one thread."""
     sys.path += folders
     if folders:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):

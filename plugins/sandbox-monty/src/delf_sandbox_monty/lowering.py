@@ -283,7 +283,7 @@ class Lowering(ast.NodeTransformer):
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Wrap an build_assignment one-shot iterator, which Monty would let scripts iterate repeatedly."""
+        """Wrap an iterator that is assigned to a name, so that it can be iterated only once."""
         self.generic_visit(node)
         match node.value:
             case (
@@ -544,11 +544,11 @@ def _wrap_type_method(node: ast.Attribute) -> ast.expr:
 
     Monty can call such a method, but cannot pass it as a value.
     """
-    parameter = ast.arg(arg="arguments", **position_of(node))
+    parameter = ast.arg(arg="given", **position_of(node))
     takes = ast.arguments(
         posonlyargs=[], args=[parameter], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
-    body = call_of(attribute(name(node, "arguments"), node.attr), [])
+    body = call_of(attribute(name(node, "given"), node.attr), [])
     return ast.Lambda(args=takes, body=body, **position_of(node))
 
 

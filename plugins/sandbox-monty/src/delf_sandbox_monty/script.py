@@ -19,7 +19,7 @@ from delf_sandbox_monty.lowering import (
     SUBSET,
     Lowering,
     MontyRewriting,
-    assigned,
+    build_assignment,
     mark_called_attributes,
 )
 
@@ -113,9 +113,8 @@ def _keep_value(tree: ast.Module) -> None:
     keep_last_value(tree.body)
     if not any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1])):
         return
-    tree.body.insert(
-        0, assigned(tree.body[0], VALUE, ast.Constant(value=None, **position_of(tree.body[0])))
-    )
+    none = ast.Constant(value=None, **position_of(tree.body[0]))
+    tree.body.insert(0, build_assignment(tree.body[0], VALUE, none))
     value = ast.Name(id=VALUE, ctx=ast.Load(), **position_of(last))
     tree.body.append(ast.Expr(value=value, **position_of(last)))
 

@@ -349,7 +349,7 @@ class MontySession:
         """Make a call on the host, and return its result or raise its exception in the script."""
         host = self._host
         if host is None:
-            raise _EXCEPTIONS["ToolError"]("the script is exceeded; no call can be made any more")
+            raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._numbers += 1
         number = self._numbers
         if self._calls_left_after_end is not None:
@@ -397,7 +397,7 @@ class MontySession:
             data = dumps(copied)
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
-            problem = f"the arguments are too large: {len(data):,} bytes of at max_bytes {limit:,}"
+            problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
             inspected_bytes = len(data)
         except TooLargeError as error:
             problem, inspected_bytes = str(error), self._copied_bytes
@@ -420,9 +420,7 @@ class MontySession:
             problem = f"the result cannot be passed to the script: {error}"
             raise _EXCEPTIONS["ToolError"](problem) from None
         if len(data) > limit:
-            problem = (
-                f"the result is too large: {len(data):,} bytes, and at max_bytes {limit:,} can be"
-            )
+            problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
             raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
         return for_monty(loads(data))
 

@@ -189,7 +189,8 @@ def _check_character(character: str, *, quoted: bool = False) -> str:
     kind = unicodedata.category(character)
     if kind[0] == "C" or (kind[0] == "Z" and character != " "):
         raise ToolRefusedError(
-            f"the character {character!a} is not understood in a command; plain spaces separate words"
+            f"the character {character!a} is not understood in a command; "
+            "plain spaces separate words"
         )
     return character
 

@@ -48,7 +48,7 @@ _UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
 }
 """The programs that only read files, each with the options that do more.
 
-These options write files, run programs or read file names from a file.
+The options write files, run programs or read file names from a file.
 """
 
 

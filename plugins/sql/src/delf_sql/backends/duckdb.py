@@ -139,7 +139,7 @@ class _Session:
             if self._is_stopped:
                 child.kill()
         try:
-            return loads(child.ask(arguments, limits.answer))
+            return loads(child.call(arguments, limits.answer))
         except EOFError:
             status = child.end()
         except ValueError:
