@@ -43,7 +43,9 @@ PROSE = {"delf runs on", "delf serve others"}
 
 VENDORS = (
     *("chatgpt", "claude", "gemini", "gpt", "langchain_openai", "llama", "qwen"),
+    *("cogency", "delfhos", "langchain", "pydantic-ai", "pydantic_ai", "smolagents"),
     *("aws", "dropbox", "github", "mariadb", "mysql", "notion", "postgres", "postgresql", "stripe"),
+    "kubernetes",
 )
 """Names that no spec has, of companies and products that plugins work with."""
 

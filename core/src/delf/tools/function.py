@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from delf.errors import ToolDefinitionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.action import EFFECTS, Action, action_from_function, check_flow
 from delf.tools.connection import describe_actions
-from delf.tools.foreign import foreign_functions
 from delf.tools.signature import ArgumentValidator, warn_of_missing_hints
 from delf.types import Effect, Permission, Trust
 
@@ -247,25 +246,6 @@ def _has_callable(hint: Any) -> bool:
     return typing.get_origin(hint) is not typing.Literal and any(
         map(_has_callable, typing.get_args(hint))
     )
-
-
-def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
-    """Convert all items of ``tools`` to connections; a toolset becomes one for each of its tools.
-
-    Raises:
-        ToolDefinitionError: If an object is not a tool.
-    """
-    connections: list[ConnectionLike] = []
-    for item in items:
-        functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
-        if functions is None:
-            connections.append(as_connection(item))
-            continue
-        for function in functions:
-            foreign_tool = tool(function)
-            foreign_tool.description_trust = "outside"  # its framework may have it from a server
-            connections.append(foreign_tool)
-    return tuple(connections)
 
 
 def as_connection(item: Any) -> ConnectionLike:

@@ -50,7 +50,6 @@ from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
 from delf.protocols.services import Service
 from delf.terminal import visible
-from delf.tools.function import as_connections
 from delf.types import Settle, TaskState
 from delf_engine.background import (
     BackgroundTask,
@@ -59,6 +58,7 @@ from delf_engine.background import (
     stream_of,
 )
 from delf_engine.closing import close_all
+from delf_engine.foreign_tools import as_connections
 from delf_engine.handle import FollowsTasks, TaskHandle
 from delf_engine.options import AgentOptions
 from delf_engine.response import Response, past_response, response_of

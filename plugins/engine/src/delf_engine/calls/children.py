@@ -12,9 +12,9 @@ from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
-from delf.tools.function import as_connections
 from delf_engine.calls.call import Call
 from delf_engine.changes import SHAPED, shapers_of
+from delf_engine.foreign_tools import as_connections
 from delf_engine.models.money import Ledger
 from delf_engine.outputs import Output
 from delf_engine.task import ChildOptions, TaskRequest

@@ -13,7 +13,7 @@ import pytest
 
 from delf.tools.action import Action
 from delf.tools.connection import describe_actions
-from delf.tools.function import Tool, as_connections
+from delf.tools.function import Tool, as_connection
 from delf_devkit.testing.contracts.base import missing
 from delf_devkit.testing.contracts.connection import Call, ConnectionContract
 
@@ -40,7 +40,7 @@ class ToolsContract(ConnectionContract):
         return _ToolSet(tools)
 
     def test_tool_names_are_unique(self, tools: Sequence[Any]) -> None:
-        names = [connection.name for connection in as_connections(tools)]
+        names = [connection.name for connection in map(as_connection, tools)]
         twice = sorted({name for name in names if names.count(name) > 1})
         assert not twice, (
             f"two tools are called {twice[0]!r}: no agent starts with both; give one of them "
@@ -88,14 +88,16 @@ class _ToolSet:
 
     async def actions(self) -> Sequence[Action]:
         """Return the action of each tool."""
-        actions_of_tools = [await connection.actions() for connection in as_connections(self.tools)]
+        actions_of_tools = [
+            await connection.actions() for connection in map(as_connection, self.tools)
+        ]
         return [action for actions in actions_of_tools for action in actions]
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Describe all tools."""
         actions = [
             connection.action
-            for connection in as_connections(self.tools)
+            for connection in map(as_connection, self.tools)
             if isinstance(connection, Tool)
         ]
         return describe_actions(self.name, self.summary, actions, verbose=verbose)

@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, Literal, Union, cast
 
 from delf.errors import ToolDefinitionError, ToolExecutionError
+from delf.protocols.connection import ConnectionLike
+from delf.tools.function import as_connection, tool
 
 _TYPES: Final[Mapping[str, Any]] = {
     "string": str,
@@ -52,6 +54,25 @@ _ONE_TEXT: Final[Mapping[str, Any]] = {
     "properties": {"tool_input": {"type": "string"}},
     "required": ["tool_input"],
 }
+
+
+def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
+    """Convert all items of ``tools`` to connections; a toolset becomes one for each of its tools.
+
+    Raises:
+        ToolDefinitionError: If an object is not a tool.
+    """
+    connections: list[ConnectionLike] = []
+    for item in items:
+        functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
+        if functions is None:
+            connections.append(as_connection(item))
+            continue
+        for function in functions:
+            foreign_tool = tool(function)
+            foreign_tool.description_trust = "outside"  # its framework may have it from a server
+            connections.append(foreign_tool)
+    return tuple(connections)
 
 
 def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:

@@ -7,7 +7,7 @@ import pytest
 
 from delf import Agent
 from delf.errors import ToolDefinitionError, ToolRefusedError
-from delf.tools.function import as_connections
+from delf_engine.foreign_tools import as_connections
 
 WEATHER = {
     "type": "object",

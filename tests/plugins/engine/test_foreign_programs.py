@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 
 from delf import Agent, Response
 from delf.errors import ToolDefinitionError
-from delf.tools.foreign import foreign_functions
-from delf.tools.function import as_connections
+from delf_engine.foreign_tools import as_connections, foreign_functions
 from support.program import write_recording
 from support.workspace import ROOT
 
