@@ -190,7 +190,7 @@ def current_environ() -> Mapping[str, str]:
 
     Inside :func:`using_environ` these are the variables passed to that function. Elsewhere the
     variables of the process take precedence over the ``.env`` of the working directory, if the
-    user trusts that file, and over the keys stored with ``delf keys``.
+    user trusts that file, and over the keys that the user stored with delf.
     """
     context = _current.get()
     if context is not None:

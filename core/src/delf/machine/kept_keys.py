@@ -1,4 +1,4 @@
-"""Keys that the user stores with ``delf keys``, read at every start.
+"""Keys that the user stores with delf, read at every start.
 
 The keys are variables, such as ``ACME_API_KEY``, that apply if neither the process nor a ``.env``
 sets them. A value is stored in the system's keyring if there is one, else in a file that only the
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KeptKeys:
-    """The API keys and other variables that the user has stored with ``delf keys``.
+    """The API keys and other variables that the user has stored with delf.
 
     Args:
         file: The file with the names and, for values that are not in the keyring, the values.

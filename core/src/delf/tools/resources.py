@@ -81,7 +81,7 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 def shared_words(names: Iterable[str]) -> frozenset[str]:
     """Return the words that occur in most names, such as ``core``, ``v1`` and ``namespaced``.
 
-    In this example, the words of Kubernetes' actions name no resource. Empty for a small number of
+    In this example, the words of the actions name no resource. Empty for a small number of
     names.
 
     Args:
