@@ -22,10 +22,10 @@ class FixedAttributes:
     itself makes the attribute. A property with a setter can be set.
     """
 
+    # Constructor arguments that are not stored as attributes.
     _options: ClassVar[frozenset[str]] = frozenset()
-    """Constructor arguments that are not stored as attributes."""
+    # The hint of the error for assigning an attribute; ``{name}`` stands for the attribute.
     _fixed_hint: ClassVar[str] = "make another one with this option"
-    """The hint of the error for assigning an attribute; ``{name}`` stands for the attribute."""
 
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 

@@ -480,11 +480,10 @@ class UnrecordedCallError(TaskLeftError):
     default_hint = "the task stopped there; resume it when the journal can be written"
 
 
+# Matches the beginning of a URL with a password, which may have a slash in it.
+#
+# A password that has been redacted already stays as it is.
 _PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)(?!\[redacted\]@)[^\s@]+@")
-"""Matches the beginning of a URL with a password, which may have a slash in it.
-
-A password that has been redacted already stays as it is.
-"""
 
 
 class ForeignError(Exception):

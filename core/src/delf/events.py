@@ -954,8 +954,8 @@ _LITERALS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSourc
     "Trust",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
+# The annotations of event fields whose values are immutable: numbers, ``Usage`` and literals.
 _FIXED_TYPES: Final = _NUMBERS | _LITERALS | {"Purpose", "Cancellation"}
-"""The annotations of event fields whose values are immutable: numbers, ``Usage`` and literals."""
 _TEXTS: Final = {
     cls: tuple(
         f.name
@@ -966,6 +966,7 @@ _TEXTS: Final = {
     )
     for cls in _TYPES.values()
 }
+# The fields of each class of events whose values may be mutable, and so are copied and frozen.
 _MUTABLE_FIELDS: Final = {
     cls: tuple(
         f.name
@@ -974,7 +975,6 @@ _MUTABLE_FIELDS: Final = {
     )
     for cls in _TYPES.values()
 }
-"""The fields of each class of events whose values may be mutable, and so are copied and frozen."""
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
@@ -1040,8 +1040,8 @@ def decode(record: Mapping[str, Any]) -> Event:
     return cls(**head, **known_fields)
 
 
+# Estimated bytes of an event's small fields.
 _EVENT_BYTES: Final = 500
-"""Estimated bytes of an event's small fields."""
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 

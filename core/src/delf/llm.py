@@ -44,18 +44,18 @@ SETTINGS: Final = (
 )
 EXTRA: Final = "extra"
 """The setting for further fields of the provider's requests, which delf passes on unchanged."""
+# Fields of requests that delf sets itself, and that ``extra`` may not contain.
 _RESERVED_FIELDS: Final = frozenset(
     {"model", "messages", "stream", "tools", "tool_choice", "contents", "system", "input"}
 )
-"""Fields of requests that delf sets itself, and that ``extra`` may not contain."""
 
 _TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
+# Server-side tools that delf does not support, each mapped to a hint at an alternative.
 _UNSUPPORTED_TOOLS: Final = {
     "url_context": "a connection can read pages",
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
 }
-"""Server-side tools that delf does not support, each mapped to a hint at an alternative."""
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from delf.environment import FileText, SourcedText
 from delf.llm import AUTO, LLMConfig
 from delf.specs import Provider
 
+# Matches a tag after a colon in a model name of a local server, such as ``7b`` in ``model:7b``.
 _TAG: Final = re.compile(r"latest|instruct|text|v?\d[\w.-]*")
-"""Matches a tag after a colon in a model name of a local server, such as ``7b`` in ``model:7b``."""
 
 
 class Providers:

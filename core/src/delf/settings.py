@@ -54,8 +54,8 @@ __all__ = [
     "source_of",
 ]
 
+# Matches names of settings that contain an address, or the path of a file with addresses.
 _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec|config)$")
-"""Matches names of settings that contain an address, or the path of a file with addresses."""
 
 
 def folder_of(value: object) -> Path | None:

@@ -14,59 +14,57 @@ from collections.abc import Iterator
 from typing import Final, TextIO
 
 # The patterns are compiled when a text first needs them: most runs show ASCII alone.
+# Invisible characters that Unicode classifies as letters, marks or spaces.
 _INVISIBLE: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Invisible characters that Unicode classifies as letters, marks or spaces."""
+# No-break and wide spaces of French and Japanese texts, which are shown as ordinary spaces.
 _SPACES: Final = "\xa0\u202f\u3000"
-"""No-break and wide spaces of French and Japanese texts, which are shown as ordinary spaces."""
 _JOINERS: Final = "\u200c\u200d"
+# Letters of scripts in which an invisible joiner is part of the spelling.
 _JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
-"""Letters of scripts in which an invisible joiner is part of the spelling."""
 _EMOJI_STYLES: Final = "\ufe0e\ufe0f"
 _SKIN_TONES: Final = "[\U0001f3fb-\U0001f3ff]"
 
+# Matches the characters of a host name's label, and their look-alikes.
 _HOST_CHARACTERS: Final = (
     "0-9A-Za-z_\\-\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1fff\u2100-\u218f\u2460-\u24ff\u2c00-\u2fdf"
     "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
     "\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""Matches the characters of a host name's label, and their look-alikes."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
 _ADDRESS_OR_HOST: Final = (
     f"(?P<before>(?P<who>[{_HOST_CHARACTERS}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
     f"(?P<host>[{_HOST_CHARACTERS}]+(?:[{_DOTS}][{_HOST_CHARACTERS}]+)*)"
 )
+# Matches a host name that is recognisable without a scheme, such as ``www.…`` or ``….com``.
 _BARE_HOST: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
-"""Matches a host name that is recognisable without a scheme, such as ``www.…`` or ``….com``."""
+# Matches letters that never look like a plain Latin letter: accented Latin, Chinese, Japanese and
+# Korean.
 _DISTINCT_LETTERS: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Matches letters that never look like a plain Latin letter: accented Latin, Chinese, Japanese and
-Korean.
-"""
+# Letters of other scripts of which some look like plain Latin letters.
 _LOOKALIKE_LETTERS: Final = (
     "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
     "\u0370-\u058f\u10a0-\u10ff\u13a0-\u167f\u1c80-\u1dbf\u1f00-\u1fff\u2100-\u218f\u2460-\u24ff"
     "\u2c00-\u2dff\ua4d0-\ua4ff\ua640-\ua69f\ua720-\ua7ff\uab30-\uabbf\uff10-\uff5a"
     "\U00010100-\U000107ff\U0001d400-\U0001d7ff]"
 )
-"""Letters of other scripts of which some look like plain Latin letters."""
 
 
 _LETTER_RUNS: Final = f"(?:[A-Za-z]|{_DISTINCT_LETTERS}|{_LOOKALIKE_LETTERS})+"
 _ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
+# Matches more than four combining marks on one letter, which would cover other lines.
+#
+# The first group has four marks, the second group all further marks.
 _EXCESS_MARKS: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
-"""Matches more than four combining marks on one letter, which would cover other lines.
-
-The first group has four marks, the second group all further marks.
-"""
 
 
 def visible(text: str) -> str:

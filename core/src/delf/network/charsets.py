@@ -15,12 +15,15 @@ _DECLARED: Final = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _LONGEST_HEAD: Final = 100_000
+# Codecs whose encoded texts are often valid UTF-8, too, so that UTF-8 must not be tried first.
 _AMBIGUOUS_CODECS: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
-"""Codecs whose encoded texts are often valid UTF-8, too, so that UTF-8 must not be tried first."""
+# Codecs of Python that are not charsets of documents; some take minutes for a long text.
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 )
-"""Codecs of Python that are not charsets of documents; some take minutes for a long text."""
+# The codec to use for a label.
+#
+# Texts with these labels often contain characters of a larger charset, which the codec supports.
 _SUPERSETS: Final = {
     **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
     **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
@@ -35,10 +38,6 @@ _SUPERSETS: Final = {
     "utf8mb4": "utf-8",
     "mac-roman": "macroman",
 }
-"""The codec to use for a label.
-
-Texts with these labels often contain characters of a larger charset, which the codec supports.
-"""
 
 
 def codec_of(label: str | None) -> str | None:

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
+# The :class:`Outage` that writes the log messages about each service, as weak references.
 _reporters: WeakValueDictionary[str, Outage] = WeakValueDictionary()
-"""The :class:`Outage` that writes the log messages about each service, as weak references."""
 
 
 class Outage:

@@ -36,10 +36,10 @@ ErrorT = TypeVar("ErrorT", bound=DelfError)
 _BARE: Final = ("connection", "command")
 _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 
+# The fit of a fallback plugin, the same as for a pattern ``*`` of one character.
 _FALLBACK_SCORE: Final = 1.0
-"""The fit of a fallback plugin, the same as for a pattern ``*`` of one character."""
+# The fit of a plugin for compatible servers, if the model has an address; above a fallback.
 _ADDRESS_SCORE: Final = 1.5
-"""The fit of a plugin for compatible servers, if the model has an address; above a fallback."""
 
 _MAX_LISTED_FAILURES: Final = 3
 

@@ -38,12 +38,12 @@ Weight = Literal["danger", "caution", "information"]
 
 HAPPENED: Final = "it did happen"
 """The answer to a request with unknown outcome that declares the call as already done."""
+# The number of characters above which a fact also shows the length of its text.
 _LONG_TEXT: Final = 80
-"""The number of characters above which a fact also shows the length of its text."""
 _MAX_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
+# The line ends of Python source: unlike ``str.splitlines``, a form feed does not end a comment.
 _LINE_ENDS: Final = re.compile("\r\n|\r")
-"""The line ends of Python source: unlike ``str.splitlines``, a form feed does not end a comment."""
 
 
 class FactKind(StrEnum):

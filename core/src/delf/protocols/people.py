@@ -32,8 +32,8 @@ NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
 """The name of the local user, who needs no key."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
+# A single mail address, without a display name.
 _MAIL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\]+@[^\s@,;:<>()\[\]\"\\]+")
-"""A single mail address, without a display name."""
 _SECRET: Final = "delf_"  # noqa: S105 - the beginning by which scanners of secrets know a key
 
 

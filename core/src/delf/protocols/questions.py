@@ -18,8 +18,8 @@ _YES_NO: Final[Mapping[str, bool]] = {
 }
 _MAX_OPTIONS: Final = 100
 _MAX_NAMED: Final = 10
+# The maximum length of a question's text, and of each option.
 _MAX_QUESTION_CHARACTERS: Final = 10_000
-"""The maximum length of a question's text, and of each option."""
 _MAX_ANSWER_CHARACTERS: Final = 100_000
 
 

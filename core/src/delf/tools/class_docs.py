@@ -16,13 +16,12 @@ from delf.tools.docstrings import read_docstring
 _LIBRARIES: Final = frozenset(
     {"builtins", "typing", "typing_extensions", "enum", "pydantic", "abc", "msgspec", "attr"}
 )
+# Matches a field with a string literal on the next line.
+#
+# A source file without such a field is not parsed, because parsing is slow.
 _DOCUMENTED: Final = re.compile(
     r"""^[ \t]+\w+[ \t]*[:=].*[^\\\s(\[{,]\s*\n\s*[rR]?["']""", re.MULTILINE
 )
-"""Matches a field with a string literal on the next line.
-
-A source file without such a field is not parsed, because parsing is slow.
-"""
 _MAX_SOURCE: Final = 1_000_000
 
 

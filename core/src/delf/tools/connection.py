@@ -31,11 +31,11 @@ else:  # only type checkers use bound and default
     S = TypeVar("S")
 
 _MAX_SECRETS: Final = 32
+# The names of methods that delf calls on a connection, which actions may not have.
 _RESERVED_METHODS: Final = frozenset(
     {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
     | {"tell_secrets", "type_name", "use_context"}
 )
-"""The names of methods that delf calls on a connection, which actions may not have."""
 
 
 class _Inspect:

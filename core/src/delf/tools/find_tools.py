@@ -13,8 +13,8 @@ from delf.tools.ranking import named_by
 from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MAX_RESULTS: Final = 10
+# The limits in characters for tools found by words. A tool found by its name is shown in full.
 _DETAIL: Final = Detail(argument=800, other=800, result=3_000)
-"""The limits in characters for tools found by words. A tool found by its name is shown in full."""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:

@@ -15,22 +15,23 @@ from typing import Any, Final, NamedTuple, cast
 from delf.tools.class_docs import class_doc, field_docs
 
 _DEEPEST: Final = 6
+# The maximum length of a type's text. In a longer type, nested records become ``dict``.
 _MAX_CHARACTERS: Final = 6_000
-"""The maximum length of a type's text. In a longer type, nested records become ``dict``."""
 _MAX_NOTES: Final = 40
+# The maximum number of fields written for a type, with the fields of nested records.
 _MAX_FIELDS: Final = 400
-"""The maximum number of fields written for a type, with the fields of nested records."""
+# Names of type qualifiers, because typing and typing_extensions have different objects.
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
-"""Names of type qualifiers, because typing and typing_extensions have different objects."""
+# The names of the types that scripts get for values of other collection types.
 _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
     **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),
     **dict.fromkeys(("Set", "MutableSet"), "set"),
 }
-"""The names of the types that scripts get for values of other collection types."""
 _TABLES: Final = frozenset({"DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader"})
 _COLUMNS: Final = frozenset({"Series", "ndarray", "ChunkedArray", "Index"})
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow"})
+# Attributes of constraints in pydantic and annotated_types, with the text for each.
 _LIMITS: Final = (
     ("gt", "> {}"),
     ("ge", "≥ {}"),
@@ -41,7 +42,6 @@ _LIMITS: Final = (
     ("max_length", "at most {} long"),
     ("pattern", "matches {}"),
 )
-"""Attributes of constraints in pydantic and annotated_types, with the text for each."""
 
 
 class _TooManyFieldsError(Exception):

@@ -21,25 +21,24 @@ MAX_BYTES: Final = 1_000_000
 MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
 # Counting the steps for a million values, such as the rows of an answer, takes seconds.
+# The maximum number of subschemas of a schema that is checked without counting steps first.
 _MAX_UNCOUNTED_PARTS: Final = 50
-"""The maximum number of subschemas of a schema that is checked without counting steps first."""
 # The library has no time limit, so the steps are counted before each check.
 _STEPS: Final = 20_000
+# The number by which the step limit of a check grows for each part of the value.
 _STEPS_PER_PART: Final = 50
-"""The number by which the step limit of a check grows for each part of the value."""
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
 _MAX_BACKTRACKS: Final = 10_000
+# The maximum number of subschemas for one part of a value, if ``unevaluated`` keywords are used.
+#
+# The library checks the part against all the subschemas again for such a keyword.
 _MAX_APPLIED_SCHEMAS: Final = 2000
-"""The maximum number of subschemas for one part of a value, if ``unevaluated`` keywords are used.
-
-The library checks the part against all the subschemas again for such a keyword.
-"""
+# The number of parts up to which all faults of a value are listed, as listing faults is slow.
 _MAX_PARTS_FOR_ALL_FAULTS: Final = 10_000
-"""The number of parts up to which all faults of a value are listed, as listing faults is slow."""
 _MAX_MESSAGE_CHARACTERS: Final = 400
+# The maximum length of a message that lists allowed values or keys.
 _MAX_LIST_CHARACTERS: Final = 1_200
-"""The maximum length of a message that lists allowed values or keys."""
 
 # Keywords whose subschemas apply to the same part of a value, and to its children.
 _IN_PLACE: Final = ("not", "if", "then", "else")
@@ -55,18 +54,18 @@ _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _EXPENSIVE: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 # Refused, because the targets depend on the path of the check: steps cannot be counted.
 _DYNAMIC_REFERENCES: Final = ("$dynamicRef", "$recursiveRef")
+# Matches HTML tags, but not placeholders such as ``<id>``.
 _TAGS: Final = re.compile(
     r"</?(?:a|abbr|b|blockquote|br|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li"
     r"|ol|p|pre|s|samp|script|small|span|strong|style|sub|summary|sup|table|tbody|td|tfoot|th|thead"
     r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
     re.IGNORECASE,
 )
-"""Matches HTML tags, but not placeholders such as ``<id>``."""
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
+# Matches a counted repeat of a group or assertion, such as ``){1000}``.
 _REPEATED: Final = re.compile(r"(?:\)|\\[bBAzZ]|[\^$])\{(\d{1,9})(?:,(\d{0,9}))?\}")
-"""Matches a counted repeat of a group or assertion, such as ``){1000}``."""
 _MAX_REPEATED: Final = 100_000
 
 Target = Callable[[str], Any]

@@ -10,23 +10,22 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+# The number of words of a name from which one of the words may be missing in a text.
 _LONG_NAME_WORDS: Final = 3
-"""The number of words of a name from which one of the words may be missing in a text."""
 # BM25's k1 and b: saturation of repeated words, and penalty of long texts.
 _SATURATION: Final = 1.2
 _LENGTH_PENALTY: Final = 0.4
+# The share by which the score grows if all words of an item's name occur in the search.
 _NAME_BONUS: Final = 0.5
-"""The share by which the score grows if all words of an item's name occur in the search."""
 _WORD: Final = re.compile(r"[^\W_]+")
+# Matches a run of letters of writing systems without spaces between words.
+#
+# Writing systems of this kind are Thai, Lao, Burmese, Khmer, Japanese and Chinese. Korean is
+# treated in the same way.
 _UNSPACED_RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-"""Matches a run of letters of writing systems without spaces between words.
-
-Writing systems of this kind are Thai, Lao, Burmese, Khmer, Japanese and Chinese. Korean is treated
-in the same way.
-"""
 _stemmer_lock: Final = threading.Lock()  # the stemmer is not thread-safe
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP_WORDS: Final = frozenset(

@@ -26,11 +26,11 @@ _CHANGE_VERBS: Final = {
     "update": frozenset({"update", "partial", "patch", "put", "edit", "change", "set", "replace"}),
     "delete": frozenset({"delete", "remove", "destroy"}),
 }
+# Words that are verbs only at the start of a step, mapped to the kind of change.
 _FIRST_VERBS: Final = {
     **dict.fromkeys(("open", "file", "write", "log", "register", "book", "start"), "create"),
     **dict.fromkeys(("erase", "drop", "clear", "discard"), "delete"),
 }
-"""Words that are verbs only at the start of a step, mapped to the kind of change."""
 _READING_WORDS: Final = _READ_VERBS | frozenset(
     {"which", "what", "who", "whose", "when", "where", "why", "how", "is", "are", "does", "do"}
     | {"download", "export", "summarise", "summarize", "report", "tell", "compare", "check"}

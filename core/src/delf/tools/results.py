@@ -10,8 +10,8 @@ from delf.protocols.strategy import ToolDescription
 from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
+# The minimum number of characters of a record that gets a name; shorter records get none.
 _MIN_NAMED_LENGTH: Final = 80
-"""The minimum number of characters of a record that gets a name; shorter records get none."""
 
 
 class Result(NamedTuple):

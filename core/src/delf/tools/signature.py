@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+# The maximum length of an expected type in an error; the names of keys are never left out.
 _MAX_EXPECTED_CHARACTERS = 400
-"""The maximum length of an expected type in an error; the names of keys are never left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

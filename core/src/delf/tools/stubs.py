@@ -28,20 +28,20 @@ from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
 
 FIND_TOOLS: Final = "find_tools"
+# The number of a result's keys that are shown even if the type exceeds its limit.
 _MIN_RESULT_KEYS: Final = 16
-"""The number of a result's keys that are shown even if the type exceeds its limit."""
+# The share of the budget for the names of tools whose stubs are not shown.
 _NAMES_SHARE: Final = 0.4
-"""The share of the budget for the names of tools whose stubs are not shown."""
 _MORE_RESOURCES: Final = "# and about"
+# The number of stubs that do not fit after which no further stub is tried.
 _MAX_MISFITS: Final = 40
-"""The number of stubs that do not fit after which no further stub is tried."""
 _ROUNDS: Final = 4
+# Matches the end of a sentence, or of the description of a key, after which a text may be cut.
 _TEXT_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
-"""Matches the end of a sentence, or of the description of a key, after which a text may be cut."""
 _MAX_VALUES_IF_SHORT: Final = 5
 _SHORT_LIMIT: Final = 1_000
+# The maximum length of the description of a parameter or result, without those of its keys.
 _MAX_DESCRIPTION: Final = 1_500
-"""The maximum length of the description of a parameter or result, without those of its keys."""
 
 
 class Detail(NamedTuple):
@@ -75,11 +75,11 @@ class Detail(NamedTuple):
 
 _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
+# The limits that must suffice for all tools, or else the prompt shows only some of the tools.
 _COMPLETE_TYPES: Final = WHOLE._replace(notes=0)
-"""The limits that must suffice for all tools, or else the prompt shows only some of the tools."""
 MIN: Final = Detail(400, 60, 300, 120, docs=False, max_stub=1_000)
+# The limits for the best matching actions, if not all tools are shown.
 _BEST_DETAIL: Final = Detail(1_500, 1_000, 1_500)
-"""The limits for the best matching actions, if not all tools are shown."""
 _MAX_BEST: Final = 5
 _BEST_BUDGET_SHARE: Final = 0.2
 _SHORTEST: Final = Detail(120, 30, 160, 90, docs=False, values=4)

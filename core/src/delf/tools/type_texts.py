@@ -16,10 +16,10 @@ _LIST: Final = "list["
 _ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
+# The maximum number of keys of an envelope, a record such as ``{"data": …, "next": …}``.
 _MAX_ENVELOPE_KEYS: Final = 3
-"""The maximum number of keys of an envelope, a record such as ``{"data": …, "next": …}``."""
+# The limits to try, from long to short: the depth of nested records, and the number of keys.
 _SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
-"""The limits to try, from long to short: the depth of nested records, and the number of keys."""
 
 
 def values_in(text: str) -> list[str]:

@@ -30,8 +30,8 @@ from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, kind_name
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb", "_duckdb"})
 _MAX_TEXT: Final = 10_000
 _ROWS_AT_ONCE: Final = 10_000
+# The smallest integer with more digits than Python formats by default.
 _MIN_LONG_INT: Final = 10**4300
-"""The smallest integer with more digits than Python formats by default."""
 _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
@@ -191,6 +191,7 @@ def _text(value: Any) -> str:
         return f"<{kind_name(value)}, which cannot be shown: {type(error).__name__}>"
 
 
+# Conversions to try for a value of an unknown library, in this order.
 _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     lambda value: (value.dtype, value.item())[1],  # a scalar that is like numpy's
     lambda value: value.to_dict("records"),  # a table that is like one of pandas
@@ -201,7 +202,6 @@ _CONVERSIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     operator.index,
     float,
 )
-"""Conversions to try for a value of an unknown library, in this order."""
 
 # -- the libraries ----------------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ MAX_DEPTH = 500
 """The maximum number of nested levels, which every receiver can decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
+# The memory of a container of any other type, in multiples of the memory of a value.
 _DEFAULT_COST = 12
-"""The memory of a container of any other type, in multiples of the memory of a value."""
 VALUE_BYTES = 32
 """Estimated bytes of a value in memory, without its characters."""
 _TAG_BYTES = b'"$t"'
@@ -407,8 +407,8 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
     return {TAG: "decimal", "v": text}
 
 
+# A context variable: True while named tuples are encoded as mappings.
 _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
-"""A context variable: True while named tuples are encoded as mappings."""
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:
@@ -447,8 +447,8 @@ def is_quickly_sorted(items: Iterable[Any]) -> bool:
     return set(map(type, items)) in _QUICKLY_SORTED
 
 
+# The number of days below which ``total_seconds()`` keeps microseconds exactly.
 _EXACT_DAYS = 90_000
-"""The number of days below which ``total_seconds()`` keeps microseconds exactly."""
 
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
 _MISSING = frozenset({"NAType", "NaTType"})  # of pandas

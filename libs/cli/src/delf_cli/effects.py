@@ -48,8 +48,8 @@ _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
 _DOCUMENT_SUFFIXES: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _FRONT_MATTER_MARK: Final = "---"
 _SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
+# Matches the keys of an OpenAPI specification whose addresses delf contacts.
 _SERVER_KEY: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
-"""Matches the keys of an OpenAPI specification whose addresses delf contacts."""
 _MODEL_PATHS: Final = frozenset((name,) for name in LLM_FIELDS)
 _MAX_VALUE_CHARACTERS: Final = 200
 _MAX_PATH_PARTS: Final = 3

@@ -35,6 +35,7 @@ UNDECIDED: Final = 3
 BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
 _COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
+# Hints for users of the command line, by error code; the errors' own hints are for Python.
 _HINTS: Final = {
     JournalUnavailableError.code: "--journal none does the task and keeps nothing of it",
     SandboxUnavailableError.code: "delf doctor says which sandboxes work on this machine and why "
@@ -48,7 +49,6 @@ _HINTS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
-"""Hints for users of the command line, by error code; the errors' own hints are for Python."""
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 

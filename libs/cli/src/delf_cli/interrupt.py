@@ -20,8 +20,8 @@ _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 BUSY_SECONDS: Final = 2.0
 """Seconds after a signal until a warning names the function that blocks the event loop."""
 _CTRL_C_HINT: Final = "press Ctrl-C again to end the process at once"
+# Seconds that cancelled asyncio tasks have for their clean-up.
 _CLEAN_UP_SECONDS: Final = 1.0
-"""Seconds that cancelled asyncio tasks have for their clean-up."""
 
 
 def run_until_done(

@@ -21,10 +21,10 @@ from delf_google.settings import GoogleSettings
 _log = logging.getLogger(__name__)
 RETRIES: Final = 5
 """The maximum number of retries of a request that fails temporarily."""
+# The maximum seconds that a request waits for rate limits, which mostly count per minute.
 _MAX_QUOTA_SECONDS: Final = 70.0
-"""The maximum seconds that a request waits for rate limits, which mostly count per minute."""
+# The assumed upload speed in bytes per second, for timeouts.
 _UPLOAD_BYTES_PER_SECOND: Final = 100_000
-"""The assumed upload speed in bytes per second, for timeouts."""
 _MAX_CONNECTIONS: Final = 16
 _WARN_SECONDS: Final = 5.0
 _SERVER_ERRORS: Final = frozenset({500, 502, 503, 504})

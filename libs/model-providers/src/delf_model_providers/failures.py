@@ -29,13 +29,12 @@ _TOO_LONG: Final = re.compile(
     r"|`inputs` tokens|reduce the length of the (messages|prompt|input)",
     re.IGNORECASE,
 )
+# Matches messages about an account without credit.
+#
+# Gemini also uses the second phrase for a rate limit, then with a time to wait.
 _NO_CREDIT: Final = re.compile(
     r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
 )
-"""Matches messages about an account without credit.
-
-Gemini also uses the second phrase for a rate limit, then with a time to wait.
-"""
 _BAD_KEY: Final = re.compile(
     r"api key not valid|api_key_invalid|api key expired|invalid api key|incorrect api key",
     re.IGNORECASE,

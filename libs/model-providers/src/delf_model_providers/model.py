@@ -18,8 +18,8 @@ from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
 from delf_model_providers.signatures import for_model, marked, marked_reply
 
+# HTTP statuses with which servers refuse a kind of request permanently.
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
-"""HTTP statuses with which servers refuse a kind of request permanently."""
 
 
 class EndpointModel(ABC):

@@ -10,15 +10,15 @@ from delf.errors import ModelConfigurationError
 from delf.llm import SERVER_SIDE_TOOLS
 from delf_model_providers.endpoint import Endpoint
 
+# Matches the names of OpenAI's models that search the web in chat completions.
 _SEARCHING: Final = re.compile(r"search")
-"""Matches the names of OpenAI's models that search the web in chat completions."""
+# The price of one search in USD by dialect, from the providers' price lists of November 2026.
 _FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01, "openai-responses": 0.01}
-"""The price of one search in USD by dialect, from the providers' price lists of November 2026."""
+# The domain filters that each provider's web search supports, by dialect.
 _DOMAIN_FILTERS: Final = {
     "anthropic": ("allowed_domains", "blocked_domains"),
     "openai-responses": ("allowed_domains",),
 }
-"""The domain filters that each provider's web search supports, by dialect."""
 _HINT: Final = "the connection websearch, with llm or searxng, works with every model"
 
 Tool = Mapping[str, Any]

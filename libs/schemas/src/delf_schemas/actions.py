@@ -44,8 +44,8 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _MAX_RETURNS: Final = 420
 _MAX_VISITS: Final = 20_000
 _MAX_ARGUMENTS: Final = 500
+# The argument's name if an action's schema does not describe an object with properties.
 _ONLY_ARGUMENT: Final = "arguments"
-"""The argument's name if an action's schema does not describe an object with properties."""
 
 
 class _StubLimits(NamedTuple):

@@ -26,8 +26,8 @@ _FORMATS: Final = frozenset(
     {"date", "date-time", "time", "duration", "uuid", "email", "uri", "url", "hostname", "ipv4"}
     | {"ipv6", "decimal"}
 )
+# Limits from this number on only state a type, such as a 64-bit integer, and are not shown.
 _MAX_SHOWN_LIMIT: Final = 2**31 - 1
-"""Limits from this number on only state a type, such as a 64-bit integer, and are not shown."""
 
 
 def hints_of(document: Document, schema: Any, max_hints: int, depth: int) -> str:

@@ -18,19 +18,20 @@ _MAX_DOC: Final = 160
 _MAX_EXAMPLE: Final = 40
 _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
 _MAX_TOTAL: Final = 6_000
+# Words that add no information to a key's name.
 _FILLER_WORDS: Final = frozenset(
     {"a", "an", "the", "of", "for", "this", "that", "its", "is", "was", "to", "in", "on", "and"}
     | {"be", "by", "which", "with", "are", "name", "value", "object", "field", "list", "unique"}
     | {"identifier", "id", "ids", "date", "time", "at", "when", "s"}
 )
-"""Words that add no information to a key's name."""
+# Formats that need no description and no example, because types or names express them.
 _PLAIN_FORMATS: Final = frozenset(
     {"date", "date-time", "uuid", "email", "uri", "int32", "int64", "float", "double", "byte"}
     | {"binary", "password", "decimal", "url", "regex"}
 )
-"""Formats that need no description and no example, because types or names express them."""
+# Bounds from this number on only state a type, such as a 64-bit integer, and are not shown.
 _MAX_SHOWN_BOUND: Final = 2**31 - 1
-"""Bounds from this number on only state a type, such as a 64-bit integer, and are not shown."""
+# Matches the name of a unit of measurement, or words that announce a unit.
 _UNITS: Final = re.compile(
     r"\b(?:cents?|pence|currency units?|basis points?|percent(?:age)?|per cent|epoch|measured in"
     r"|(?:in|of|as) (?:the |whole )?(?:smallest|minor|\w*seconds?|minutes?|hours?|days|weeks|months"
@@ -38,9 +39,8 @@ _UNITS: Final = re.compile(
     r"|\w*watt.hours|litres|liters|dollars|euros?|utc|thousands?|millions?))\b",
     re.IGNORECASE,
 )
-"""Matches the name of a unit of measurement, or words that announce a unit."""
+# The factor by which a description that states a unit may be longer than other descriptions.
 _UNIT_FACTOR: Final = 2
-"""The factor by which a description that states a unit may be longer than other descriptions."""
 _READ_FACTOR: Final = 6
 _SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
 _PARENTHESES: Final = re.compile(r"\s*\([^()]*\)")

@@ -31,17 +31,17 @@ _MAX_TYPE_CHARS: Final = 420
 _JSON: Final = "contentSchema"
 _MAX_LINES: Final = 1_000
 _MAX_LITERAL: Final = 20_000
+# The schema keyword for a text's notation if the text is not one JSON value: ``lines`` (JSON
+# lines), ``literal`` (Python) or ``mixed``.
 _NOTATION: Final = "x-written"
-"""The schema keyword for a text's notation if the text is not one JSON value: ``lines`` (JSON
-lines), ``literal`` (Python) or ``mixed``."""
 _LINES: Final = "lines"
 _LITERAL: Final = "literal"
 _MIXED: Final = "mixed"
 _KEYS: Final = {"properties", "additionalProperties"}
+# The schema keyword for a record that lacks some of its keys in some results.
 _HAS_OPTIONAL_KEYS: Final = "x-seen"
-"""The schema keyword for a record that lacks some of its keys in some results."""
+# The schema keyword for a text that is JSON in some results and plain text in others.
 _SOMETIMES_JSON: Final = "x-at-times"
-"""The schema keyword for a text that is JSON in some results and plain text in others."""
 
 
 class Store(Protocol):

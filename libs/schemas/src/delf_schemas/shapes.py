@@ -26,8 +26,8 @@ _MAX_DEFAULT: Final = 24
 _MAX_MERGE: Final = 40
 _MAX_MERGED: Final = 400
 _MAX_OBJECTS: Final = 20
+# The number of properties above which an object's most important properties come first.
 _MAX_UNSORTED: Final = 16
-"""The number of properties above which an object's most important properties come first."""
 # Schemas that choose among each other can have exponentially many paths.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})

@@ -25,20 +25,18 @@ HAPPENED: Final = "delf_happened"
 ANSWER: Final = "delf_answer"
 REASON: Final = "reason"
 RESULT: Final = "result"
+# The maximum number of characters of a text in a block; Slack's limit is 3,000.
 _MAX_TEXT_CHARS: Final = 2_900
-"""The maximum number of characters of a text in a block; Slack's limit is 3,000."""
+# The maximum number of characters of a value in a message.
+#
+# A longer value is uploaded as a file to the thread.
 _MAX_VALUE_CHARS: Final = 600
-"""The maximum number of characters of a value in a message.
-
-A longer value is uploaded as a file to the thread.
-"""
+# The maximum number of sections in a message.
+#
+# Slack's limit is 50 blocks, including the header, notes and buttons.
 _MAX_SECTIONS: Final = 44
-"""The maximum number of sections in a message.
-
-Slack's limit is 50 blocks, including the header, notes and buttons.
-"""
+# The usual number of characters of a section, because Slack collapses longer sections.
 _SECTION_CHARS: Final = 900
-"""The usual number of characters of a section, because Slack collapses longer sections."""
 _MAX_FILES: Final = 20
 _MAX_INPUT_SIZE: Final = 3_000
 _MAX_INPUTS: Final = 40

@@ -74,13 +74,13 @@ _INSTANCE: Final = "approval_slack"
 _MAX_THREADS: Final = 10_000
 _MAX_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
+# The kind of the journal notes that record which Slack message shows a request.
 _NOTE_KIND: Final = "slack"
-"""The kind of the journal notes that record which Slack message shows a request."""
 _THREAD_KEY: Final = "thread"
 _FILES_SUFFIX: Final = " files"
 _POLL_SECONDS: Final = 0.25
+# The maximum seconds to wait until the journal has the end of a request.
 _END_SECONDS: Final = 10.0
-"""The maximum seconds to wait until the journal has the end of a request."""
 
 
 @dataclass(eq=False)
@@ -129,11 +129,11 @@ class SlackChannel:
         self._journal: SharedJournal | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
+        # The ids of requests that Slack does not show completely and cannot approve.
         self._unshown: set[str] = set()
-        """The ids of requests that Slack does not show completely and cannot approve."""
         self._people = People(self._settings)
+        # The client for Slack's Web API; None before the channel is opened.
         self._client: Any = None
-        """The client for Slack's Web API; None before the channel is opened."""
         self.receiver: SocketMode | Http | None = None
         """The receiver of button presses and forms; None before the channel is opened."""
         self._is_closing = False
@@ -629,6 +629,7 @@ def _value(given: object) -> str | None:
 
 
 _View = Callable[[ApprovalRequest], dict[str, Any]]
+# A mapping from button to its decision and the form that it opens; None without a form.
 _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     APPROVE: (Approved(), None),
     REJECT: (Rejected(), reject_view),
@@ -637,7 +638,6 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     HAPPENED: (AlreadyDone(), happened_view),
     ANSWER: (Answered(""), answer_view),
 }
-"""A mapping from button to its decision and the form that it opens; None without a form."""
 
 
 def _answer_to(request: ApprovalRequest, text: str) -> Answered:

@@ -15,8 +15,8 @@ from delf.terminal import visible
 from delf_approval_slack.failures import convert_failures
 from delf_approval_slack.settings import SlackSettings
 
+# The seconds for which the members of user groups are cached.
 _GROUP_SECONDS: Final = 60.0
-"""The seconds for which the members of user groups are cached."""
 
 
 class People:

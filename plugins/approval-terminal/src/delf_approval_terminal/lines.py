@@ -16,11 +16,11 @@ from typing import Final, Self, TextIO
 
 from delf_approval_terminal.render import indent_pieces, style
 
+# The index of the list of control characters in the attributes of ``termios.tcgetattr``.
 _CONTROL_CHARACTERS: Final = 6
-"""The index of the list of control characters in the attributes of ``termios.tcgetattr``."""
 _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
+# The maximum number of bytes of a typed line; the system truncates longer lines.
 _MAX_LINE_BYTES: Final = 4095
-"""The maximum number of bytes of a typed line; the system truncates longer lines."""
 
 
 _CTRL_C: Final = b"\x03"

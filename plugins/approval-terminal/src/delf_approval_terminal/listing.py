@@ -22,10 +22,10 @@ from delf_cli.tables import table as runs_table
 
 _MAX_VALUE_CHARS: Final = 60
 _INDENT: Final = "  "
+# The width of an output that is not a terminal, whose lines are not wrapped.
 _UNLIMITED: Final = 1_000_000
-"""The width of an output that is not a terminal, whose lines are not wrapped."""
+# Kinds of facts that other columns of the list show already.
 _SHOWN_KINDS: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
-"""Kinds of facts that other columns of the list show already."""
 _COLOURS: Final = {
     "waiting": "yellow",
     "approved": "green",

@@ -59,9 +59,9 @@ _MAX_ARGUMENTS: Final = 30
 _MAX_CHANGES: Final = 5
 _INDENT: Final = "    "
 _CONTINUATION: Final = "↳ "
+# The code points of box-drawing characters, which are escaped in content, so that no content
+# imitates the frame of a request.
 _BOX_DRAWING: Final = range(0x2500, 0x2580)
-"""The code points of box-drawing characters, which are escaped in content, so that no content
-imitates the frame of a request."""
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33", "green": "1;32"}
 
 

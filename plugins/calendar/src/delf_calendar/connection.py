@@ -38,6 +38,7 @@ _MAX_CALENDARS: Final = 50
 _CHANGED: Final = 412
 _WRITES: Final = "calendar.events calendar.readonly"
 
+# The trust level of each field of an event: the organizer writes its texts.
 _FIELD_TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(
         ("id", "start", "end", "all_day", "zone", "my_response", "series", "status", "notice"),
@@ -45,7 +46,6 @@ _FIELD_TRUST: Final[Mapping[str, Trust]] = {
     ),
     "*": "outside",
 }
-"""The trust level of each field of an event: the organizer writes its texts."""
 
 _Events = list[Event]
 _Texts = list[str]

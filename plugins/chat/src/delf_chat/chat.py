@@ -432,8 +432,8 @@ def chat_of(agent: Agent) -> Chat | None:
     return agent.chat if isinstance(agent.chat, Chat) else None
 
 
+# The number of newest messages in which a resumed task looks for its own messages.
 _MAX_SEARCHED: Final = 200
-"""The number of newest messages in which a resumed task looks for its own messages."""
 
 
 class ChatTurns:

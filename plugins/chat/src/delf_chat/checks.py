@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from delf.errors import ConfigurationError
 
+# The maximum number of characters of a name. Two such names fit into any database's index.
 _MAX_NAME_CHARACTERS: Final = 250
-"""The maximum number of characters of a name. Two such names fit into any database's index."""
 
 
 def check_count(name: str, value: Any, least: int) -> int:

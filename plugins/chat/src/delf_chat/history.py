@@ -17,8 +17,8 @@ Transform = Callable[[list[ChatMessage]], Any]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 _LONGEST: Final = 8_000
 _GAP: Final = "(Earlier messages are left out.)"
+# The placeholder for an empty message, which some providers refuse.
 _EMPTY: Final = "(nothing)"
-"""The placeholder for an empty message, which some providers refuse."""
 
 
 def make_message(role: Any, content: Any, **more: Any) -> ChatMessage:

@@ -12,11 +12,10 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord, Convers
 from delf.types import Trust
 
 _TITLE: Final = 200
+# The seconds for which the positions of a removed conversation are remembered.
+#
+# A summary that is in progress meanwhile must not match a new conversation of the same name.
 _REMEMBERED_SECONDS: Final = 86_400.0
-"""The seconds for which the positions of a removed conversation are remembered.
-
-A summary that is in progress meanwhile must not match a new conversation of the same name.
-"""
 
 
 @dataclass

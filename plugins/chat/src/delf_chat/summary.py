@@ -14,10 +14,10 @@ Ask = Callable[[str], Awaitable[str]]
 """Function that asks the summarising model."""
 
 _MESSAGES: Final = 100
+# The maximum number of characters of one request to the summarising model.
 _MAX_REQUEST_CHARACTERS: Final = 60_000
-"""The maximum number of characters of one request to the summarising model."""
+# The maximum number of characters of a summary.
 _MAX_SUMMARY_CHARACTERS: Final = 8_000
-"""The maximum number of characters of a summary."""
 
 
 class ConversationCompressionError(DelfError):

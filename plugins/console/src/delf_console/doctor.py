@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+# The size of a journal up to which all events are checked, which takes about 0.1 seconds.
 _MAX_CHECKED_BYTES: Final = 20_000_000
-"""The size of a journal up to which all events are checked, which takes about 0.1 seconds."""
+# The area of findings about model servers.
+#
+# An unreachable server stays a problem even if a task can start.
 _SERVER_AREA: Final = "server"
-"""The area of findings about model servers.
-
-An unreachable server stays a problem even if a task can start.
-"""
 _CONNECT_SECONDS: Final = 5.0
 
 

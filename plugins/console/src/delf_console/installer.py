@@ -24,10 +24,10 @@ from delf_console import uv_tool
 
 _MAX_OUTPUT_LINES: Final = 40
 _CONSTRAINTS_FILE: Final = "constraints.txt"
+# A pip constraint that no version of the unrelated package ``delf`` meets.
 _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
-"""A pip constraint that no version of the unrelated package ``delf`` meets."""
+# An option of uv that ignores ``tool.uv.sources``, because delf chooses the packages' sources.
 _UV_SOURCES_OFF: Final = "--no-sources"
-"""An option of uv that ignores ``tool.uv.sources``, because delf chooses the packages' sources."""
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 from delf.hookspecs import hookimpl
 from delf.specs import CommandSpec
 
+# The name, the summary, and the ``module:attribute`` of each command.
 _COMMANDS: Final = (
     ("resume", "Resume a task whose process died.", "resume:resume"),
     ("runs", "Look at the tasks in the journal.", "runs:runs"),
@@ -27,7 +28,6 @@ _COMMANDS: Final = (
     ("runs search", "Find tasks by what happened in them.", "search:search"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
-"""The name, the summary, and the ``module:attribute`` of each command."""
 
 
 @hookimpl

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from delf_engine.views.records import ToolCallTrace
 
 _MAX_PATHS: Final = 5
+# The fields of an event that are left out of the list of fields in its line.
+#
+# ``seq`` and ``at`` begin the line, and ``runs show --prompts`` shows prompts.
 _HIDDEN_FIELDS: Final = ("task_id", "seq", "at", "prompt")
-"""The fields of an event that are left out of the list of fields in its line.
-
-``seq`` and ``at`` begin the line, and ``runs show --prompts`` shows prompts.
-"""
 
 
 def moment(at: float) -> str:

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _INDEX_SECONDS: Final = 10.0
+# The groupings for which tokens and cost are shown.
+#
+# Groups of tool calls, such as by action, have neither.
 _GROUPS_WITH_COST: Final = frozenset({"day", "person", "model"})
-"""The groupings for which tokens and cost are shown.
-
-Groups of tool calls, such as by action, have neither.
-"""
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:

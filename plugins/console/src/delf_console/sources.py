@@ -26,8 +26,8 @@ from delf.hookspecs import DISTRIBUTION
 from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_bringing
 
+# The similarity, from 0 to 1, to one of delf's own names that makes a full name a typo.
 _TYPO_SIMILARITY: Final = 0.8
-"""The similarity, from 0 to 1, to one of delf's own names that makes a full name a typo."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,14 +25,14 @@ from delf_google.requests import Request, segment
 from delf_google.transport import RETRIES
 
 _DOCUMENTS: Final = "v1/documents"
+# Actions that people approve for one revision of the document only.
 _REVISION_BOUND_ACTIONS: Final = ("replace", "rewrite", "format", "delete")
-"""Actions that people approve for one revision of the document only."""
 _MAX_DIFF_LENGTH: Final = 200_000
+# The maximum number of characters of a document that a script gets.
 _MAX_TEXT_LENGTH: Final = 2_000_000
-"""The maximum number of characters of a document that a script gets."""
 _WITHOUT_SUGGESTIONS: Final = "PREVIEW_WITHOUT_SUGGESTIONS"
+# The view with suggestions inline; change requests count indexes in this view.
 _WITH_SUGGESTIONS: Final = "SUGGESTIONS_INLINE"
-"""The view with suggestions inline; change requests count indexes in this view."""
 _DRIVE: Final = "https://www.googleapis.com/"
 
 
@@ -83,11 +83,11 @@ class Edit:
     answer: Mapping[str, Any]
 
 
+# The trust level of each field of a document: strangers may have written title and text.
 _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The trust level of each field of a document: strangers may have written title and text."""
 
 
 class Docs(GoogleConnection):

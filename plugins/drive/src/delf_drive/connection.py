@@ -39,8 +39,8 @@ from delf_google.uploads import upload
 
 _FILES: Final = "drive/v3/files"
 _MAX_SEARCH_RESULTS: Final = 1000
+# The trust level of each field of a file: strangers can share files under any name.
 _TRUST: Final[Mapping[str, Trust]] = {"name": "outside", "owner": "outside", "*": "own"}
-"""The trust level of each field of a file: strangers can share files under any name."""
 _PERMISSION: Final[Mapping[str, Trust]] = {"who": "outside", "*": "own"}
 _EXPORT_TYPES: Final = {
     f"{NATIVE}document": "text/markdown",
@@ -48,8 +48,8 @@ _EXPORT_TYPES: Final = {
     f"{NATIVE}presentation": "text/plain",
 }
 _ROOT_NAMES: Final = ("", "/", "root")
+# The actions that affect a shortcut itself and not its target.
 _SHORTCUT_ACTIONS: Final = frozenset({"update", "trash", "delete"})
-"""The actions that affect a shortcut itself and not its target."""
 _UPLOAD_TYPES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 

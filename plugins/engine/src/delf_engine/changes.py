@@ -10,12 +10,12 @@ from delf.protocols.approval import NO_REASON
 from delf.protocols.people import LOCAL, name_of_holder, normalise_name
 from delf.records import dataclass
 
+# The maximum number of characters of the line that describes a call.
 _MAX_CALL_LENGTH: Final = 200
-"""The maximum number of characters of the line that describes a call."""
+# The maximum number of keys to list of a dict that a call returned.
 _MAX_KEYS: Final = 12
-"""The maximum number of keys to list of a dict that a call returned."""
+# The maximum number of changes that a request shows and its journal entry stores.
 _MAX_CHANGES: Final = 20
-"""The maximum number of changes that a request shows and its journal entry stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +239,8 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
 
 SHAPED: Final = "shaped_by"
 """The key, in a task's setup, of the names of people who influenced the task before its start."""
+# The kinds of decisions that always influence what a task does next.
 _SHAPING: Final = ("edited", "changes_requested", "already_done", "answered")
-"""The kinds of decisions that always influence what a task does next."""
 
 
 def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:

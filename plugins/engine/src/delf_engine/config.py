@@ -51,10 +51,10 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that configure a model."""
 
+# The name, in messages, of settings that a program passes to ``Agent``.
 _AGENT: Final = "Agent"
-"""The name, in messages, of settings that a program passes to ``Agent``."""
+# The keywords of ``Agent`` that only a program can give, so that no setting has their name.
 _PROGRAM_ONLY: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
-"""The keywords of ``Agent`` that only a program can give, so that no setting has their name."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys of a table that configures a model."""

@@ -17,8 +17,8 @@ from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
 _LEAVING_STATEMENTS: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
+# Functions that end the script, so that the statements after the call do not run.
 _ENDING_FUNCTIONS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
-"""Functions that end the script, so that the statements after the call do not run."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -43,12 +43,12 @@ class _Forecast:
     def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
         bound_names = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound_names}
+        # The values that a script assigns to each name; None for an unknown value.
         self._bindings: dict[str, list[Any]] = {}
-        """The values that a script assigns to each name; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
+        # The calls in each function of the script; empty for a recursive function.
         self._calls: dict[str, Counter[str]] = {}
-        """The calls in each function of the script; empty for a recursive function."""
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=word)], value=value):

@@ -30,11 +30,11 @@ _TYPES: Final[Mapping[str, Any]] = {
     "null": None,
 }
 _MAX_VALUES: Final = 100
+# Schema keywords that do not restrict values, apart from ``type``, which is checked separately.
 _UNRESTRICTING: Final = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
     | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
 )
-"""Schema keywords that do not restrict values, apart from ``type``, which is checked separately."""
 _CHOICES: Final = frozenset({"enum", "const", "anyOf", "$ref"})
 _NUMBERS: Final = {
     "minimum": "ge",

@@ -18,8 +18,8 @@ from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
 from delf_engine.variables import MAX_TOTAL_LENGTH, described, is_plain, is_variable
 
+# The maximum number of variables stored for a conversation's next task, newest first.
 _MAX_VARIABLES: Final = 50
-"""The maximum number of variables stored for a conversation's next task, newest first."""
 _TIMEOUT_SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
 

@@ -12,8 +12,8 @@ from delf_engine.task_run import TaskRun
 
 _KB, _MB = 1024, 1024 * 1024
 _MANY: Final = 1_000
+# Matches a number of three digits; scripts without such a number rarely make many calls.
 _LARGE: Final = re.compile(r"\d{3}|\d_\d")
-"""Matches a number of three digits; scripts without such a number rarely make many calls."""
 
 
 def may_delegate(bound_action: BoundAction) -> bool:

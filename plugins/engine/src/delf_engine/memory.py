@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+# The maximum number of seconds to wait for the memory store; tasks continue without facts.
 _MAX_SECONDS: Final = 10.0
-"""The maximum number of seconds to wait for the memory store; tasks continue without facts."""
+# The share of a search's time for which the search waits until the store has loaded.
 _WARM_UP_SHARE: Final = 0.7
-"""The share of a search's time for which the search waits until the store has loaded."""
+# The number of seconds for which a store that did not answer is not used.
 _PAUSE_SECONDS: Final = 60.0
-"""The number of seconds for which a store that did not answer is not used."""
+# The timeout, in seconds, of the model that proposes new facts.
 _MODEL_SECONDS: Final = 30.0
-"""The timeout, in seconds, of the model that proposes new facts."""
+# The maximum number of facts learned from one task; more would fill later prompts.
 _MAX_FACTS: Final = 5
-"""The maximum number of facts learned from one task; more would fill later prompts."""
+# The maximum number of characters of a fact; longer facts are not stored.
 _MAX_FACT_LENGTH: Final = 500
-"""The maximum number of characters of a fact; longer facts are not stored."""
+# The maximum number of characters of a task, and of its answer, in a request for new facts.
 _MAX_SHOWN_LENGTH: Final = 6000
-"""The maximum number of characters of a task, and of its answer, in a request for new facts."""
 
 _QUESTION: Final = """\
 A task was done for a user. Which facts in it will help with later tasks of this user, whatever \
@@ -58,8 +58,8 @@ there is none, which is usual."""
 
 
 _UNTRUSTED_MARK: Final = "(learned from what others wrote)"
+# The suffix of a stored fact from a task that had read no untrusted data.
 _OWN_MARK: Final = "(the user's own words)"
-"""The suffix of a stored fact from a task that had read no untrusted data."""
 
 
 class AgentMemory:

@@ -7,8 +7,8 @@ from typing import Final
 
 from delf.protocols.sandbox import LimitReached, Limits, SandboxSession, SupportsUsage
 
+# The remaining CPU seconds below which no session is started; less cannot be measured.
 _MIN_CPU_SECONDS: Final = 0.1
-"""The remaining CPU seconds below which no session is started; less cannot be measured."""
 
 
 class ResourceBudget:

@@ -40,12 +40,12 @@ from delf_engine.task_run import TaskRun
 from delf_engine.waiting import Permit, Stops, to_its_end
 
 _log = logging.getLogger(__name__)
+# The maximum number of threads for plain functions, which mostly wait for services.
 _TOOL_THREADS = 64
-"""The maximum number of threads for plain functions, which mostly wait for services."""
+# The file descriptors reserved for the journal, prepared sandboxes and short-lived use.
 _OWN_DESCRIPTORS = 24
-"""The file descriptors reserved for the journal, prepared sandboxes and short-lived use."""
+# The file descriptors reserved per task, for its sandbox, model connection and files.
 _TASK_DESCRIPTORS = 5
-"""The file descriptors reserved per task, for its sandbox, model connection and files."""
 
 
 class Runtime:
@@ -73,8 +73,8 @@ class Runtime:
         self._warming = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
         self._all_stay_resumable = False
+        # The running tasks whose end is not recorded if they are cancelled.
         self._resumable_ids: set[str] = set()
-        """The running tasks whose end is not recorded if they are cancelled."""
 
     @property
     def journal(self) -> Journal:

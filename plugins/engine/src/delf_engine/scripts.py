@@ -47,8 +47,8 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 
 _log = logging.getLogger(__name__)
+# The factor above the output limit at which delf ends a script that its sandbox did not end.
 _OUTPUT_TOLERANCE: Final = 1.25
-"""The factor above the output limit at which delf ends a script that its sandbox did not end."""
 LATE_SECONDS: Final = 10.0
 """The seconds that a script waits for unfinished calls of the previous script."""
 

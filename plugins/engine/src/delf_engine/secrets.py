@@ -24,18 +24,16 @@ from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
 MIN_SECRET_LENGTH: Final = 6
 """The minimum length of a secret, and of each of its encoded forms, to be redacted."""
+# The minimum length of a secret from an environment variable without the prefix ``DELF_``.
+#
+# Shorter values of such variables are often plain words.
 _MIN_ENVIRON_SECRET_LENGTH: Final = 8
-"""The minimum length of a secret from an environment variable without the prefix ``DELF_``.
-
-Shorter values of such variables are often plain words.
-"""
+# The minimum length of a private key's line, or of a user name that may be a token.
 _MIN_TOKEN_LENGTH: Final = 16
-"""The minimum length of a private key's line, or of a user name that may be a token."""
+# The maximum number of items of a collection that are searched for secrets.
+#
+# A private attribute may be a large cache.
 _MAX_PARTS: Final = 10_000
-"""The maximum number of items of a collection that are searched for secrets.
-
-A private attribute may be a large cache.
-"""
 _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 _NAMES: Final = (
@@ -47,8 +45,8 @@ _NAMES: Final = (
 _NAME: Final = re.compile(f"{_NAMES}$", re.IGNORECASE)
 _PAIR: Final = re.compile(r"([\w\-]+)\s*=\s*([^&;#\s'\"]+)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
+# Matches user and password in a URL, even with ``/`` in the password or several hosts.
 _LOGIN: Final = re.compile(r"(?:://|,)([^:/@\s,]*):([^@\s]+)@")
-"""Matches user and password in a URL, even with ``/`` in the password or several hosts."""
 _SCHEME: Final = re.compile(
     r"(?:api-?key|basic|bearer|digest|dpop|key|oauth|token) +", re.IGNORECASE
 )
@@ -61,10 +59,10 @@ _PLAIN_HEADERS: Final = re.compile(
     r"accept.*|.*-beta|.*-version|cache-control|content-type|host|.*referer|user-agent|x-title",
     re.IGNORECASE,
 )
+# Placeholder passwords from manuals, which are not redacted because they are ordinary words.
 _PLACEHOLDERS: Final = frozenset(
     ["changeme", "example", "password", "postgres", "postgresql", "secret", "testing", "123456"]
 )
-"""Placeholder passwords from manuals, which are not redacted because they are ordinary words."""
 
 
 def long_enough(secrets: Iterable[str]) -> set[str]:

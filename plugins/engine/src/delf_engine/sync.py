@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+# The maximum number of seconds to finish a stop that Ctrl-C interrupted.
 _CLEAN_UP_SECONDS = 3.0
-"""The maximum number of seconds to finish a stop that Ctrl-C interrupted."""
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
 """An async function that gets the started runtime."""
 

@@ -45,12 +45,12 @@ from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
+# The maximum number of input files that are searched for the values of calls.
 _MAX_SEARCHED_FILES: Final = 20
-"""The maximum number of input files that are searched for the values of calls."""
+# The maximum number of bytes that are read of each input file.
 _MAX_FILE_SIZE: Final = 1_000_000
-"""The maximum number of bytes that are read of each input file."""
+# The maximum number of times that a script runs again after its sandbox died.
 _MAX_RESTARTS: Final = 5
-"""The maximum number of times that a script runs again after its sandbox died."""
 
 
 class Restarts:

@@ -38,8 +38,8 @@ RESERVED: Final = frozenset(
 )
 
 
+# The maximum number of characters of an unknown name in an error; scripts choose such names.
 _MAX_NAME_LENGTH = 100
-"""The maximum number of characters of an unknown name in an error; scripts choose such names."""
 
 
 class Toolset:

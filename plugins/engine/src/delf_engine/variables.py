@@ -17,8 +17,8 @@ MAX_TOTAL_LENGTH: Final = MAX_SCRIPT // 2
 """The maximum number of characters of all variables together, as ``repr``."""
 _MAX_DEPTH: Final = 20
 _KEYS: Final = 12
+# The maximum number of characters of a variable's value in a prompt.
 _MAX_SHOWN_LENGTH: Final = 2_000
-"""The maximum number of characters of a variable's value in a prompt."""
 _PLAIN: Final = (
     bool,
     int,

@@ -18,8 +18,8 @@ from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
+# The interval, in seconds, at which the journal is polled for requests to stop tasks.
 _POLL_SECONDS: Final = 1.0
-"""The interval, in seconds, at which the journal is polled for requests to stop tasks."""
 
 
 class Permit:
@@ -32,8 +32,8 @@ class Permit:
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
         self._held = False
+        # The asyncio task of each call that waits for a person.
         self._waiting_calls: list[asyncio.Task[Any] | None] = []
-        """The asyncio task of each call that waits for a person."""
         self._is_over = False
         self.returning: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit, once a call no longer waits for a person."""

@@ -13,8 +13,8 @@ RUNS: Final = "runs"
 """The name of the folder with reports, next to the data set's file."""
 MAX_BYTES: Final = 100_000_000
 """The maximum number of bytes of a data set, a recording or a report."""
+# The suffix in the names of the JSON Schema files that pydantic-evals writes beside data sets.
 _SCHEMA_SUFFIX: Final = "_schema"
-"""The suffix in the names of the JSON Schema files that pydantic-evals writes beside data sets."""
 _FILE_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 

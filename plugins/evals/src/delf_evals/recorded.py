@@ -20,10 +20,10 @@ from delf.tools.action import Action
 from delf.tools.permissions import needs_confirmation
 from delf_engine.past_calls import is_same
 
+# The optional arguments of ``ask`` with their defaults.
 _ASK_DEFAULTS: Final = {"options": (), "answer": "text", "default": None}
-"""The optional arguments of ``ask`` with their defaults."""
+# Optional methods of connections that are hidden because they could reach a service or a model.
 _HIDDEN_METHODS: Final = frozenset({"check", "setup", "needs_setup", "learn"})
-"""Optional methods of connections that are hidden because they could reach a service or a model."""
 
 
 class RecordedResult(BaseModel):

@@ -17,8 +17,8 @@ from delf.trust.folders import read_file
 from delf_cli.tables import table
 from delf_evals.places import MAX_BYTES, folder_of_runs, write
 
+# Matches the suffix, such as `` [1/3]``, of a repeated case's name in pydantic-evals.
 _REPEAT_SUFFIX: Final = re.compile(r" \[\d+/\d+\]$")
-"""Matches the suffix, such as `` [1/3]``, of a repeated case's name in pydantic-evals."""
 
 
 class CheckResult(BaseModel):

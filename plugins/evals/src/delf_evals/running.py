@@ -39,6 +39,7 @@ from delf_evals.judge import AskOnce, Judge
 from delf_evals.recorded import WORLD, RecordedConnection, World, recorded_answer
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
 
+# Agent settings that switch off approvals, journal, memory, learning and observers.
 _ISOLATED_SETTINGS: Final[Mapping[str, Any]] = {
     "journal": "none",
     "approvals": (),
@@ -51,7 +52,6 @@ _ISOLATED_SETTINGS: Final[Mapping[str, Any]] = {
     "record": None,
     "verbose": False,
 }
-"""Agent settings that switch off approvals, journal, memory, learning and observers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,19 +13,19 @@ T = TypeVar("T")
 
 _MAX_TEXT_CHARACTERS: Final = 60
 _MAX_CHOICES: Final = 24
+# The number of choices up to which their total length does not matter.
 _MAX_LONG_CHOICES: Final = 8
-"""The number of choices up to which their total length does not matter."""
 _MAX_CHOICES_CHARACTERS: Final = 240
 _MAX_MIXED_TEXTS: Final = 3
 _MAX_ITEMS: Final = 20_000
 _MAX_CHOICE_CHARACTERS: Final = 30
 _MAX_FIELDS: Final = 40
 _MIN_RECORDS: Final = 5
+# The minimum share of all fields that a record has on average, for records to be similar.
 _SIMILAR_SHARE: Final = 0.5
-"""The minimum share of all fields that a record has on average, for records to be similar."""
 _MAX_DEPTH: Final = 8
+# The minimum share of numbers in a column of numbers, and of dates in a column of dates.
 _NUMERIC_SHARE: Final = 0.6
-"""The minimum share of numbers in a column of numbers, and of dates in a column of dates."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -37,8 +37,8 @@ _NOTATIONS: Final = {
     "with commas between thousands": _COMMA_THOUSANDS,
     "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
 }
+# Matches a number such as 1.234, which may be 1234 or a fraction.
 _AMBIGUOUS_POINT: Final = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
-"""Matches a number such as 1.234, which may be 1234 or a fraction."""
 _UNUSUAL_NEGATIVE: Final = re.compile(r"^\(([^()]*\d[^()]*)\)$|^(\d[\d.,' ]*)-$")
 _COMPACT_DATE: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 _THOUSANDS_DIGITS: Final = 3

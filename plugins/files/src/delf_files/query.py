@@ -19,8 +19,8 @@ from delf_files.query_child import quoted_forms
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
 _DUCKDB_MEMORY: Final = "300MB"
+# The memory limit of the child process, which reads workbooks besides running DuckDB.
 _PROCESS_MEMORY_BYTES: Final = 1_500_000_000
-"""The memory limit of the child process, which reads workbooks besides running DuckDB."""
 _THREADS: Final = 2
 _MAX_SPILL_BYTES: Final = 8_000_000_000
 _MAX_SECONDS: Final = 60.0

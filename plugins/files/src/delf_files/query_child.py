@@ -60,12 +60,12 @@ _MIN_BUFFER_BYTES: Final = 32 * 1024 * 1024
 _MAX_OBJECT_BYTES: Final = 48 * 1024 * 1024
 _MIN_OBJECT_BYTES: Final = 16 * 1024 * 1024
 _MIN_LINE_BYTES: Final = 2 * 1024 * 1024
+# The prefixes of the types that DuckDB infers from JSON texts, and that stay text here.
 _TEXT_TYPES: Final = ("date", "time", "interval", "uuid")
-"""The prefixes of the types that DuckDB infers from JSON texts, and that stay text here."""
+# A pattern for JSON numbers that a float would change.
 _INEXACT_NUMBER: Final = (
     r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
 )
-"""A pattern for JSON numbers that a float would change."""
 
 
 async def answer(question: dict[str, Any]) -> dict[str, Any]:

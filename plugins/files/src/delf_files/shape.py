@@ -42,18 +42,18 @@ from delf_files.tables import columns_of, lines_of, rows_of
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
+# The size up to which all values of a text file are examined.
 _MAX_WHOLE_BYTES: Final = 2 * 1024 * 1024
-"""The size up to which all values of a text file are examined."""
 _BEGINNING_BYTES: Final = 256 * 1024
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _MAX_COUNTED_BYTES: Final = 2 * 1024**3
 _SAMPLE_ROWS: Final = 200
+# The maximum number of cells that are examined in all tables of a file together.
 _MAX_CELLS: Final = 150_000
-"""The maximum number of cells that are examined in all tables of a file together."""
 _MAX_ITEMS: Final = 20_000
 _PIECE_BYTES: Final = 64 * 1024
+# The number of samples that are read from a long text after its beginning.
 _PIECES: Final = 8
-"""The number of samples that are read from a long text after its beginning."""
 _MAX_PARTS: Final = 20
 _MAX_FIRST_LINES: Final = 8
 _MAX_WHOLE_ROWS: Final = 15
@@ -68,14 +68,14 @@ _TOTAL: Final = re.compile(
     r"\s*:?$",
     re.IGNORECASE,
 )
+# Matches two words or numbers without a space between them, as from neighbouring PDF columns.
 _JOINED_WORDS: Final = re.compile(
     r"[a-z]{2}\d{1,4}[/.,-]\d|[a-z*)][A-Z][a-z]+[A-Z*]|\w\*+[A-Z]|\d,\d{3}\d|\d\.\d\d\d*[A-Za-z$€]{2}"
 )
-"""Matches two words or numbers without a space between them, as from neighbouring PDF columns."""
 _MIN_JOINED_WORDS: Final = 3
 _SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# The encodings in which the byte of a line feed may be part of another character.
 _WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
-"""The encodings in which the byte of a line feed may be part of another character."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 

@@ -27,9 +27,8 @@ _RESOLVE_BENEATH: Final = 0x08
 _RESOLVE: Final = (
     _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
 )
+# The maximum number of attempts, because ``openat2`` fails with EAGAIN after a concurrent rename.
 _MAX_ATTEMPTS: Final = 16
-"""The maximum number of attempts, because ``openat2`` fails with EAGAIN after a concurrent
-rename."""
 
 
 class _OpenHow(ctypes.Structure):

@@ -31,8 +31,8 @@ from delf_filesystem.settings import FilesystemSettings
 
 _CHUNK_BYTES: Final = 1_000_000
 _BINARY_CHECK_BYTES: Final = 8192
+# The group name, for ``allow`` and ``confirm``, of the actions that read one file.
 _READING: Final = "reading"
-"""The group name, for ``allow`` and ``confirm``, of the actions that read one file."""
 _WRITE_ACTIONS: Final = ("write_file", "edit_file", "replace")
 
 

@@ -95,11 +95,11 @@ class Changed(TypedDict):
     changed: int
 
 
+# The trust level of each field of a mail: strangers write all fields except the ``own`` ones.
 _TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "thread", "labels", "date", "unread", "notice"), "own"),
     "*": "outside",
 }
-"""The trust level of each field of a mail: strangers write all fields except the ``own`` ones."""
 
 
 class Gmail(GoogleConnection):

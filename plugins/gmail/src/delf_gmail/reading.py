@@ -19,8 +19,8 @@ from delf_gmail.html_text import text_of
 from delf_google.mailboxes import Mailbox, format_mailbox, split
 
 _MAX_PART_DEPTH: Final = 60
+# The maximum number of characters of a message's text that a script gets.
 _MAX_TEXT_LENGTH: Final = 100_000
-"""The maximum number of characters of a message's text that a script gets."""
 _HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
 _LINKS: Final = re.compile(r"\(?https?://\S+")
 _MAX_PLACEHOLDER_LENGTH: Final = 600

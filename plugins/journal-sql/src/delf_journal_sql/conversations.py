@@ -15,12 +15,11 @@ from delf_journal_sql.database import Connection
 T = TypeVar("T")
 
 _MESSAGE: Final = "seq, role, content, at, task_id, trust"
+# The maximum number of characters of a title, which is the beginning of the first message.
 _MAX_TITLE_LENGTH: Final = 200
-"""The maximum number of characters of a title, which is the beginning of the first message."""
+# The maximum number of conversations removed in one transaction, so that others can write in
+# between.
 _PRUNE_BATCH_SIZE: Final = 20
-"""The maximum number of conversations removed in one transaction, so that others can write in
-between.
-"""
 REMEMBERED_SECONDS: Final = 86_400.0
 """The time for which a cleared conversation's row is kept, in seconds.
 

@@ -9,8 +9,8 @@ from delf_journal_sql.database import Connection
 
 _BATCH_SIZE: Final = 128
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
+# The table with the ids of removed tasks, which may have rows in a journal without tasks.
 _REMOVED_TABLE: Final = "delf_removed"
-"""The table with the ids of removed tasks, which may have rows in a journal without tasks."""
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:

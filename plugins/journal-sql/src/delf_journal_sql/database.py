@@ -21,11 +21,10 @@ from typing import Any, Final, Protocol
 SqlRow = Any
 """A result row: a named tuple whose fields are the columns."""
 
+# The possible numbers of rows in an insert statement.
+#
+# The sizes are few, so that databases parse few different statements.
 _CHUNKS: Final = (128, 16, 1)
-"""The possible numbers of rows in an insert statement.
-
-The sizes are few, so that databases parse few different statements.
-"""
 
 
 @cache

@@ -33,10 +33,10 @@ from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, st
 
 STOP: Final = "cancel"
 """The kind of note that asks the owner of a task to stop the task."""
+# The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
-"""The maximum number of tasks in one statement, because databases limit its parameters."""
+# The kind of note that revokes a remembered approval decision.
 _REVOKED: Final = "revoked"
-"""The kind of note that revokes a remembered approval decision."""
 
 # The same condition as in the partial index, so that the database uses the index.
 _IS_REQUEST_EVENT: Final = f"e.{REQUESTS}"

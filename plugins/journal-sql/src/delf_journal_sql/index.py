@@ -21,18 +21,18 @@ from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
+# The version of the index's format. After an increase, older indexes are rebuilt.
 _VERSION: Final = 3
-"""The version of the index's format. After an increase, older indexes are rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
+# The maximum number of characters of a text that is indexed; the rest is ignored.
 _MAX_INDEXED_LENGTH: Final = 20_000
-"""The maximum number of characters of a text that is indexed; the rest is ignored."""
 SEQ_BITS: Final = 24
 """The number of low bits of an index key that hold the event's sequence number."""
 _WORD: Final = re.compile(r"[^\W_]+")
+# Matches a character of a writing system without spaces, which is indexed as a word.
 _SPACELESS_CHARACTER: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""Matches a character of a writing system without spaces, which is indexed as a word."""
 
 _CREATE: Final = """
 CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);

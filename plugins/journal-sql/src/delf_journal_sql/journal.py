@@ -48,10 +48,10 @@ T = TypeVar("T")
 
 _MAX_READER_THREADS: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
+# The maximum number of tasks removed in one transaction, so that others can write in between.
 _PRUNE_BATCH_SIZE: Final = 50
-"""The maximum number of tasks removed in one transaction, so that others can write in between."""
+# The maximum number of events indexed in one transaction.
 _INDEX_BATCH_SIZE: Final = 200
-"""The maximum number of events indexed in one transaction."""
 
 
 class SqlJournal:

@@ -46,11 +46,10 @@ SILENCE_SECONDS: Final = 5.0
 _GREETING_SECONDS: Final = 3
 _MAX_CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
+# The time after which the server aborts an idle transaction, in seconds.
+#
+# Without it a process that is suspended in a transaction would block all other writers.
 _IDLE_TRANSACTION_SECONDS: Final = 5
-"""The time after which the server aborts an idle transaction, in seconds.
-
-Without it a process that is suspended in a transaction would block all other writers.
-"""
 _PARAMETER: Final = re.compile(r":(\w+)")
 
 

@@ -31,12 +31,12 @@ from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
+# The number of characters before and after a match in an excerpt.
 _EXCERPT_MARGIN: Final = 80
-"""The number of characters before and after a match in an excerpt."""
+# A quarter of an hour in seconds, of which the offsets of all time zones are multiples.
 _QUARTER_HOUR_SECONDS: Final = 900
-"""A quarter of an hour in seconds, of which the offsets of all time zones are multiples."""
+# The number of matching index keys that are read at a time.
 _BATCH_SIZE: Final = 2_000
-"""The number of matching index keys that are read at a time."""
 _SUMS: Final = (
     "SUM(u.calls) AS calls, SUM(u.failed) AS failed, SUM(u.questions) AS questions, "
     "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)) AS waited, SUM(u.input) AS input, "

@@ -10,8 +10,8 @@ from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
+# The time for which the record of an ended session is kept, in seconds.
 _KEPT_SECONDS: Final = 90 * 86_400.0
-"""The time for which the record of an ended session is kept, in seconds."""
 _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 

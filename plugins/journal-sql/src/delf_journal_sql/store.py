@@ -21,18 +21,18 @@ from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
 
 EVENT: Final = "e.seq, e.at, e.type, e.v, e.data, e.blobs"
+# A mapping from each field of ``TaskRecord``, except ``owner``, to its column.
 _FIELDS: Final = {
     item.name: OTHER_NAMES.get(item.name, item.name)
     for item in fields(TaskRecord)
     if item.name != "owner"
 }
-"""A mapping from each field of ``TaskRecord``, except ``owner``, to its column."""
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
+# The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
-"""The maximum number of tasks in one statement, because databases limit its parameters."""
+# The time for which the ids of removed tasks are remembered, in seconds.
 _REMOVED_SECONDS: Final = 90 * 86_400.0
-"""The time for which the ids of removed tasks are remembered, in seconds."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:

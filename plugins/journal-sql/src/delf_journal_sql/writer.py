@@ -34,13 +34,13 @@ from delf_journal_sql.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
+# The maximum number of operations in one transaction.
 _MAX_BATCH_SIZE: Final = 512
-"""The maximum number of operations in one transaction."""
 _RETRY_PAUSE_SECONDS: Final = 0.1
+# The maximum time for retries after a lost connection, in seconds.
 _MAX_RETRY_SECONDS: Final = 15.0
-"""The maximum time for retries after a lost connection, in seconds."""
+# The time after which a stopping writer checks if its database responds, in seconds.
 _STOP_CHECK_SECONDS: Final = 2.0
-"""The time after which a stopping writer checks if its database responds, in seconds."""
 
 
 @dataclass(slots=True, eq=False)

@@ -21,8 +21,8 @@ _SERVER_TABLES: Final = ("mcpServers", "servers")
 _SUPPORTED_KEYS: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 _ADDRESS_KEYS: Final = ("url", "serverUrl", "httpUrl")
 _VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
+# Matches variables such as ``${command:…}``, which only an editor can resolve.
 _FOREIGN_VARIABLE: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
-"""Matches variables such as ``${command:…}``, which only an editor can resolve."""
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")

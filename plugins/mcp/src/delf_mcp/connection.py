@@ -53,8 +53,8 @@ _RESOURCE_FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
+# Messages of the client library about a response of something else, such as a gateway.
 _GATEWAY_MESSAGES: Final = ("Server returned an error response", "Unexpected content type")
-"""Messages of the client library about a response of something else, such as a gateway."""
 _MAX_NOTICES: Final = 10
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
 UNDECLARED: Final = "str | list"

@@ -21,8 +21,8 @@ MAX_ITEMS: Final = 10_000
 """The maximum number of resources of one list."""
 MAX_LIST_CHARACTERS: Final = 16_000_000
 MAX_ERROR_CHARACTERS: Final = 4000
+# Matches the empty line that ends a server-sent event.
 _EVENT_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
-"""Matches the empty line that ends a server-sent event."""
 _MAX_EVENT_END_BYTES: Final = 4
 _UNCOMPRESSED: Final = frozenset({"", "identity"})
 

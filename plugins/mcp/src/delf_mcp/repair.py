@@ -11,12 +11,12 @@ from typing import Any, Final, cast
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
 
+# Matches the escape of a surrogate, which may be unpaired.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-"""Matches the escape of a surrogate, which may be unpaired."""
+# The key in a result's metadata for notes about lossy repairs; servers cannot guess the key.
 _NOTES_KEY: Final = f"delf/{secrets.token_hex(8)}"
-"""The key in a result's metadata for notes about lossy repairs; servers cannot guess the key."""
+# The key in a result's metadata that marks data that :func:`repaired` wrapped in an object.
 _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
-"""The key in a result's metadata that marks data that :func:`repaired` wrapped in an object."""
 
 
 def needs_repair(text: str) -> bool:

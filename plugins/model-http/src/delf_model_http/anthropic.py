@@ -44,20 +44,20 @@ _SETTINGS: Final = {
     "stop": "stop_sequences",
     "service_tier": "service_tier",
 }
+# A mapping from reasoning effort to tokens for thinking, with litellm's numbers.
 _THINKING_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096}
-"""A mapping from reasoning effort to tokens for thinking, with litellm's numbers."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 
+# The default maximum of output tokens, which is more than a script needs.
 _DEFAULT_MAX_TOKENS: Final = 16_384
-"""The default maximum of output tokens, which is more than a script needs."""
 
+# The default maximum of output tokens for models that are not in the catalogue.
 _UNKNOWN_MODEL_MAX_TOKENS: Final = 8_192
-"""The default maximum of output tokens for models that are not in the catalogue."""
 
 _THINKING_DELTAS: Final = ("thinking_delta", "signature_delta")
 
+# The number of characters, about 1,024 tokens, from which a system message is cached.
 _MIN_CACHED_CHARS: Final = 4000
-"""The number of characters, about 1,024 tokens, from which a system message is cached."""
 
 _STATUSES: Final = {
     "invalid_request_error": 400,

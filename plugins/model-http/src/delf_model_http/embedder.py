@@ -21,8 +21,8 @@ from delf_model_providers.retry import Attempts, RetryPolicy
 _DEFAULT_MODEL: Final = "text-embedding-3-small"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com/v1beta"
 _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
+# The maximum number of texts in a request: Gemini's limit; OpenAI's limit is 2,048.
 _BATCH_SIZE: Final = 100
-"""The maximum number of texts in a request: Gemini's limit; OpenAI's limit is 2,048."""
 _MAX_BYTES: Final = 64_000_000
 _TIMEOUT_SECONDS: Final = 60.0
 

@@ -49,15 +49,14 @@ _SETTINGS: Final = {
     "seed": "seed",
 }
 
+# Matches models that take a thinking level; earlier models take a thinking budget in tokens.
 _HAS_LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
-"""Matches models that take a thinking level; earlier models take a thinking budget in tokens."""
+# The signature that Google's documentation prescribes for calls of other models.
 _FOREIGN_SIGNATURE: Final = chat.base64_of(b"skip_thought_signature_validator")
-"""The signature that Google's documentation prescribes for calls of other models."""
+# A mapping from reasoning effort to tokens for thinking.
+#
+# The numbers are those of https://ai.google.dev/gemini-api/docs/openai.
 _THINKING_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
-"""A mapping from reasoning effort to tokens for thinking.
-
-The numbers are those of https://ai.google.dev/gemini-api/docs/openai.
-"""
 
 
 class GenerateContent:

@@ -54,26 +54,26 @@ _LIVE_DIALECTS: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
     "openai": lambda _: Realtime(),
     "google": GeminiLive,
 }
+# Matches the names of models that only answer in sessions.
 _LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
-"""Matches the names of models that only answer in sessions."""
 
+# The names of delf's own settings, which are not sent to providers.
 _DELF_SETTINGS: Final = frozenset({"timeout", "live_model", EXTRA, SERVER_SIDE_TOOLS})
-"""The names of delf's own settings, which are not sent to providers."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
+# The characters of blanks and of a byte order mark, which may precede a body.
 _BLANKS: Final = b"\xef\xbb\xbf \t\r\n"
-"""The characters of blanks and of a byte order mark, which may precede a body."""
+# The possible starts of a body that is a stream of events.
 _STREAM_STARTS: Final = (b"data:", b"event:")
-"""The possible starts of a body that is a stream of events."""
+# The field names with which a line of server-sent events may start.
 _EVENT_FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
-"""The field names with which a line of server-sent events may start."""
 _MAX_SHOWN_CHARS: Final = 200
+# The maximum seconds to wait for token counts after the model has finished.
 _SECONDS_FOR_USAGE: Final = 5.0
-"""The maximum seconds to wait for token counts after the model has finished."""
 
+# The maximum seconds to wait for the end of a body after its last event.
 _SECONDS_FOR_REST: Final = 0.1
-"""The maximum seconds to wait for the end of a body after its last event."""
 
 
 class HttpModel(EndpointModel):

@@ -25,14 +25,14 @@ from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
+# Matches models that refuse tools in chat completions, because they reason by default.
 _REFUSES_TOOLS: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[4-9]|[6-9]|\d\d)(?!.*(?:chat|search))")
-"""Matches models that refuse tools in chat completions, because they reason by default."""
+# The names of fields that may have a server's error message.
 _ERROR_FIELDS: Final = ("message", "detail", "errors", "error_msg", "msg")
-"""The names of fields that may have a server's error message."""
+# The fields of a message with calls that servers of open models expect back.
 _RETURNED_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
-"""The fields of a message with calls that servers of open models expect back."""
+# The names of settings that OpenAI's reasoning models refuse.
 _REFUSED_SETTINGS: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
-"""The names of settings that OpenAI's reasoning models refuse."""
 
 
 def is_reasoning(parts: RequestParts) -> bool:

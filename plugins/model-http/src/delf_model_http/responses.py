@@ -30,8 +30,8 @@ _SETTINGS: Final = {
     "max_tokens": "max_output_tokens",
     "service_tier": "service_tier",
 }
+# The names of settings that reasoning models refuse.
 _REFUSED_SETTINGS: Final = ("temperature", "top_p")
-"""The names of settings that reasoning models refuse."""
 _REASONING_FIELDS: Final = ("id", "type", "summary", "encrypted_content")
 _STATUSES: Final = {
     "rate_limit_exceeded": 429,

@@ -15,8 +15,8 @@ from delf.network.proxies import Proxies, async_transport
 from delf.network.tls import default_context
 from delf_model_providers.endpoint import Endpoint
 
+# The maximum seconds to wait until litellm has sent the request of a cancelled call.
 _MAX_PREPARATION_SECONDS: Final = 1.0
-"""The maximum seconds to wait until litellm has sent the request of a cancelled call."""
 
 _request_sent: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default=None)
 

@@ -16,10 +16,10 @@ from delf_model_providers.signatures import may_think
 THINKING: Final = "thinking_blocks"
 """The name of a message's field with blocks of thinking."""
 _SEARCHES: Final = {"anthropic": searches.of_anthropic, RESPONSES: searches.of_responses}
+# The names of settings that Claude refuses while thinking is enabled.
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
-"""The names of settings that Claude refuses while thinking is enabled."""
+# The number of characters, about 1,024 tokens, from which a system message is cached.
 _MIN_CACHED_CHARS: Final = 4000
-"""The number of characters, about 1,024 tokens, from which a system message is cached."""
 
 
 def messages(

@@ -24,8 +24,8 @@ from delf_model_providers.failures import (
 )
 
 _CLASS_NAMES: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
+# The words after which a message of litellm repeats itself.
 _REPETITION: Final = " Original exception:"
-"""The words after which a message of litellm repeats itself."""
 _CONNECTION_ERRORS: Final = OF_PROXIES | {"CertificatesError", "ClientSSLError", "SSLError"}
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"

@@ -31,10 +31,10 @@ from delf_model_providers.signatures import token_of
 logger = logging.getLogger(__name__)
 
 _MAX_CALLS: Final = 1000
+# Matches litellm's error message for a stream that was not requested.
 _UNEXPECTED_STREAM: Final = re.compile(r"Received: .data: ")
-"""Matches litellm's error message for a stream that was not requested."""
+# The prefix of model names that selects this plugin instead of another.
 _LITELLM_PREFIX: Final = "litellm/"
-"""The prefix of model names that selects this plugin instead of another."""
 
 
 @dataclass

@@ -14,6 +14,7 @@ def _provider_with_key(name: str, key: str, *aliases: str) -> Provider:
     return Provider(name=name, aliases=aliases, keys=(key,))
 
 
+# The providers that only litellm can call, with litellm's names.
 _OTHERS: Final = (
     Provider(name="litellm", login="other", own_protocol=True),
     Provider(
@@ -40,7 +41,6 @@ _OTHERS: Final = (
     Provider(name="vertex_ai", aliases=("google-vertex", "google_vertexai"), login="other"),
     _provider_with_key("xai", "XAI_API_KEY", "grok"),
 )
-"""The providers that only litellm can call, with litellm's names."""
 
 OTHERS: Final = Providers(_OTHERS)
 PROVIDERS: Final = (*FAMILIES, *_OTHERS)

@@ -19,11 +19,11 @@ from delf_model_providers.failures import UnreadableError
 _OK: Final = 200
 _END_MARKER: Final = b"[DONE]"
 _MAX_BYTES: Final = 8_000_000
+# The maximum number of bytes of a stream, in which each few characters are an event of some hundred
+# bytes.
 _MAX_STREAM_BYTES: Final = 32 * _MAX_BYTES
-"""The maximum number of bytes of a stream, in which each few characters are an event of some
-hundred bytes."""
+# The maximum seconds to wait for the end of a body after its last event.
 _SECONDS_FOR_REST: Final = 0.1
-"""The maximum seconds to wait for the end of a body after its last event."""
 
 
 class Tail(httpx.AsyncByteStream):

@@ -23,11 +23,11 @@ _KEYWORDS_OF_NAMED_SCHEMAS: Final = frozenset(
     {"properties", "$defs", "definitions", "dependentSchemas"}
 )
 _TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+# The patterns of formats that all services interpret in the same way.
 _FORMATS: Final = {
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "uuid": r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
 }
-"""The patterns of formats that all services interpret in the same way."""
 
 
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class TextLimits(NamedTuple):
 SHORT_LIMITS: Final = TextLimits(260, 420, 90)
 _FULL_LIMITS: Final = TextLimits(FULL_CHARS, FULL_CHARS, 240, 4, has_notes=True)
 _BYTES: Final = re.compile(r"\bbytes\b")
+# The type of a file in a multipart form.
 _FILE_TYPE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
-"""The type of a file in a multipart form."""
 
 _MAX_NOTES: Final = 2_000
 _MAX_RESULT_DOC: Final = 240

@@ -23,8 +23,8 @@ _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding",
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
 
 _NON_WORD: Final = re.compile(r"\W")
+# Matches a path parameter in the notation of web frameworks, as ``<int:id>`` or ``:id``.
 _FRAMEWORK_PARAMETER: Final = re.compile(r"<(?:\w+:)?([^<>/]+)>|(?<=/):([\w-]+)")
-"""Matches a path parameter in the notation of web frameworks, as ``<int:id>`` or ``:id``."""
 
 Place = Literal["path", "query", "header", "cookie"]
 

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
 
 _MAX_CHARS: Final = 500
+# The maximum number of bytes of a compiled pattern.
 _MAX_BYTES: Final = 1_000_000
-"""The maximum number of bytes of a compiled pattern."""
+# Syntax that is literal in JavaScript but has a special meaning in the linear-time engine.
 _AMBIGUOUS_SYNTAX: Final = ("[[", "&&", "--", "~~")
-"""Syntax that is literal in JavaScript but has a special meaning in the linear-time engine."""
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -15,8 +15,8 @@ _PARAMETER_KEYWORDS: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
 _NULL_SCHEMA: Final = {"enum": [None], "nullable": True}
+# Schema keywords whose values are data, not schemas.
 _DATA_KEYWORDS: Final = frozenset({"example", "examples", "default", "enum"})
-"""Schema keywords whose values are data, not schemas."""
 _FLOWS: Final = {
     "implicit": "implicit",
     "password": "password",

@@ -40,6 +40,7 @@ from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
 _MILLISECOND: Final = 0.001
+# The names of providers in OpenTelemetry's conventions that differ from delf's names.
 _CONVENTIONS: Final = {
     "google": "gcp.gemini",
     "azure": "azure.ai.openai",
@@ -48,7 +49,6 @@ _CONVENTIONS: Final = {
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""The names of providers in OpenTelemetry's conventions that differ from delf's names."""
 
 Attribute = str | int | float | bool | tuple[str, ...]
 

@@ -19,10 +19,10 @@ from delf_prefilter_semantic.vectors import CatalogVectors
 
 _log = logging.getLogger(__name__)
 
+# The number of best actions of each ranking that are combined.
 _MAX_RANKED: Final = 100
-"""The number of best actions of each ranking that are combined."""
+# The weight of word scores, from 0 to 1; vector similarities have the remaining weight.
 _WORD_WEIGHT: Final = 0.6
-"""The weight of word scores, from 0 to 1; vector similarities have the remaining weight."""
 
 
 class SemanticPrefilter:

@@ -39,8 +39,8 @@ from delf_routines.drift import drift_of, named_actions
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
+# Command-line flags of a task that runs a routine.
 _WITHOUT_MODEL: Final = {"strategy": "routine"}
-"""Command-line flags of a task that runs a routine."""
 _HISTORY: Final = 20
 
 

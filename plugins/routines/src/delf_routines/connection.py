@@ -16,13 +16,13 @@ from delf_routines.calls import call_text
 from delf_routines.routine import STRATEGY, Parameter, ParameterType, Routine, Value
 from delf_routines.store import RoutineStore
 
+# The types of parameters in Python and in JSON Schema.
 _TYPES: Final[Mapping[ParameterType, tuple[str, str]]] = {
     "text": ("str", "string"),
     "date": ("str", "string"),
     "integer": ("int", "integer"),
     "number": ("float", "number"),
 }
-"""The types of parameters in Python and in JSON Schema."""
 _DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 
 

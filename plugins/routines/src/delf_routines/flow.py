@@ -17,31 +17,31 @@ from typing import Any, Final
 
 from delf.events import ASK
 
+# Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path.
 _SAFE_PREFIX: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
-"""Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path."""
 QUOTED_VALUE: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
 """Regex of a parameter value that a script inserts within quotes of another text."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
+# The actions that every task has, which a routine's header does not record.
 _BUILT_IN_ACTIONS: Final = frozenset(
     {"add_to_output_files", "files.read", "files.list", "llm", ASK}
 )
-"""The actions that every task has, which a routine's header does not record."""
+# Functions whose result does not contain the text that they get, or that only print it.
 _DISPLAY_FUNCTIONS: Final = frozenset({"print", "len", "int", "float", "bool"})
-"""Functions whose result does not contain the text that they get, or that only print it."""
+# Methods that search for their argument.
 _SEARCH_METHODS: Final = frozenset({"get", "startswith", "endswith", "count"})
-"""Methods that search for their argument."""
+# String methods that return the complete text, possibly in another case or without blanks.
 _UNCHANGING_METHODS: Final = frozenset(
     {"strip", "lower", "upper", "title", "casefold", "capitalize"}
 )
-"""String methods that return the complete text, possibly in another case or without blanks."""
+# Names with which a script could access variables or output indirectly.
 _INDIRECT_NAMES: Final = frozenset(
     {"globals", "locals", "vars", "eval", "exec", "compile", "dir", "getattr", "__import__"}
     | {"__main__", "__builtins__", "__dict__", "f_locals", "f_globals", "sys", "inspect"}
     | {"builtins", "gc", "redirect_stdout", "StringIO"}
 )
-"""Names with which a script could access variables or output indirectly."""
 
 
 def bounds(

@@ -45,17 +45,17 @@ ParameterType = Literal["text", "number", "integer", "date"]
 OnFailure = Literal["fail", "repair"]
 Value = str | int | float
 
+# Unicode categories of characters that are invisible or reorder text.
 _HIDDEN: Final = ("Cf", "Co", "Cs")
-"""Unicode categories of characters that are invisible or reorder text."""
+# Invisible characters that some scripts and emoji need.
 _JOINERS: Final = "\u200c\u200d"
-"""Invisible characters that some scripts and emoji need."""
 _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
+# Pydantic's error types for unknown keys.
 _UNKNOWN_KEY_ERRORS: Final = ("extra_forbidden", "unexpected_keyword_argument")
-"""Pydantic's error types for unknown keys."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,8 +33,8 @@ from delf_routines.routine import Parameter, ParameterType, Routine, Value, shap
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
 _DASHED: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+# Regex of a number that is not part of a word, a date, a percentage or a quoted text.
 _STANDALONE_NUMBER: Final = re.compile(r"(?<![\w.'-])\d+(?:\.\d+)?(?![\w'%-]|\.\d)")
-"""Regex of a number that is not part of a word, a date, a percentage or a quoted text."""
 _MONTHS: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun"),
     *("jul", "aug", "sep", "oct", "nov", "dec"),

@@ -19,8 +19,8 @@ CASES = "cases"
 """The subfolder of recorded runs, with which routines are tested."""
 PROPOSED = "proposed"
 """The subfolder of repaired routines that wait for a person's acceptance."""
+# The maximum number of bytes of a recorded run.
 _MAX_CASE_SIZE = 100_000_000
-"""The maximum number of bytes of a recorded run."""
 
 
 class RoutineStore:

@@ -19,8 +19,8 @@ from delf_runner_dbos.queue import belongs_to_project
 
 _MAX_AGENTS: Final = 8
 _NO_FLAGS: Final[Mapping[str, Any]] = dict.fromkeys(["journal", "output_dir", "record", "files"])
+# The setup fields of a task that determine its agent; the others belong to the task itself.
 _AGENT_FIELDS: Final = ("folder", "config", "flags", "connections", "tool_files", "overrides")
-"""The setup fields of a task that determine its agent; the others belong to the task itself."""
 
 
 class Agents:

@@ -27,8 +27,8 @@ APPLICATION: Final = "delf"
 TASK: Final = "delf.task"
 SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
+# The DBOS priority of a task with priority 0. DBOS accepts no priority below 1.
 _DEFAULT_DBOS_PRIORITY: Final = 2**30
-"""The DBOS priority of a task with priority 0. DBOS accepts no priority below 1."""
 _MAX_URGENT: Final = 2**29 - 1
 _BATCH_SIZE: Final = 500
 _ACTIVE_STATUSES: Final = ["ENQUEUED", "DELAYED", "PENDING"]

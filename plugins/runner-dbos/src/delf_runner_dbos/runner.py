@@ -46,8 +46,8 @@ _REMEMBER_SECONDS: Final = 86400.0
 _BATCH_SIZE: Final = 1000
 JOURNAL_PAUSES: Final = (0.05,) * 10
 """The pauses in seconds until the journal has a task that was enqueued a moment ago."""
+# The setup field of a task that names the firing of a schedule that submitted the task.
 _FIRING_ID: Final = "firing"
-"""The setup field of a task that names the firing of a schedule that submitted the task."""
 _REPEATED_HOUR_NOTE: Final = (
     "nothing was started: clocks were set back, and this time came before, too"
 )

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Options of ``delf run`` that a schedule stores. None of them holds a secret.
 _STORED_OPTIONS: Final = frozenset({"connections", "tool_files", "strategy"})
-"""Options of ``delf run`` that a schedule stores. None of them holds a secret."""
 _POLL_SECONDS: Final = 0.5
+# The maximum number of seconds to wait until a runner starts a test.
 _TEST_SECONDS: Final = 5.0
-"""The maximum number of seconds to wait until a runner starts a test."""
 
 
 @click.group(cls=BareGroup, bare_command="list")

@@ -14,15 +14,14 @@ from delf_cli.output import format_count
 from delf_engine.one_call import ONE_CALL, call_task, read_call
 from delf_engine.watched_calls import check_watched
 
+# The maximum number of item digests that a schedule stores.
+#
+# If an item returns after its digest was dropped, the item counts as new.
 _MAX_SEEN: Final = 1_000
-"""The maximum number of item digests that a schedule stores.
-
-If an item returns after its digest was dropped, the item counts as new.
-"""
+# The maximum number of tasks that one firing starts. The next firing handles further items.
 _MAX_NEW_ITEMS: Final = 100
-"""The maximum number of tasks that one firing starts. The next firing handles further items."""
+# The maximum number of characters of an item. Longer texts in the item are truncated.
 _MAX_ITEM_CHARACTERS: Final = 40_000
-"""The maximum number of characters of an item. Longer texts in the item are truncated."""
 _MAX_TEXT_CHARACTERS: Final = 1_000
 
 

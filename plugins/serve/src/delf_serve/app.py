@@ -100,8 +100,8 @@ class Application:
         self._lock = asyncio.Lock()
         self._started = False
         self._grace_start: float | None = None
+        # True once the server is shutting down. Requests then no longer start the agent.
         self._is_shutting_down = False
-        """True once the server is shutting down. Requests then no longer start the agent."""
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._loop_end: _LoopEnd | None = None
         self._was_agent_started = agent.started

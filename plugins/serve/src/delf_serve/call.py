@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+# The minimum upload speed in bytes per second, which extends the deadline of large bodies.
 _MIN_BYTES_PER_SECOND: Final = 20_000
-"""The minimum upload speed in bytes per second, which extends the deadline of large bodies."""
 
 
 @dataclass

@@ -41,15 +41,15 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 10.0
 PAUSES: Final = (1.0, 5.0, 25.0)
 """The pauses in seconds between attempts to send a notice."""
+# The kind of journal note that records a sent notice.
 _SENT_NOTE_KIND: Final = "notice"
-"""The kind of journal note that records a sent notice."""
 _MAX_TEXT_SIZE: Final = 500
 _MAX_URL_SIZE: Final = 2_000
+# The maximum number of characters of a direct message; Slack accepts 3,000.
 _MAX_MESSAGE_SIZE: Final = 2_900
-"""The maximum number of characters of a direct message; Slack accepts 3,000."""
 _MAX_ANSWER_SIZE: Final = 1_000_000
+# The maximum number of characters of one fact in a notice.
 _MAX_FACT_SIZE: Final = 20_000
-"""The maximum number of characters of one fact in a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +156,9 @@ def ways_of(settings: ServeSettings, person: Person) -> list[NoticeWay]:
     return [way for way, is_available in availability.items() if is_available]
 
 
+# The exceptions that mean that sending failed.
+#
+# ``HTTPException`` is raised for a server that does not speak HTTP.
 _FAILURES: Final = (
     OSError,
     ValueError,
@@ -163,10 +166,6 @@ _FAILURES: Final = (
     smtplib.SMTPException,
     ConfigurationError,
 )
-"""The exceptions that mean that sending failed.
-
-``HTTPException`` is raised for a server that does not speak HTTP.
-"""
 Way = Callable[[ServeSettings, Notice], None]
 Sent = Callable[[], Awaitable[None]]
 """Callback that is awaited once a notice was delivered through at least one channel."""

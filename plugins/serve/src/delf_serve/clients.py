@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 _MAX_ADDRESS_CHARACTERS: Final = 100
+# The prefix length of the IPv6 network that a provider assigns to one customer.
 _IPV6_PREFIX_LENGTH: Final = 64
-"""The prefix length of the IPv6 network that a provider assigns to one customer."""
 TEST_CLIENT: Final = "testclient"
 """The host name that Starlette's TestClient sends as the client's address."""
 

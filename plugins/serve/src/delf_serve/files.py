@@ -24,11 +24,11 @@ from delf_serve.settings import ServeSettings
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _INCOMPLETE_PREFIX: Final = "coming_"
 _MAX_BYTES: Final = 255
+# The minimum number of bytes that a file counts, because an empty file uses disk space, too.
 _MIN_BYTES: Final = 4096
-"""The minimum number of bytes that a file counts, because an empty file uses disk space, too."""
 _CLEANUP_SECONDS: Final = 3600.0
+# The seconds without new data after which an unfinished upload counts as abandoned.
 _SILENT_SECONDS: Final = 3600.0
-"""The seconds without new data after which an unfinished upload counts as abandoned."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

@@ -38,16 +38,17 @@ COOKIE: Final = "delf_session"
 CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
+# Paths of health checks, which need no key.
 _PROBES: Final = ("/health", "/ready")
-"""Paths of health checks, which need no key."""
 _OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
+# The path prefix of incoming webhooks, which need no key because their messages are signed.
 _HOOKS_PREFIX: Final = "/hooks/"
-"""The path prefix of incoming webhooks, which need no key because their messages are signed."""
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
+# The path prefixes of operations that accept files, and therefore larger bodies.
 _FILE_PREFIXES: Final = ("/files", "/v1/", "/ag-ui", "/a2a")
-"""The path prefixes of operations that accept files, and therefore larger bodies."""
+# Headers that must not be repeated, because implementations differ on which value counts.
 _UNREPEATABLE_HEADERS: Final = frozenset(
     {
         b"host",
@@ -67,13 +68,12 @@ _UNREPEATABLE_HEADERS: Final = frozenset(
         b"x-hub-signature-256",
     }
 )
-"""Headers that must not be repeated, because implementations differ on which value counts."""
+# The request headers that can contain an API key.
 _KEY_HEADERS: Final = frozenset({b"authorization", b"x-api-key"})
-"""The request headers that can contain an API key."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+# The maximum number of wrong keys per minute from one client, and of attempts with one key.
 _MAX_WRONG_KEYS: Final = 30
-"""The maximum number of wrong keys per minute from one client, and of attempts with one key."""
 _MAX_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "

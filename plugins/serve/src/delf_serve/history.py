@@ -24,8 +24,8 @@ from delf_serve.tasks import Tasks, task_view
 
 _log = logging.getLogger(__name__)
 
+# The interval of index updates in seconds, and the time limit of one update.
 _INDEX_SECONDS: Final = 1.0
-"""The interval of index updates in seconds, and the time limit of one update."""
 
 
 async def keep_indexing(journal: SharedJournal) -> None:

@@ -29,8 +29,8 @@ from delf_serve.settings import ServeSettings
 _log = logging.getLogger(__name__)
 
 VARIABLE: Final = "DELF_API_KEY"
+# The interval in seconds of reloading people from the journal.
 _RELOAD_SECONDS: Final = 1.0
-"""The interval in seconds of reloading people from the journal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ LOGIN_SECONDS: Final = 600
 _SECONDS: Final = 10.0
 _CACHE_SECONDS: Final = 3600.0
 _LEEWAY_SECONDS: Final = 60
+# The accepted signature algorithms, which are all asymmetric.
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""The accepted signature algorithms, which are all asymmetric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

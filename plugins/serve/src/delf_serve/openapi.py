@@ -24,12 +24,12 @@ from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
 
 _SCHEMA_REF: Final = "#/components/schemas/{model}"
+# The JSON Schemas of the fields that all events have in common.
 _COMMON_FIELDS: Final[dict[str, Any]] = {
     "task_id": {"type": "string"},
     "seq": {"type": "integer", "description": "Its number in the task, from 1."},
     "at": {"type": "number", "description": "Unix time in seconds."},
 }
-"""The JSON Schemas of the fields that all events have in common."""
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},

@@ -40,8 +40,8 @@ from delf_serve.tasks import (
 )
 
 _KEY: Final = "Idempotency-Key"
+# The name of the strategy that runs a routine.
 _ROUTINE: Final = "routine"
-"""The name of the strategy that runs a routine."""
 _EVENTS: Final = "text/event-stream"
 _FILE: Final = "application/octet-stream"
 _TASKS_OF_A_BUDGET: Final = 20

@@ -28,8 +28,8 @@ NoticeWay = Literal["mail", "slack", "webhook", "browser"]
 """A channel through which a person can get notices."""
 NOTICE_WAYS: Final[tuple[NoticeWay, ...]] = get_args(NoticeWay)
 _MAX_TRIES: Final = 5
+# The maximum number of entries in a person's history.
 _MAX_ENTRIES: Final = 100
-"""The maximum number of entries in a person's history."""
 
 Tell = Callable[[PersonChange], None]
 Make = Callable[[Person], Person]

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 from delf.values.encoding import TAG
 
+# Substrings of JSON texts that contain tagged values or non-finite numbers.
 _TAG_MARKS: Final = (f'"{TAG}"', "NaN", "Infinity")
-"""Substrings of JSON texts that contain tagged values or non-finite numbers."""
 
 
 def json_bytes(value: Any) -> bytes:

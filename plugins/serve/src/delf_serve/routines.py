@@ -17,8 +17,8 @@ from delf_serve.problems import ProblemError
 from delf_serve.tasks import Tasks
 
 _MAX_SHOWN_RUNS: Final = 5
+# The maximum number of recent runs that count for the savings of a routine.
 _MAX_COUNTED_RUNS: Final = 200
-"""The maximum number of recent runs that count for the savings of a routine."""
 _MAX_DRAFTS: Final = 20
 
 

@@ -20,21 +20,21 @@ from delf_serve.clients import is_loopback
 from delf_serve.problems import MEDIA, ProblemError
 
 _BACKLOG: Final = 2048
+# The number of new objects that triggers a garbage collection.
 _GC_THRESHOLD: Final = 50_000
-"""The number of new objects that triggers a garbage collection."""
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
 REST_SECONDS: Final = 5.0
 """The seconds that a client has to send the rest of a request body after the response."""
+# The seconds that a client has to read sent bytes before its connection is closed.
 _CLOSE_SECONDS: Final = 5.0
-"""The seconds that a client has to read sent bytes before its connection is closed."""
+# The maximum number of seconds for which a client may not read its response.
 _STALL_SECONDS: Final = 60.0
-"""The maximum number of seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
+# The maximum number of pipelined requests that are queued for one connection.
 _MAX_QUEUED: Final = 16
-"""The maximum number of pipelined requests that are queued for one connection."""
+# The number of file descriptors reserved for sandboxes, the journal and files.
 _RESERVED_FILES: Final = 256
-"""The number of file descriptors reserved for sandboxes, the journal and files."""
 
 
 def check_bind(host: str, *, keyed: bool) -> None:

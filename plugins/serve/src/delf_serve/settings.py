@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
 
 NAME: Final = "serve"
+# The minimum number of bytes of a webhook's secret.
 _SECRET_BYTES: Final = 16
-"""The minimum number of bytes of a webhook's secret."""
 _HOOK: Final = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
 

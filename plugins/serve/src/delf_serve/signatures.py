@@ -12,8 +12,8 @@ from typing import Final
 
 from delf_serve.problems import ProblemError
 
+# The maximum age of a message in seconds, as Standard Webhooks advises.
 _MAX_AGE_SECONDS: Final = 300.0
-"""The maximum age of a message in seconds, as Standard Webhooks advises."""
 _MAX_ID_CHARACTERS: Final = 200
 
 

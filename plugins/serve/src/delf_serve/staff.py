@@ -23,8 +23,8 @@ from delf_serve.sessions import id_of
 
 _MAX: Final = 100_000
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
+# Characters that a spreadsheet takes for the start of a formula.
 _FORMULA_STARTS: Final = "=+-@\t\r"
-"""Characters that a spreadsheet takes for the start of a formula."""
 
 
 def _require_manager(call: Call) -> None:

@@ -41,9 +41,10 @@ END: Final = b"event: end\ndata: {}\n\n"
 HELLO: Final = b"retry: 1000\n\n"
 BEAT_SECONDS: Final = 15.0
 _BATCH_SIZE: Final = 100
+# The maximum number of events that are encoded in the event loop's thread.
 _MAX_INLINE_EVENTS: Final = 5
-"""The maximum number of events that are encoded in the event loop's thread."""
 _MAX_WAITING: Final = 2000
+# The kinds of events after which the task list shows a task differently.
 _LIST_EVENTS: Final = (
     TaskQueued,
     TaskStarted,
@@ -55,7 +56,6 @@ _LIST_EVENTS: Final = (
     ApprovalDecided,
     TaskFinished,
 )
-"""The kinds of events after which the task list shows a task differently."""
 GATHER_SECONDS: Final = 0.2
 
 
@@ -94,8 +94,8 @@ class Streams:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
+        # The queues of the open task list streams, which share one subscription to all events.
         self._readers: set[asyncio.Queue[Listed | None]] = set()
-        """The queues of the open task list streams, which share one subscription to all events."""
         self._watching: asyncio.Task[None] | None = None
         self.open = 0
 

@@ -73,21 +73,20 @@ PAGE: Final = 1000
 """The number of interrupted tasks that are read from the journal at a time."""
 _FORGET_SECONDS: Final = 3600.0
 _MAX_RESUMES: Final = 5
+# The period in seconds for counting a task's resumes.
+#
+# A task that is resumed too often in this period may kill its process. The server leaves such a
+# task interrupted until a person resumes it.
 _RESUMES_SECONDS: Final = 600.0
-"""The period in seconds for counting a task's resumes.
-
-A task that is resumed too often in this period may kill its process. The server leaves such a
-task interrupted until a person resumes it.
-"""
+# The maximum number of recent tasks of this process whose owners are cached.
 _MAX_OWNERS: Final = 10_000
-"""The maximum number of recent tasks of this process whose owners are cached."""
 CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
 """The prefix of names of conversations that the client keeps and sends with each request."""
 _FEW: Final = 50
+# The number of characters by which the journal searches for a task's text.
 _SEARCH_CHARACTERS: Final = 200
-"""The number of characters by which the journal searches for a task's text."""
+# The separator between owner and name of a stored conversation. Names do not contain it.
 _OWNER_SEPARATOR: Final = "|"
-"""The separator between owner and name of a stored conversation. Names do not contain it."""
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """Pending requests by task id."""

@@ -31,8 +31,8 @@ from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
 from delf_serve.people import NOTICE_WAYS, Changer, Wish, present, without_key
 
+# The default name of a key.
 _DEFAULT_LABEL: Final = "first"
-"""The default name of a key."""
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare_command="list")

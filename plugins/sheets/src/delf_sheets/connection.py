@@ -55,11 +55,11 @@ class Written(TypedDict):
     cells: int
 
 
+# The trust level of each field of a result: other people may have written title and content.
 _FIELD_TRUST: Final[Mapping[str, Trust]] = {
     **dict.fromkeys(("id", "link", "notice"), "own"),
     "*": "outside",
 }
-"""The trust level of each field of a result: other people may have written title and content."""
 
 
 class Sheets(GoogleConnection):

@@ -282,6 +282,7 @@ def _borders(shown: bool) -> dict[str, Any]:
     return dict.fromkeys(("top", "bottom", "left", "right"), line)
 
 
+# The Sheets API's field for each option of ``format``, and a function for the option's value.
 _FORMAT_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "bold": ("textFormat.bold", bool),
     "italic": ("textFormat.italic", bool),
@@ -292,7 +293,6 @@ _FORMAT_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "align": ("horizontalAlignment", str.upper),
     "borders": ("borders", _borders),
 }
-"""The Sheets API's field for each option of ``format``, and a function for the option's value."""
 
 
 def _column(area: Area, index: int) -> dict[str, Any]:

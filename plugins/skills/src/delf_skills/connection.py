@@ -16,8 +16,8 @@ from delf_skills.settings import SkillsSettings
 _MAX_DESCRIBED_SKILLS: Final = 60
 _MAX_DESCRIPTION_CHARACTERS: Final = 1024  # as in the format
 _MIN_DESCRIPTION_CHARACTERS: Final = 300
+# The number of characters that all descriptions in a prompt share.
 _MAX_DESCRIPTIONS_CHARACTERS: Final = 12_000
-"""The number of characters that all descriptions in a prompt share."""
 _MAX_AGENTS_CHARACTERS: Final = 20_000
 
 

@@ -18,10 +18,10 @@ from delf_sql.tokens import parse
 if TYPE_CHECKING:
     from sqlglot import exp
 
+# Dialects that always ignore letter case in the names of tables and columns.
 _CASE_INSENSITIVE: Final = ("sqlite", "duckdb", "mssql")
-"""Dialects that always ignore letter case in the names of tables and columns."""
+# Longer statements count as untrusted: parsing a long statement would block the event loop.
 _MAX_STATEMENT_CHARS: Final = 10_000
-"""Longer statements count as untrusted: parsing a long statement would block the event loop."""
 _MAX_PARTS: Final = 3
 _OUTSIDE: Final[Trust] = "outside"
 

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAKING: Final = Lock()
+# The maximum number of tables returned by ``schema(search=…)``.
 _MAX_FOUND_TABLES: Final = 20
-"""The maximum number of tables returned by ``schema(search=…)``."""
+# The maximum number of sets of parameters for which affected rows are counted before approval.
 _MAX_COUNTED_SETS: Final = 20
-"""The maximum number of sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
 _MAX_SAMPLED: Final = 40
 _SAMPLE_SECONDS: Final = 1.0
@@ -106,8 +106,8 @@ class SQL(Connection[SQLSettings]):
                 self.context_trust = "own"  # without the comments of other tables
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
+        # Tables by name, with descriptions of the values in their columns.
         self._sampled_tables: dict[str, Table] = {}
-        """Tables by name, with descriptions of the values in their columns."""
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Preview a write; require approval of queries that the database would let write."""

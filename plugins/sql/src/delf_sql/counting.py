@@ -9,10 +9,10 @@ from delf_sql.gate import Statement
 from delf_sql.placeholders import Params, find_placeholders
 from delf_sql.tokens import Token
 
+# Keywords of an UPDATE or DELETE whose affected rows delf cannot count.
 _UNCOUNTED_KEYWORDS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
-"""Keywords of an UPDATE or DELETE whose affected rows delf cannot count."""
+# Keywords of an INSERT that may add fewer rows than its statement lists.
 _MAY_SKIP_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
-"""Keywords of an INSERT that may add fewer rows than its statement lists."""
 _READS: Final = frozenset({"SELECT", "WITH"})
 
 

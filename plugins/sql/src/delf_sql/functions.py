@@ -255,6 +255,7 @@ _DUCKDB: Final = words(
     "bigint bit blob boolean decimal double enum float hugeint int integer interval numeric "
     "real smallint struct text timestamp timestamptz tinyint ubigint union varchar"
 )
+# Functions that only read in some other database; sqlglot has no class for them.
 _IN_OTHER_DATABASES: Final = words(
     "add_months any_value approx_count_distinct array_agg ascii cast charindex chr convert corr "
     "current_user date_add date_diff date_part date_trunc dateadd datediff datename datepart day "
@@ -266,7 +267,6 @@ _IN_OTHER_DATABASES: Final = words(
     "to_timestamp translate trunc try_cast var_pop var_samp variance week year "
     "bigint decimal float int integer numeric timestamp varchar"
 )
-"""Functions that only read in some other database; sqlglot has no class for them."""
 _FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _EVERYWHERE | _POSTGRESQL,
     "mysql": _EVERYWHERE | _MYSQL,
@@ -279,6 +279,7 @@ _GRAMMAR: Final = words(
     "having in intersect is join lateral like limit not offset on or order over select set some "
     "then to union using values when where with within"
 )
+# Keywords of each dialect that precede a parenthesis without being a function.
 _GRAMMAR_BY_DIALECT: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _GRAMMAR
     | words(
@@ -297,7 +298,6 @@ _GRAMMAR_BY_DIALECT: Final[dict[Dialect, frozenset[str]]] = {
         "qualify recursive rename rollup row semi sets similar"
     ),
 }
-"""Keywords of each dialect that precede a parenthesis without being a function."""
 
 
 def known_functions(dialect: Dialect) -> frozenset[str]:

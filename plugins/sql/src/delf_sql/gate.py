@@ -32,10 +32,11 @@ _STATEMENTS: Final = words(
     "SHUTDOWN TRUNCATE UPDATE UPDATETEXT USE WAITFOR WRITETEXT"
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
+# Matches MySQL tables whose counters are reset when a privileged user reads them.
 _RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-"""Matches MySQL tables whose counters are reset when a privileged user reads them."""
+# Maps the ASCII letters to lower case, because Python also folds letters that databases do not.
 _ASCII_TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""Maps the ASCII letters to lower case, because Python also folds letters that databases do not."""
+# The allowed nodes of a parsed query besides operators and functions.
 _ALLOWED_NODES: Final = words(
     "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
     "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
@@ -48,7 +49,6 @@ _ALLOWED_NODES: Final = words(
     "RespectNulls Default WithOrdinality JSONTable JSONSchema JSONColumnDef JSONValue OnCondition "
     "XMLTable FormatJson JSONKeyValue Partition Lambda"
 )
-"""The allowed nodes of a parsed query besides operators and functions."""
 
 
 _CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], Any]
 """Converts a value for the driver. Raises TypeError if the database has no type for it."""
+# Stands for a value in a statement's text, which may not contain this character itself.
 _VALUE_MARKER: Final = "\x00"
-"""Stands for a value in a statement's text, which may not contain this character itself."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
+# Dialects that compare JSON as text.
 _COMPARE_TEXT: Final = ("sqlite", "duckdb", "mysql")
-"""Dialects that compare JSON as text."""
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
 _AFTER_VALUE: Final = (":", ")", "]")

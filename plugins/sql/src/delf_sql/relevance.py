@@ -13,13 +13,13 @@ from delf_sql.catalog import Column, Relation, Table
 T = TypeVar("T")
 
 _NAME_WEIGHT: Final = 3.0
+# The share of a foreign-key neighbour's score that is added to a table's own score.
 _NEIGHBOUR_SHARE: Final = 0.3
-"""The share of a foreign-key neighbour's score that is added to a table's own score."""
+# The number of best tables between which connecting tables are searched.
 _MAX_CONNECTED_TABLES: Final = 8
-"""The number of best tables between which connecting tables are searched."""
 _LONGEST_BRIDGE: Final = 3
+# The minimum score, as a share of the best score, for a table that gets connecting tables.
 _MIN_CONNECTED_SHARE: Final = 0.3
-"""The minimum score, as a share of the best score, for a table that gets connecting tables."""
 
 
 def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:

@@ -27,6 +27,7 @@ _RESERVED: Final = words(
     "right row rows select set table then to trigger true union unique update user using "
     "values when where window with"
 )
+# Words that a dialect reserves in addition to :data:`_RESERVED`.
 _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
     "duckdb": words(
         "analyse anti any array asof asymmetric at authorization binary both cast collate "
@@ -40,19 +41,16 @@ _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
         "add cast collate commit deferrable escape isnull nothing notnull returning transaction"
     ),
 }
-"""Words that a dialect reserves in addition to :data:`_RESERVED`."""
+# Dialects with their own child process. SQLAlchemy is not imported for these dialects, because
+# their lists of reserved words are complete.
 _WITH_CHILD_PROCESS: Final = ("duckdb", "sqlite")
-"""Dialects with their own child process. SQLAlchemy is not imported for these dialects, because
-their lists of reserved words are complete.
-"""
 _RESERVE_FOR_NOTE: Final = 120
 _RESERVE_FOR_CUT: Final = 24
+# The share of the budget that names of tables without columns may take.
 _NAMES_SHARE: Final = 0.2
-"""The share of the budget that names of tables without columns may take."""
+# The maximum length of a table's line while other tables wait for space. A longer line shows only
+# the columns that the task needs.
 _MAX_LINE_CHARS: Final = 600
-"""The maximum length of a table's line while other tables wait for space. A longer line shows only
-the columns that the task needs.
-"""
 
 
 def quoted(name: str, dialect: Dialect) -> str:

@@ -24,20 +24,21 @@ ROWS: Final = 300
 """The maximum number of rows to sample in each table."""
 _MAX_VALUES: Final = 12
 _MAX_VALUE_CHARS: Final = 24
+# The minimum average number of rows for each distinct value if the values are shown.
 _MIN_ROWS_PER_VALUE: Final = 3
-"""The minimum average number of rows for each distinct value if the values are shown."""
 _MIN_TEXTS_PER_PATTERN: Final = 3
 _MAX_NUMBERS: Final = 6
+# The number of rows above which a few distinct integers count as an enumeration.
 _MIN_ENUMERATION_ROWS: Final = 10
-"""The number of rows above which a few distinct integers count as an enumeration."""
 _MAX_DESCRIPTION_CHARS: Final = 300
 _MAX_JSON: Final = 100
 _MAX_KEYS: Final = 30
 _MAX_PATTERNS: Final = 2
 _MAX_DEPTH: Final = 4
+# Matches JSON keys that can be field names. Other keys, such as ids, are data.
 _FIELD_NAME: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
-"""Matches JSON keys that can be field names. Other keys, such as ids, are data."""
 _LARGE_TYPE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
+# Matches names of columns with personal data or secrets, whose values are never shown.
 _PERSONAL_NAME: Final = re.compile(
     r"(?:^|_)(?:name|names|(?:first|last|full|sur|user|nick|display|maiden)_?names?|e?_?mails?"
     r"|phones?|mobile|fax|address|street|iban|bic|ssn|passport|tax_?id|birth\w*|born|dob|login"
@@ -45,13 +46,12 @@ _PERSONAL_NAME: Final = re.compile(
     r"|contact|manager|agent|driver|student|teacher|doctor|sender|recipient|user|actor"
     r"|(?:created|updated|changed|approved|signed|closed|opened|handled)_by)$"
 )
-"""Matches names of columns with personal data or secrets, whose values are never shown."""
+# Matches names of columns that explain the codes of a lookup table.
 _LABEL_NAME: Final = re.compile(
     r"(?:^|_)(?:label|title|description|meaning|caption|status|state|kind|type|category|text)$"
 )
-"""Matches names of columns that explain the codes of a lookup table."""
+# Texts that stand for a missing value, in lower case.
 _MISSING_VALUES: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
-"""Texts that stand for a missing value, in lower case."""
 _MAX_LOOKUP_COLUMNS: Final = 4
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")

@@ -23,12 +23,12 @@ from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("<Q")
+# The number of SQLite instructions between two checks of the timeout.
 _STEPS_PER_CHECK: Final = 5000
-"""The number of SQLite instructions between two checks of the timeout."""
+# The seconds that a statement gets after its timeout, before its process is killed.
 _GRACE_SECONDS: Final = 0.3
-"""The seconds that a statement gets after its timeout, before its process is killed."""
+# The smallest limit for one text or blob in SQLite, even if ``max_bytes`` is smaller.
 _MIN_LENGTH_BYTES: Final = 64_000_000
-"""The smallest limit for one text or blob in SQLite, even if ``max_bytes`` is smaller."""
 _LARGEST_LENGTH: Final = 1_000_000_000
 _LONGEST_PATTERN: Final = 1000
 _SPARE_MEMORY: Final = 300_000_000

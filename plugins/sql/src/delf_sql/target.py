@@ -48,18 +48,18 @@ _SERVER: Final = re.compile(
         (?: / (?P<database>[^?]*) )? (?: \? (?P<options>.*) )?""",
     re.VERBOSE | re.DOTALL,
 )
+# The shortest redacted value: shorter ones occur in every text by chance.
 _MIN_SECRET_CHARS: Final = 3
-"""The shortest redacted value: shorter ones occur in every text by chance."""
 
 HINT: Final = "for example postgresql://user:password@host/database or sqlite:///shop.db"
 
 
+# The dialects that each setting is limited to; other settings apply to every database.
 _DIALECTS_BY_SETTING: Final = {
     "create": _FILES,
     "attach": ("sqlite",),
     "role": ("postgresql",),
 }
-"""The dialects that each setting is limited to; other settings apply to every database."""
 
 
 def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:

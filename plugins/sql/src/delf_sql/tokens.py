@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "name", "string", "number", "operator"]
 
+# sqlglot's names of dialects that SQLAlchemy names differently.
 _SQLGLOT_NAMES: Final[dict[Dialect, str]] = {
     "postgresql": "postgres",
     "mssql": "tsql",
@@ -30,7 +31,6 @@ _SQLGLOT_NAMES: Final[dict[Dialect, str]] = {
     "awsathena": "athena",
     "mariadb": "mysql",
 }
-"""sqlglot's names of dialects that SQLAlchemy names differently."""
 
 _WORD: Final = r"[^\W\d][\w$]*"
 _NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
@@ -77,6 +77,8 @@ _SHAPES: Final[dict[Dialect, Sequence[tuple[Kind, str]]]] = {
         ("operator", r"[{}]"),  # around the fields of a struct, or the entries of a map
     ),
 }
+# Token patterns for all other dialects: the subset of SQL that all of them read the same way,
+# without backslashes, string prefixes and quotes inside names.
 _COMMON_SHAPES: Final[Sequence[tuple[Kind, str]]] = (
     ("word", r"[^\W\d]\w*"),
     ("number", r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"),
@@ -84,9 +86,6 @@ _COMMON_SHAPES: Final[Sequence[tuple[Kind, str]]] = (
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
-"""Token patterns for all other dialects: the subset of SQL that all of them read the same way,
-without backslashes, string prefixes and quotes inside names.
-"""
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
@@ -97,20 +96,18 @@ _GAPS: Final[dict[Dialect, str]] = {
 _OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
 _BACKTRACKED_PER_TOKEN: Final = 5
+# The smallest limit on the tokens that sqlglot may backtrack in one statement.
+#
+# Ordinary statements backtrack less than one token for each of their tokens. Nested type names
+# backtrack twice as many tokens with each level.
 _MIN_BACKTRACKED_TOKENS: Final = 20_000
-"""The smallest limit on the tokens that sqlglot may backtrack in one statement.
-
-Ordinary statements backtrack less than one token for each of their tokens. Nested type names
-backtrack twice as many tokens with each level.
-"""
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
+# Operators that may directly follow a token, as in ``a.b``. Operators in ``_LEADING`` may directly
+# precede a token, as in ``:name``.
 _FOLLOWING: Final = frozenset({".", ":"})
-"""Operators that may directly follow a token, as in ``a.b``. Operators in ``_LEADING`` may directly
-precede a token, as in ``:name``.
-"""
 
+# Operators that sqlglot splits into two tokens.
 _SHIFTS: Final = frozenset({"<<", ">>"})
-"""Operators that sqlglot splits into two tokens."""
 
 
 @dataclass(frozen=True, slots=True)

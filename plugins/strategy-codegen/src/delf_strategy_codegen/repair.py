@@ -36,8 +36,8 @@ _ASCII_SIGNS: Final = {
     "\u200b": "",
     "\ufeff": "",
 }
+# The maximum number of characters of a script to repair.
 _MAX_SCANNED_CHARS: Final = 2**17
-"""The maximum number of characters of a script to repair."""
 
 
 def repair_code(code: str) -> str:

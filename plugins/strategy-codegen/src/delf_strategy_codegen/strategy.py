@@ -45,16 +45,16 @@ from delf_strategy_codegen.prompt import (
 )
 from delf_strategy_codegen.repair import repair_code
 
+# The maximum number of further passes of a task without write calls.
 _MAX_READ_PASSES: Final = 8
-"""The maximum number of further passes of a task without write calls."""
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
+# A mapping from the exception that ended a script to the error of the task.
 _ERROR_BY_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
     "ToolException": ToolException,
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
 }
-"""A mapping from the exception that ended a script to the error of the task."""
 
 
 _RUN: Final = ModelTool(
@@ -70,8 +70,8 @@ _RUN: Final = ModelTool(
 
 
 CodeIn = Literal["auto", "fence", "tool"]
+# The HTTP statuses of failures that do not mean that a server refuses tools.
 _NOT_ABOUT_TOOLS: Final = frozenset({401, 402, 403, 408, 429})
-"""The HTTP statuses of failures that do not mean that a server refuses tools."""
 
 
 class CodegenStrategy:

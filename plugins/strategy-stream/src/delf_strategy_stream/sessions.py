@@ -12,8 +12,8 @@ from delf.messages import Message, ModelDelta, ModelReply, ModelRequest, ModelTo
 from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
+# The maximum number of sessions that a conversation opens, one after the other.
 _MAX_SESSIONS: Final = 2
-"""The maximum number of sessions that a conversation opens, one after the other."""
 
 
 class Turns:

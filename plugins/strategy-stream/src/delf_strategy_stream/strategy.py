@@ -32,11 +32,10 @@ Notifications = Callable[[], Awaitable[Sequence[str]]]
 
 _INSTANCE: Final = "strategy_stream"
 _NOTIFICATION_SECONDS: Final = 10.0
+# The number of tokens of the conversation above which the oldest turns are shortened.
+#
+# Models support 128,000 tokens or more.
 _CONTEXT_TOKENS: Final = 100_000
-"""The number of tokens of the conversation above which the oldest turns are shortened.
-
-Models support 128,000 tokens or more.
-"""
 _MAX_RESULT_CHARS: Final = 20_000
 
 

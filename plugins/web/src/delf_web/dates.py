@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from delf_web.document import lxml_html
 
 _DATE_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
+# Matches the names of ``meta`` elements with the date of publication or creation.
 _DATE_NAMES: Final = re.compile(
     r"publi(sh(ed)?|cation)[._ -]?(date|time|on)|pub-?date|^pdate$"
     r"|date[._ -]?(publi|creat|issued|posted)"
     r"|(^|[.:_-])(date|created|issued)$|date[._-]?time|(article|post|story|display)[._-]?date",
     re.IGNORECASE,
 )
-"""Matches the names of ``meta`` elements with the date of publication or creation."""
 _OTHER_DATE_NAMES: Final = re.compile(
     r"modif|updat|revis|expir|valid|copyright|event|last", re.IGNORECASE
 )
@@ -31,10 +31,10 @@ _PARSELY: Final = "parsely-page"
 _DATE_KEYS: Final = ("datePublished", "dateCreated", "pub_date", "datePosted")
 _DATE_IN_MALFORMED_JSON: Final = re.compile(r'"(?:datePublished|pub_date)"\s*:\s*"([^"]{6,40})"')
 _NESTED_KEYS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
+# Matches JSON-LD types of things other than pages, whose dates are not the page's date.
 _OTHER_TYPES: Final = re.compile(
     "image|video|audio|comment|review|event|organization|person|list|website|rating", re.IGNORECASE
 )
-"""Matches JSON-LD types of things other than pages, whose dates are not the page's date."""
 _IN_MAIN_CONTENT: Final = (
     "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
     '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'

@@ -21,11 +21,11 @@ _TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
 _ATTRIBUTE: Final = re.compile(
     rb"""[\s/]*[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?"""
 )
+# Elements whose content is raw text without tags, with patterns for their end tags.
 _RAW_TEXT_ELEMENTS: Final = {
     name: re.compile(b"</" + name, re.IGNORECASE)
     for name in (b"script", b"style", b"textarea", b"title", b"xmp")
 }
-"""Elements whose content is raw text without tags, with patterns for their end tags."""
 _OPTIONAL_END_TAGS: Final = frozenset(
     b"area base body br col colgroup dd dt embed head hr html img input li link meta optgroup "
     b"option p param rb rp rt rtc source tbody td tfoot th thead tr track wbr".split()

@@ -32,15 +32,15 @@ from delf_workers.template import Instructions, InstructionsError
 Read = Callable[[Path], bytes]
 """Function that returns a file's content as it was when the user trusted its folder."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# A mapping from the keys of ``attachment_policy`` to the keys of ``attachments``.
 _POLICY_KEYS: Final = {
     "max_attachments": "max_count",
     "max_total_bytes": "max_total_bytes",
     "allowed_suffixes": "suffixes",
     "denied_suffixes": "denied_suffixes",
 }
-"""A mapping from the keys of ``attachment_policy`` to the keys of ``attachments``."""
+# Fields of a worker's definition that are not keys of its file.
 _INTERNAL_FIELDS: Final = ("instructions", "front", "generated", "read")
-"""Fields of a worker's definition that are not keys of its file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"

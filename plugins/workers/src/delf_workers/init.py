@@ -18,6 +18,7 @@ from delf_cli.state import state_of
 _FILES: Final = (
     "delf.toml", "tools.py", "notes.md", "workers/summarise.worker", "workers/tools.py",
 )  # fmt: skip
+# Sections of the new delf.toml, by the name of the plugin that each section needs.
 _PLUGIN_SECTIONS: Final = {
     "filesystem": """
 # The folder that tasks may read; writing is asked about.
@@ -28,10 +29,9 @@ type = "filesystem"
 here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """
 }
-"""Sections of the new delf.toml, by the name of the plugin that each section needs."""
 _ASKING: Final = "read the file, and let `llm.call` sum it up"
+# A sentence of the new worker's instructions if the plugin ``llm`` is not installed.
 _READING: Final = "show the file with `rerun`, and print your summary in the next one"
-"""A sentence of the new worker's instructions if the plugin ``llm`` is not installed."""
 
 
 @click.command("init")

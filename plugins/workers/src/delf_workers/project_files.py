@@ -15,10 +15,10 @@ FOLDER: Final = "workers"
 GENERATED: Final = "generated"
 INSIDE: Final = f"worker{SUFFIX}"
 _TOOLS: Final = "tools.py"
+# File name suffixes of workers, their code and their included instructions.
 _FILE_SUFFIXES: Final = frozenset(
     {SUFFIX, ".py", ".md", ".txt", ".json", ".jinja", ".jinja2", ".j2"}
 )
-"""File name suffixes of workers, their code and their included instructions."""
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:

@@ -18,8 +18,8 @@ from delf_workers.definition import WorkerDefinition, from_front_matter
 from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
 
 TOOLS_FILE: Final = "tools.py"
+# The file name suffix of agents in llm-do's newer format, which is not supported.
 _NEWER_SUFFIX: Final = ".agent"
-"""The file name suffix of agents in llm-do's newer format, which is not supported."""
 
 
 class Registry:

@@ -19,6 +19,7 @@ _ARGUMENTS: Final[Mapping[str, Any]] = {
     "raw": b"\x00\xff",
     "nested": {"a": [1, 2.5, None, True], "$t": "no tag"},
 }
+# Values for fields with these names, chosen because a journal could store them wrongly.
 _VALUES_BY_FIELD: Final[Mapping[str, Any]] = {
     "task": "Pay the bill.\nToday.",
     "origin": "agent_1",
@@ -37,14 +38,13 @@ _VALUES_BY_FIELD: Final[Mapping[str, Any]] = {
     "calls": (ToolCall(id="c1", name="bank.pay", arguments='{"amount": 5}'),),
     "readings": (1_772_000_000_000_000_000,),
 }
-"""Values for fields with these names, chosen because a journal could store them wrongly."""
+# Values for fields of one event class, in addition to those of ``_VALUES_BY_FIELD``.
 _VALUES_BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
     ev.ApprovalRequested: {"code": None},  # a request about a call, not a script
     ev.CallFinished: {"digest": None},  # the gate allowed the call
     ev.RerunRequested: {"variables": {"count": "int"}},
     ev.TaskFinished: {"code": None, "status": True, "text": "paid", "cost_usd": 0.1},
 }
-"""Values for fields of one event class, in addition to those of ``_VALUES_BY_FIELD``."""
 _SAMPLES_BY_TYPE: Final[Mapping[Any, Any]] = {
     str: "words",
     int: 1,

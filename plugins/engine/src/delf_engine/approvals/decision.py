@@ -28,10 +28,10 @@ from delf.records import dataclass
 from delf_engine.redact import put_back
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+# The types of answers to questions; bool is a subclass of int.
 _ANSWERS: Final = (str, int, float)
-"""The types of answers to questions; bool is a subclass of int."""
+# The fields of a request with mutable values.
 _MUTABLE_FIELDS: Final = ("arguments", "defaults", "effects", "origins", "rule")
-"""The fields of a request with mutable values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.texts import may_carry
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
+# The maximum number of values whose origins are compared, to show the most suspicious one.
 _MAX_TRACED_VALUES: Final = 20
-"""The maximum number of values whose origins are compared, to show the most suspicious one."""
 
 
 class TaskFlows:
@@ -51,11 +51,10 @@ class TaskFlows:
         self._outline = outline
         self._log = log
         self._allowed = tuple(allowed)
+        # The number of texts in the last request for an outline; 0 before the first request.
+        #
+        # The texts are the user's words, and the texts that the user orders to follow.
         self._outlined_texts = 0
-        """The number of texts in the last request for an outline; 0 before the first request.
-
-        The texts are the user's words, and the texts that the user orders to follow.
-        """
         self._outlining = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:

@@ -14,8 +14,8 @@ from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
 from delf_engine.approvals.talk import Talk
 
+# The number of decided requests whose outcome is named in the error for a late answer.
 _MAX_OUTCOMES: Final = 1000
-"""The number of decided requests whose outcome is named in the error for a late answer."""
 
 
 Decides = Callable[[Answer], bool]

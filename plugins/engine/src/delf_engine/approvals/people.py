@@ -44,8 +44,8 @@ from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
 
+# The maximum length of a channel's error message in the reason of a rejection.
 _MAX_FAILURE_LENGTH: Final = 200
-"""The maximum length of a channel's error message in the reason of a rejection."""
 _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 _UNASKED: Final = "it needs a person's approval and nobody could be asked"
 _ADVICE: Final = (
@@ -236,8 +236,8 @@ class Asking:
         self._request = request
         self._ballot = Ballot(request, task.on_behalf_of, log, shared)
         self._talk = RequestTalk(request, log, shared.channels)
+        # The failed channels, each with the reason.
         self._failures: list[str] = []
-        """The failed channels, each with the reason."""
 
     async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
         """Wait for the answer; if this wait is cancelled, close the request to later answers.

@@ -23,8 +23,8 @@ from delf_engine.waiting import to_its_end
 
 MAX_LEVELS: Final = 5
 """The maximum number of levels of child tasks below a task."""
+# Seconds without a new call after which a batch of concurrent calls is complete.
 _BATCH_SECONDS: Final = 0.05
-"""Seconds without a new call after which a batch of concurrent calls is complete."""
 
 
 class _Batch:
@@ -60,11 +60,11 @@ class ChildTasks:
         self._run_child = run_child
         self._claim = claim
         self._keep_child_resumable = keep_resumable
+        # The children whose result is not fetched yet, by call number and child id.
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
-        """The children whose result is not fetched yet, by call number and child id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
+        # The numbers of calls that have reserved a child task and not started it yet.
         self._reserved_calls: set[int] = set()
-        """The numbers of calls that have reserved a child task and not started it yet."""
         self._batch: _Batch | None = None
         self._stays_resumable = False
         self.unfinished: TaskLeftError | None = None

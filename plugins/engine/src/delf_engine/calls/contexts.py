@@ -24,8 +24,8 @@ from delf_engine.calls.children import ChildTasks
 from delf_engine.redact import RedactedStream
 from delf_engine.task_run import TaskRun
 
+# The maximum size of a file that is kept in memory while a person is asked, in bytes.
 _MAX_FROZEN_BYTES: Final = 100 * 1024 * 1024
-"""The maximum size of a file that is kept in memory while a person is asked, in bytes."""
 
 
 class CallContexts:
@@ -39,8 +39,8 @@ class CallContexts:
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
         self.children = children
+        # The calls' printed text, which holds back a possible beginning of a secret.
         self._outputs: dict[int, RedactedStream] = {}
-        """The calls' printed text, which holds back a possible beginning of a secret."""
 
     def has_begun(self, call: Call) -> bool:
         """Return True if a call started child tasks before a resume."""

@@ -67,14 +67,14 @@ from delf_engine.task_run import TaskRun
 from delf_engine.tolerance import fitting
 from delf_engine.toolset import Toolset
 
+# The maximum number of characters of an error message, because scripts can make it long.
 _MAX_MESSAGE_LENGTH = 4000
-"""The maximum number of characters of an error message, because scripts can make it long."""
+# The maximum number of characters of a tool's name, because scripts can write unknown names.
 _MAX_NAME_LENGTH = 200
-"""The maximum number of characters of a tool's name, because scripts can write unknown names."""
+# The bytes reserved for the rest of the wire frame that carries a result.
 _FRAME_OVERHEAD_BYTES = 1024
-"""The bytes reserved for the rest of the wire frame that carries a result."""
+# The maximum number of questions to a person about one call whose effect keeps changing.
 _MAX_QUESTIONS = 20
-"""The maximum number of questions to a person about one call whose effect keeps changing."""
 
 
 class Gate:
@@ -107,8 +107,8 @@ class Gate:
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
         self._runs_script = False
+        # True if a person has requested changes to the running script.
         self._is_outdated = False
-        """True if a person has requested changes to the running script."""
 
     def use(self, tools: Toolset) -> None:
         """Replace the tools that scripts can call."""

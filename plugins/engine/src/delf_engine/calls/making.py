@@ -32,11 +32,10 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
+# Fields of a ``CallFinished`` event that are not redacted, because they hold no secrets.
+#
+# The result of a successful call is among them: it is redacted before.
 _UNREDACTED_FIELDS = SAFE | {"result"}
-"""Fields of a ``CallFinished`` event that are not redacted, because they hold no secrets.
-
-The result of a successful call is among them: it is redacted before.
-"""
 
 
 class CallMaker:

@@ -18,8 +18,8 @@ from delf_engine.journal.forks import is_torn
 from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
+# The maximum wait for the journal when a claim is released; an unreleased claim expires.
 _RELEASE_SECONDS: Final = 2.0
-"""The maximum wait for the journal when a claim is released; an unreleased claim expires."""
 _TORN: Final = "the process that forked the task died before all events were copied"
 
 

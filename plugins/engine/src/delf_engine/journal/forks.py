@@ -40,8 +40,8 @@ from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_events
 
+# Events that a fork does not copy, because it is not queued and gets its own end.
 _NOT_COPIED: Final = (TaskQueued, TaskFinished, TaskPostponed)
-"""Events that a fork does not copy, because it is not queued and gets its own end."""
 
 
 async def fork(

@@ -16,8 +16,8 @@ J = TypeVar("J", bound=Journal)
 _GUARDED_MARK: Final = "_delf_guards"
 ANSWER_SECONDS: Final = 60.0
 """The maximum time of one call of a journal's method, in seconds."""
+# Methods without a time limit, because they may take long or their callers limit the time.
 _UNLIMITED: Final = frozenset({"aclose", "back_up", "restore", "prune", "remove", "index"})
-"""Methods without a time limit, because they may take long or their callers limit the time."""
 
 
 def guarded(journal: J, name: str) -> J:

@@ -72,8 +72,8 @@ class TaskLog:
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
+        # An event whose append was cancelled; the journal may or may not have stored it.
         self._unconfirmed: Event | None = None
-        """An event whose append was cancelled; the journal may or may not have stored it."""
         self._has_left = False
         self._over = False
         self._deadline: float | None = None

@@ -20,19 +20,18 @@ from delf_engine.journal.claims import Predecessor
 from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
 from delf_engine.journal.retrying import without_attempts
 
+# The purposes of model calls whose recorded replies are replayed.
+#
+# Model calls of a script's tools are not replayed, because they belong to recorded tool calls.
 _REPLAYED_PURPOSES: Final[frozenset[Purpose]] = frozenset(
     {"generate", "prefilter", "learn", "outline"}
 )
-"""The purposes of model calls whose recorded replies are replayed.
 
-Model calls of a script's tools are not replayed, because they belong to recorded tool calls.
-"""
-
+# The key of waiting calls that have no recorded end; their turn is after all recorded answers.
 _AFTER_ANSWERS: Final = 0
-"""The key of waiting calls that have no recorded end; their turn is after all recorded answers."""
 
+# The key of waiting calls that are not recorded; their turn is after all recorded steps.
 _AFTER_RECORD: Final = -1
-"""The key of waiting calls that are not recorded; their turn is after all recorded steps."""
 
 
 class _CallOrder:

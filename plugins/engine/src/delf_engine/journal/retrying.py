@@ -20,8 +20,8 @@ from delf.errors import (
 )
 
 _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
+# The maximum pause, so that the end of a long outage is noticed within an hour.
 _MAX_PAUSE_SECONDS: Final = 3600.0
-"""The maximum pause, so that the end of a long outage is noticed within an hour."""
 _PROGRESS: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 

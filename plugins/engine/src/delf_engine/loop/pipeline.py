@@ -61,10 +61,10 @@ from delf_engine.waiting import to_its_end
 _log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
 """The time, in seconds, for which cancelled work may continue before it is abandoned."""
+# The maximum number of seconds to wait for the journal when a task is cut short.
 _FINAL_JOURNAL_SECONDS = 5.0
-"""The maximum number of seconds to wait for the journal when a task is cut short."""
+# The share of a task's timeout that recall may use, and that tool selection may use.
 _PREPARATION_SHARE = 0.25
-"""The share of a task's timeout that recall may use, and that tool selection may use."""
 
 _UNUSED_TOOLS: Final = (
     "no script ran and no tool was called: the answer is what the model says by itself; try a "

@@ -48,8 +48,8 @@ async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]
     return [redact(fact) for fact in facts]
 
 
+# The maximum number of seconds for storing a turn; the task's answer is delayed until then.
 _MAX_STORING_SECONDS: Final = 15.0
-"""The maximum number of seconds for storing a turn; the task's answer is delayed until then."""
 
 
 async def load_conversation(run: TaskRun) -> None:

@@ -17,8 +17,8 @@ from delf.tools.stubs import fill
 from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
+# The maximum number of seconds that a prefilter may take; a slower one saves no time.
 _MAX_SECONDS: Final = 60.0
-"""The maximum number of seconds that a prefilter may take; a slower one saves no time."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
 

@@ -12,8 +12,8 @@ from delf.llm import DEFAULT_TIMEOUT, MAX_ANSWER_CHARACTERS, LLMConfig
 from delf.messages import ModelDelta, ModelReply
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
+# The characters counted for each piece in addition, so that empty pieces reach the limit too.
 _MIN_LENGTH_PER_PIECE: Final = 16
-"""The characters counted for each piece in addition, so that empty pieces reach the limit too."""
 
 
 class EndlessAnswerError(LLMExecutionError):

@@ -46,20 +46,20 @@ from delf_engine.models.pool import ModelPool
 from delf_engine.redact import Redactor
 from delf_engine.views.prompts import pack
 
+# The maximum size of a prompt that is compressed on the event loop instead of in a thread.
 _MAX_INLINE_BYTES: Final = 64 * 1024
-"""The maximum size of a prompt that is compressed on the event loop instead of in a thread."""
+# Event fields that need no redaction; the messages of a prompt are redacted before.
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
-"""Event fields that need no redaction; the messages of a prompt are redacted before."""
+# The maximum number of continuations of an answer that reached its token limit.
 _MAX_CONTINUATIONS: Final = 3
-"""The maximum number of continuations of an answer that reached its token limit."""
+# The model, the address and the key to which a provider's limits apply.
 _Account = tuple[str, str | None, str | None]
-"""The model, the address and the key to which a provider's limits apply."""
+# The seconds for which a model's fallbacks are asked first after the model was unavailable.
 _FALLBACK_SECONDS: Final = 60.0
-"""The seconds for which a model's fallbacks are asked first after the model was unavailable."""
+# HTTP statuses which say that the model is unavailable to this key, at least for now.
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
-"""HTTP statuses which say that the model is unavailable to this key, at least for now."""
+# The maximum number of continuations of an answer that broke off before its token limit.
 _MAX_BREAKS: Final = 1
-"""The maximum number of continuations of an answer that broke off before its token limit."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, ToolCall, Usage
 
+# An estimate of the tokens per byte of English text.
 _TOKENS_PER_BYTE: Final = 1 / 3
-"""An estimate of the tokens per byte of English text."""
 
+# The maximum number of tokens that known providers count for one image.
 _IMAGE_TOKENS: Final = 1600
-"""The maximum number of tokens that known providers count for one image."""
 
+# An estimate for documents: a PDF page has about 50 kB and 2,000 tokens.
 _FILE_BYTES_PER_TOKEN: Final = 25
-"""An estimate for documents: a PDF page has about 50 kB and 2,000 tokens."""
 
 
 class Estimate(NamedTuple):

@@ -23,8 +23,8 @@ from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
+# The maximum number of tasks whose costs a ledger keeps, newest first.
 _MAX_TASKS: Final = 1000
-"""The maximum number of tasks whose costs a ledger keeps, newest first."""
 
 
 class Ledger:

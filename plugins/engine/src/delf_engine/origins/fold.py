@@ -39,15 +39,14 @@ ANSWER: Final = "an earlier answer"
 MEMORY: Final = "memory"
 VARIABLE: Final = "this conversation's variable"
 PARENT: Final = "the words of this task"
+# The maximum length of a text whose instructions a task may tell the agent to obey.
+#
+# In characters; a longer text is truncated.
 _MAX_FOLLOWED_LENGTH: Final = 20_000
-"""The maximum length of a text whose instructions a task may tell the agent to obey.
-
-In characters; a longer text is truncated.
-"""
+# Patterns that show that a text quotes another person.
 _QUOTES: Final = re.compile(
     r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
-"""Patterns that show that a text quotes another person."""
 
 
 class Origins:
@@ -76,8 +75,8 @@ class Origins:
         given: Collection[str] = (),
     ) -> None:
         self._words = [task]
+        # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        """The answers of a person to questions of scripts, which count as the user's words."""
         self._context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self._tool_of = tool_of
         self._files = files
@@ -89,20 +88,20 @@ class Origins:
 
         The author is the user or the model.
         """
+        # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
-        """The current script; None while the strategy itself makes calls."""
         self._scripts = Scripts(self._parameters_of, given)
         self._calls: dict[int, ReadCall] = {}
         self._calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
+        # All texts that the task has read, each as a call with its result.
         self._texts: list[ReadCall] = []
-        """All texts that the task has read, each as a call with its result."""
         self._finished_by_action: dict[str, list[ReadCall]] = defaultdict(list)
+        # The values that each action has returned, collected when they are first needed.
         self._results: dict[str, Results] = defaultdict(Results)
-        """The values that each action has returned, collected when they are first needed."""
+        # The actions that have returned untrusted data.
         self._untrusted_actions: set[str] = set()
-        """The actions that have returned untrusted data."""
+        # Connections that received untrusted data; their later results count as untrusted.
         self._tainted_connections: set[str] = set()
-        """Connections that received untrusted data; their later results count as untrusted."""
         self.planned = Planned(
             self._calls_by_action,
             tool_of,

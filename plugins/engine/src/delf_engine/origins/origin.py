@@ -13,18 +13,16 @@ from delf_engine.origins.scripts import UNKNOWN
 from delf_engine.origins.texts import letters_of, pieces_of, same_text
 from delf_engine.origins.values import authored, fields_at, leaves_of
 
+# The maximum number of characters of a path in a message; its keys may be untrusted data.
 _MAX_PATH_LENGTH: Final = 100
-"""The maximum number of characters of a path in a message; its keys may be untrusted data."""
+# The minimum number of characters of a value that is searched for in the results of calls.
 _MIN_SEARCHED_LENGTH: Final = 3
-"""The minimum number of characters of a value that is searched for in the results of calls."""
+# The minimum number of characters of a value that may be a part of another value.
+#
+# A shorter value has to equal a whole value.
 _MIN_PART_LENGTH: Final = 12
-"""The minimum number of characters of a value that may be a part of another value.
-
-A shorter value has to equal a whole value.
-"""
+# Stands before and after each value in a joined text, so that a match can require a whole value.
 _SEPARATOR: Final = "\x00"
-"""Stands before and after each value in a joined text, so that a match can require a whole value.
-"""
 _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
@@ -124,8 +122,8 @@ class Results:
         """The number of results."""
         self._own: set[str] = set()
         self._others: set[str] = set()
+        # The trust of each field, for actions whose results have fields of different trust.
         self._trusts: list[Mapping[str, Trust]] = []
-        """The trust of each field, for actions whose results have fields of different trust."""
 
     def add(self, call: ReadCall) -> None:
         """Add a result."""

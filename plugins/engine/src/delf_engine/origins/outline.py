@@ -57,8 +57,8 @@ Now: {now}
 The user's words:
 {words}"""
 FOLLOWED: Final = "The text that these words order to follow:"
+# The maximum number of characters of a model's outline that are parsed.
 _MAX_CHARACTERS: Final = 20_000
-"""The maximum number of characters of a model's outline that are parsed."""
 
 IsContent = Callable[[str, str], bool]
 """Takes the path and the text of a value; returns whether the value is content to read.

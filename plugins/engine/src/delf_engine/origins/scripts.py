@@ -16,45 +16,44 @@ from typing import Final
 from delf_engine.origins.syntax import arguments_of, dotted, letters_of_name
 from delf_engine.origins.values import parameter_of
 
+# Builtins that return no untrusted data and change no argument, except ``next``.
 _HARMLESS_BUILTINS: Final = (
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
 )
-"""Builtins that return no untrusted data and change no argument, except ``next``."""
+# Modules whose functions return no untrusted data and do not modify their arguments.
 _HARMLESS_MODULES: Final = (
     "asyncio base64 collections copy dataclasses datetime decimal enum fractions functools hashlib "
     "html itertools json math re statistics string textwrap typing urllib.parse uuid "
     "zoneinfo"
 )
-"""Modules whose functions return no untrusted data and do not modify their arguments."""
+# Functions with which a script can change variables without an assignment.
 _REFLECTION_NAMES: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
-"""Functions with which a script can change variables without an assignment."""
+# Methods that change neither their object nor their arguments.
 _READING_METHODS: Final = (
     "casefold count date endswith format get index isoformat items join keys lower replace split "
     "splitlines startswith strftime strip title upper values"
 )
-"""Methods that change neither their object nor their arguments."""
+# Methods that change their list, dict or set, but not their arguments.
 _CHANGING_METHODS: Final = (
     "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 )
-"""Methods that change their list, dict or set, but not their arguments."""
+# The maximum number of passes over the scripts.
+#
+# Each pass follows values through at least one more assignment.
 _MAX_PASSES: Final = 30
-"""The maximum number of passes over the scripts.
-
-Each pass follows values through at least one more assignment.
-"""
+# Expressions that create a new object, to which no variable refers yet.
 _NEW_VALUES: Final = (
     *(ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.SetComp, ast.DictComp),
     *(ast.BinOp, ast.Compare, ast.Constant, ast.JoinedStr),
 )
-"""Expressions that create a new object, to which no variable refers yet."""
+# Functions that create a new object, to which no variable refers yet.
 _CONSTRUCTORS: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
-"""Functions that create a new object, to which no variable refers yet."""
+# Nodes in which the value or an exception of one part decides whether another part runs.
 _BRANCHING_NODES: Final = (
     *(ast.Try, ast.TryStar, ast.With, ast.AsyncWith),
     *(ast.BoolOp, ast.IfExp, ast.Match),
 )
-"""Nodes in which the value or an exception of one part decides whether another part runs."""
 UNKNOWN: Final = "?"
 """Stands for a source or a field name that the script does not show."""
 FIELD: Final = "."
@@ -79,38 +78,37 @@ class Scripts:
     ) -> None:
         self._parameters_of = parameters_of
         self._trees: list[ast.Module] = []
+        # The sources of the arguments of each call in the last script, by action and call.
         self._calls: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(dict)
-        """The sources of the arguments of each call in the last script, by action and call."""
+        # The sources of each variable.
         self._values: dict[str, _Sources] = {name: {UNKNOWN} for name in given}
-        """The sources of each variable."""
+        # For each variable, the other variables whose objects its value may contain.
         self._contained: dict[str, _Sources] = defaultdict(set)
-        """For each variable, the other variables whose objects its value may contain."""
+        # The variables whose object another variable may also refer to, or contain.
         self._shared: set[str] = set()
-        """The variables whose object another variable may also refer to, or contain."""
+        # The variables that refer only to immutable values: texts and numbers.
         self._fixed: set[str] = set()
-        """The variables that refer only to immutable values: texts and numbers."""
+        # The sources of all changes to shared objects, to which any variable may refer.
         self._shared_changes: _Sources = set()
-        """The sources of all changes to shared objects, to which any variable may refer."""
         self._functions: dict[str, list[_Function]] = defaultdict(list)
+        # The sources that decide whether or how often a statement runs.
         self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
-        """The sources that decide whether or how often a statement runs."""
+        # The sources that a function reads, so that its result may come from them.
         self._inside: dict[ast.AST, _Sources] = defaultdict(set)
-        """The sources that a function reads, so that its result may come from them."""
+        # The number of times that each name occurs in the scripts.
         self._uses: Counter[str] = Counter()
-        """The number of times that each name occurs in the scripts."""
+        # The number of times that each name occurs in a loop, condition or function.
         self._uses_in: dict[ast.AST, Counter[str]] = {}
-        """The number of times that each name occurs in a loop, condition or function."""
+        # The loops, conditions and functions that enclose the visited node, outermost first.
         self._enclosing: list[ast.AST] = []
-        """The loops, conditions and functions that enclose the visited node, outermost first."""
         self._modules: set[str] = set()
+        # The names without a binding that the script reads.
+        #
+        # A name that is only the function of an action call does not count.
         self._unbound_reads: set[str] = set()
-        """The names without a binding that the script reads.
-
-        A name that is only the function of an action call does not count.
-        """
         self._has_grown = True
+        # The results of :meth:`sources` for the last script.
         self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
-        """The results of :meth:`sources` for the last script."""
 
     def add(self, code: str) -> None:
         """Analyse another script of the task; invalid Python is ignored."""

@@ -8,21 +8,23 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+# The number of characters of each piece into which a long value is cut.
 _PIECE_LENGTH: Final = 24
-"""The number of characters of each piece into which a long value is cut."""
+# The maximum length of a piece that two texts may share by chance, in characters.
 _MAX_COMMON_LENGTH: Final = 5
-"""The maximum length of a piece that two texts may share by chance, in characters."""
+# The maximum number of pieces and rare words of one value that are searched for.
 _MAX_PIECES: Final = 12
-"""The maximum number of pieces and rare words of one value that are searched for."""
+# Matches words that two texts do not share by chance, such as addresses.
 _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
-"""Matches words that two texts do not share by chance, such as addresses."""
+# The maximum number of characters of a value that is searched for with a pattern.
+#
+# A longer value has to occur literally.
 _MAX_PATTERN_LENGTH: Final = 300
-"""The maximum number of characters of a value that is searched for with a pattern.
-
-A longer value has to occur literally.
-"""
+# Matches a number that may be written in several ways, but not codes such as ``007``.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-"""Matches a number that may be written in several ways, but not codes such as ``007``."""
+# Matches text in which data may be hidden: addresses, account numbers and encoded words.
+#
+# Addresses may be written with ``[dot]``, and words letter by letter.
 _HIDDEN_DATA: Final = re.compile(
     r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
     r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
@@ -30,17 +32,13 @@ _HIDDEN_DATA: Final = re.compile(
     r"|\w\s?[\[({]\s?(?:[.@]|(?i:dot|at))\s?[\])}]\s?\w"
     r"|(?<!\w)(?!(?:\d\W+){7})(?:[^\W_](?:[^\w\n|,;]|_){1,3}){7,}[^\W_](?!\w)"
 )
-"""Matches text in which data may be hidden: addresses, account numbers and encoded words.
-
-Addresses may be written with ``[dot]``, and words letter by letter.
-"""
+# Patterns of mail addresses, web addresses, account numbers and numbers, in this order.
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
     re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
-"""Patterns of mail addresses, web addresses, account numbers and numbers, in this order."""
 _MARKS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 

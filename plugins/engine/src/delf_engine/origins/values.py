@@ -16,19 +16,19 @@ from delf_engine.origins.texts import number_text, same_text
 _LISTS: Final = (list, tuple, set, frozenset)
 MAX_LEAVES: Final = 500
 """The maximum number of values in one call's arguments that are examined."""
+# The maximum number of bytes of one value that are decoded as text.
 _MAX_TEXT_BYTES: Final = 4_000_000
-"""The maximum number of bytes of one value that are decoded as text."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 CONTENT_WORDS: Final = frozenset(
     {"text", "body", "subject", "title", "description", "content", "message", "note"}
     | {"comment", "summary", "caption", "reason", "html", "markdown"}
 )
 """Words in the names of parameters that hold content for people, such as the body of a mail."""
+# Matches characters that occur in data for machines, but not in words; ``Done:`` is a word.
 _MACHINE_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
-"""Matches characters that occur in data for machines, but not in words; ``Done:`` is a word."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# A path, its value, and the value's trust.
 _Step = tuple[str, Any, Trust]
-"""A path, its value, and the value's trust."""
 
 
 def authored(

@@ -30,6 +30,9 @@ from delf_engine.project.prices import PRICES_FILE
 from delf_engine.project.programs import files_of_programs, starts_program
 from delf_engine.project.values import substitute
 
+# Suffixes of files with settings or code, whose changes need the user's trust again.
+#
+# Other files that settings name are data.
 _INSTRUCTION_SUFFIXES: Final = frozenset(
     [
         ".cfg",
@@ -52,15 +55,11 @@ _INSTRUCTION_SUFFIXES: Final = frozenset(
         ".yml",
     ]
 )
-"""Suffixes of files with settings or code, whose changes need the user's trust again.
-
-Other files that settings name are data.
-"""
+# Names of settings whose value is the path of a data file or of delf's own output.
 _DATA_SETTINGS: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
-"""Names of settings whose value is the path of a data file or of delf's own output."""
 _MAX_PATH_LENGTH: Final = 1000
+# The maximum total size of a folder's files with settings or code, in bytes.
 _MAX_BYTES: Final = 500_000_000
-"""The maximum total size of a folder's files with settings or code, in bytes."""
 _MAX_FILES: Final = 5000
 
 

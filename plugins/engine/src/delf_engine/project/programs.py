@@ -17,41 +17,41 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError
 from delf.trust.folders import leaves
 
+# Names of settings whose value is a program or its arguments.
 _PROGRAM_SETTINGS: Final = frozenset(
     {"args", "argv", "arguments", "cmd", "command", "commands", "entrypoint", "exec", "executable"}
     | {"program", "run", "script"}
 )
-"""Names of settings whose value is a program or its arguments."""
 _CODE_SUFFIXES: Final = frozenset(
     {".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".php", ".pl", ".ps1", ".py", ".pyz"}
     | {".rb", ".sh", ".ts", ".wasm"}
 )
+# Texts that show that a settings file, such as mcp.json, names a program.
 _PROGRAM_KEYS: Final = (b'"command"', b"command:", b"command =", b"'command'")
-"""Texts that show that a settings file, such as mcp.json, names a program."""
 _SETTINGS_SUFFIXES: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
+# Suffixes of data and text files, which programs do not execute.
 _DATA_FILE_SUFFIXES: Final = frozenset(
     {".arrow", ".csv", ".db", ".docx", ".duckdb", ".eml", ".feather", ".gif", ".ics", ".jpeg"}
     | {".jpg", ".jsonl", ".log", ".md", ".mp3", ".mp4", ".ndjson", ".ods", ".odt", ".parquet"}
     | {".pdf", ".png", ".pptx", ".rst", ".sqlite", ".sqlite3", ".svg", ".tsv", ".txt", ".wav"}
     | {".webp", ".xls", ".xlsx"}
 )
-"""Suffixes of data and text files, which programs do not execute."""
+# Suffixes of the temporary files that SQLite creates beside its database.
 _DATABASE_TEMPORARY_SUFFIXES: Final = ("-journal", "-shm", "-wal")
-"""Suffixes of the temporary files that SQLite creates beside its database."""
+# Prefixes of the names of text files that declare packages to install.
 _REQUIREMENTS_PREFIXES: Final = ("requirements", "constraints")
-"""Prefixes of the names of text files that declare packages to install."""
+# Names of folders from which no program loads code by itself.
 _SKIPPED_FOLDERS: Final = frozenset(
     {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""Names of folders from which no program loads code by itself."""
 _PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT_FILE: Final = "pyvenv.cfg"
+# The maximum number of files that get a digest of their own.
 _MAX_DIGESTED_FILES: Final = 1000
-"""The maximum number of files that get a digest of their own."""
+# The maximum total number of bytes of files whose content is digested.
 _MAX_BYTES: Final = 20_000_000
-"""The maximum total number of bytes of files whose content is digested."""
+# The maximum number of files and folders in the tree.
 _MAX_ENTRIES: Final = 200_000
-"""The maximum number of files and folders in the tree."""
 REST: Final = "(the other files)"
 """The key of the common digest of all files beyond the limits."""
 

@@ -27,16 +27,15 @@ from delf_engine.secrets import secrets_of_headers, secrets_of_options
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
 
+# Tables of connections whose values all count as secrets.
+#
+# A connection's type declares its secret fields, but types of unused connections are not loaded.
 _SECRET_TABLES: Final = frozenset(
     {"headers", "params", "path_params", "credentials", "env", "cookies"}
 )
-"""Tables of connections whose values all count as secrets.
-
-A connection's type declares its secret fields, but types of unused connections are not loaded.
-"""
 _API_KEY_TABLES: Final = frozenset({"providers", "api_key_for"})
+# The settings of a model's endpoint.
 _ENDPOINT_SETTINGS: Final = frozenset({"base_url", "api_key", "headers", "provider"})
-"""The settings of a model's endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +228,8 @@ def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]
 
 
 _COMMAND_LINE: Final[Source] = "command line"
+# A setting: its path, value, origin in words, and kind of source.
 _Setting = tuple[tuple[str, ...], Any, str, Source]
-"""A setting: its path, value, origin in words, and kind of source."""
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:

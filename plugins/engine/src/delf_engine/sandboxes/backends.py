@@ -21,8 +21,8 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "timeout": "cpu_seconds",
 }
 """Alternative names of limits in ``sandbox_config``."""
+# Options that are ignored by backends that do not support them.
 _OPTIONAL_OPTIONS: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
-"""Options that are ignored by backends that do not support them."""
 
 
 def make_sandbox(

@@ -14,8 +14,8 @@ from delf_engine.views.trace import Trace
 
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
+# The maximum number of characters of a call's result in a diff.
 _MAX_RESULT_LENGTH: Final = 200
-"""The maximum number of characters of a call's result in a diff."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

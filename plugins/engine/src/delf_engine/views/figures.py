@@ -11,8 +11,8 @@ from typing import Final
 
 from delf.protocols.search import Figures
 
+# Matches a first character that does not make a spreadsheet read a name as a formula.
 _SAFE_START: Final = re.compile(r"\w")
-"""Matches a first character that does not make a spreadsheet read a name as a formula."""
 
 
 def figures_csv(by: str, figures: Sequence[Figures]) -> str:

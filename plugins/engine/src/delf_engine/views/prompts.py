@@ -14,10 +14,10 @@ from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from delf.records import dataclass
 from delf_engine.views.copies import PERSON, copied_events
 
+# The zlib compression level.
 _LEVEL: Final = 6
-"""The zlib compression level."""
+# The maximum size of a decompressed prompt in bytes; the rest is omitted.
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of a decompressed prompt in bytes; the rest is omitted."""
 
 
 @dataclass(frozen=True, slots=True)

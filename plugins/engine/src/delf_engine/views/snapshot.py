@@ -16,8 +16,8 @@ from delf.values.encoding import to_jsonable
 from delf_engine.views.records import TimelineEntry
 from delf_engine.views.trace import Trace
 
+# The names of states in the snapshot format that differ from delf's names of states.
 _LEGACY_STATES: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
-"""The names of states in the snapshot format that differ from delf's names of states."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from delf.events import CallStarted, Event, TaskStarted
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.values import values_of
 
+# The maximum number of a task's calls for which origins are searched.
 _MAX_CALLS: Final = 200
-"""The maximum number of a task's calls for which origins are searched."""
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:

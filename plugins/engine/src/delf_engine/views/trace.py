@@ -23,8 +23,8 @@ from delf_engine.views.records import (
 
 MAX_LINES: Final = 1_000
 """The maximum number of printed lines in a trace; the journal and the answer have all lines."""
+# The maximum number of characters of a call's output in a trace.
 _MAX_OUTPUT_LENGTH: Final = 1_000_000
-"""The maximum number of characters of a call's output in a trace."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 _ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))

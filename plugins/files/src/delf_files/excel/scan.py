@@ -43,10 +43,10 @@ _CELL_REFERENCE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
 """The maximum number of merged areas of a sheet; further areas are not filled with their text."""
+# The root elements of the XML files that openpyxl loads completely to open a workbook.
 _LOADED_ROOTS: Final = frozenset(
     {"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"}
 )
-"""The root elements of the XML files that openpyxl loads completely to open a workbook."""
 _ADVICE: Final = "save the sheet as .csv and open() that in the script"
 
 

@@ -46,14 +46,14 @@ from delf_serve.streams import BEAT
 AG_UI: Final = Operations()
 """The operations of the AG-UI protocol."""
 VERSION: Final = "1.0"
+# The maximum number of characters of a call's result in the stream.
 _MAX_RESULT_CHARACTERS: Final = 20_000
-"""The maximum number of characters of a call's result in the stream."""
+# The JSON Schema of the answer to an approval request.
 _DECISION_SCHEMA: Final = {
     "type": "object",
     "properties": {"approve": {"type": "boolean"}, "reason": {"type": "string"}},
     "required": ["approve"],
 }
-"""The JSON Schema of the answer to an approval request."""
 _ANSWER_TYPES: Final = {"yes/no": "boolean", "number": "number"}
 
 

@@ -35,11 +35,11 @@ OWN_MODEL: Final = "delf"
 """The model name by which clients choose the agent itself."""
 WAIT_SECONDS: Final = 540.0
 """The maximum wait for a task in seconds. Clients of OpenAI's API give up after 600 seconds."""
+# The seconds within which a repeated request continues the same task.
 _MAX_RETRY_SECONDS: Final = 900.0
-"""The seconds within which a repeated request continues the same task."""
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
+# The maximum number of user messages between a task and the reply to its question.
 _MAX_REPLIES: Final = 20
-"""The maximum number of user messages between a task and the reply to its question."""
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 

@@ -29,8 +29,8 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_duckdb
 
+# The memory limit of a child process; DuckDB's own limit is a third of this number.
 _MEMORY_BYTES: Final = 1_500_000_000
-"""The memory limit of a child process; DuckDB's own limit is a third of this number."""
 _MAX_TEMPORARY_BYTES: Final = 4_000_000_000
 _UNLIMITED_BYTES: Final = 2**60
 _ANSWER_BYTES_PER_ROW_BYTE: Final = 8

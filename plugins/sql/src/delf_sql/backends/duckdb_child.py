@@ -52,6 +52,8 @@ _COUNT_COLUMNS: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
 _JSON: Final = "JSON"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+# SQL conditions, by column type, that find values without a Python equivalent: intervals with
+# months or years, infinite dates and times, and nanoseconds.
 _UNREPRESENTABLE: Final = {
     "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
     "DATE": "NOT isfinite({0})",
@@ -59,9 +61,8 @@ _UNREPRESENTABLE: Final = {
     "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
     _ZONED: "NOT isfinite({0})",
 }
-"""SQL conditions, by column type, that find values without a Python equivalent: intervals with
-months or years, infinite dates and times, and nanoseconds.
-"""
+# Regular expressions for the text of a list, struct or map: each finds values of a type that have
+# no Python equivalent.
 _UNREPRESENTABLE_TEXTS: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
@@ -69,9 +70,6 @@ _UNREPRESENTABLE_TEXTS: Final = {
     "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
     "TIME": r"24:00:00",
 }
-"""Regular expressions for the text of a list, struct or map: each finds values of a type that have
-no Python equivalent.
-"""
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (

@@ -42,8 +42,8 @@ from delf_sql.target import Target
 from delf_sql.targets import kinds_of
 from delf_sql.values import for_any
 
+# Methods of drivers that stop a statement from another thread, the gentlest first.
 _STOPS: Final = ("cancel", "interrupt", "close")
-"""Methods of drivers that stop a statement from another thread, the gentlest first."""
 
 
 class EngineBackend:
@@ -67,8 +67,8 @@ class EngineBackend:
         self._settings = settings
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
+        # The tables of earlier writes by name; cleared when a write may change a definition.
         self._tables_by_name: dict[str, Table] = {}
-        """The tables of earlier writes by name; cleared when a write may change a definition."""
 
     def check_driver(self) -> None:
         """Create the engine, which does not connect yet.

@@ -35,17 +35,17 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
 
+# The first major version of MySQL with roles; MariaDB has had roles since 10.0.5.
 _FIRST_VERSION_WITH_ROLES: Final = 8
-"""The first major version of MySQL with roles; MariaDB has had roles since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
 STOP_SECONDS: Final = 3.0
+# SQL modes in which the server parses text differently from :mod:`delf_sql.gate`.
 _UNSUPPORTED_SQL_MODES: Final = frozenset(
     {
         "ANSI", "ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE", "PIPES_AS_CONCAT", "ORACLE",
         "MSSQL", "DB2", "MAXDB", "POSTGRESQL",
     }
 )  # fmt: skip
-"""SQL modes in which the server parses text differently from :mod:`delf_sql.gate`."""
 _USER_DEFINED_FUNCTION: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
@@ -58,8 +58,8 @@ WHERE t.table_name IN ({names}) AND e.transactions <> 'YES'
 ORDER BY 1 LIMIT 10
 """
 _MAX_WARNINGS: Final = 3
+# The smallest packet limit: delf's own queries need this size even if ``max_bytes`` is smaller.
 _MIN_PACKET_BYTES: Final = 1_000_000
-"""The smallest packet limit: delf's own queries need this size even if ``max_bytes`` is smaller."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)

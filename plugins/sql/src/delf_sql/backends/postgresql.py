@@ -31,6 +31,7 @@ from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_postgresql
 
+# Settings for the text form of values, which override those of the server and of ``PGOPTIONS``.
 _BEGIN: Final = """
 SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('standard_conforming_strings', 'on', true),
@@ -38,8 +39,12 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('intervalstyle', 'postgres', true),
        pg_catalog.set_config('extra_float_digits', '1', true)
 """
-"""Settings for the text form of values, which override those of the server and of ``PGOPTIONS``."""
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
+# A query for the name of an unsafe function that a statement may call.
+#
+# Volatile functions are unsafe unless delf knows their names. User-defined functions are unsafe
+# unless they belong to an extension and are not volatile. A name after a dot is unsafe if any
+# function with an argument has the name.
 _UNSAFE_FUNCTION: Final = """
 SELECT p.proname::text
 FROM pg_catalog.pg_proc p
@@ -58,12 +63,6 @@ FROM pg_catalog.pg_proc p
 WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(attributes)s::pg_catalog.name[])
   AND p.pronargs OPERATOR(pg_catalog.>=) 1
 LIMIT 1
-"""
-"""A query for the name of an unsafe function that a statement may call.
-
-Volatile functions are unsafe unless delf knows their names. User-defined functions are unsafe
-unless they belong to an extension and are not volatile. A name after a dot is unsafe if any
-function with an argument has the name.
 """
 
 _CATALOGUE: Final = Catalogue(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _FIRST_MADE_HERE: Final = 16384
+# A query for the base types of domains, which maps each domain's oid to its base type's oid.
 _BASE_TYPES: Final = """
 WITH RECURSIVE types AS (
     SELECT t.oid AS asked, t.oid, t.typtype, t.typbasetype FROM pg_catalog.pg_type t
@@ -27,7 +28,6 @@ WITH RECURSIVE types AS (
 SELECT asked::pg_catalog.int8, oid::pg_catalog.int8 FROM types
 WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 """
-"""A query for the base types of domains, which maps each domain's oid to its base type's oid."""
 
 
 def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:

@@ -52,8 +52,8 @@ SPARE_FILE_BYTES: Final = 1_000_000_000
 """The disk space for temporary files, in addition to four times the size of the database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
+# Matches the column types for which SQLite converts integers to floats.
 _FLOAT_TYPE: Final = re.compile(r"real\b|float|double")
-"""Matches the column types for which SQLite converts integers to floats."""
 
 _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
@@ -64,19 +64,19 @@ SELECT t.key, c.name, c.type, c."notnull", c.pk
 FROM json_each(?) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c
 WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
+# A query for the foreign keys of tables; its parameter is a JSON list of (name, schema) pairs.
 _FOREIGN_KEYS: Final = """
 SELECT t.key, k."table", k."from", k."to"
 FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
 ORDER BY t.key, k.id, k.seq
 """
-"""A query for the foreign keys of tables; its parameter is a JSON list of (name, schema) pairs."""
+# The maximum number of tables whose columns or keys one catalogue query reads.
 _MAX_TABLES_PER_QUERY: Final = 100
-"""The maximum number of tables whose columns or keys one catalogue query reads."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
+# The file format versions in a database's header that say that it uses a write-ahead log.
 _WAL_VERSIONS: Final = b"\x02\x02"
-"""The file format versions in a database's header that say that it uses a write-ahead log."""
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 

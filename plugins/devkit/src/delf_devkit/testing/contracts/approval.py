@@ -56,6 +56,7 @@ _WAIT_SECONDS = 2.0
 _LONG_WAITS = (60.0, 600.0, 7_200.0, 90_000.0)
 _MARK = "marmalade-7741"
 
+# Control characters that a channel must not pass on, each with its effect on a reader.
 _CONTROLS: Mapping[str, str] = {
     "\x1b[2J": "clear the screen",
     "\x1b]8": "hide a link",
@@ -67,7 +68,6 @@ _CONTROLS: Mapping[str, str] = {
     "\u00ad": "make two words look alike",
     "\x7f": "be seen as nothing",
 }
-"""Control characters that a channel must not pass on, each with its effect on a reader."""
 
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+# Offsets from now to seven test days, which differ in weekday, year, hour and minute.
 _OFFSETS: Final = [dt.timedelta(days=400 + 31 * n, hours=5 + 3 * n, minutes=7) for n in range(7)]
-"""Offsets from now to seven test days, which differ in weekday, year, hour and minute."""
 OTHER_DAYS: Final = len(_OFFSETS)
 
 

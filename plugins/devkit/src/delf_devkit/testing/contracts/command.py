@@ -25,8 +25,8 @@ from delf_devkit.testing.contracts.guard import queued_seconds, started_programs
 from delf_devkit.testing.contracts.leaks import captured_logs, is_secret_name, secrets_of
 from delf_devkit.testing.project import DelfProject, Outcome
 
+# The processor time that an import may take, ten times what delf's own commands need.
 _IMPORT_SECONDS: Final = 1.5
-"""The processor time that an import may take, ten times what delf's own commands need."""
 _FIRST_SIGNAL_SECONDS: Final = 0.3
 _CHECKS: Final = 8
 _USAGE_STATUS: Final = 2
@@ -39,6 +39,7 @@ before = time.process_time()
 __import__(sys.argv[2])
 print(time.process_time() - before)
 """
+# A program that runs ``delf`` and writes to a pipe when the command itself begins.
 _SIGNALLING_PROGRAM: Final = """
 import os, sys, click
 from delf_cli.main import main
@@ -51,7 +52,6 @@ click.Command.invoke = marked
 sys.argv[0] = "delf"
 sys.exit(main())
 """
-"""A program that runs ``delf`` and writes to a pipe when the command itself begins."""
 
 
 class CommandContract(Contract):

@@ -14,12 +14,12 @@ from delf.protocols.connection import SupportsClose
 from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
+# The numbers of repetitions of a sentence before two texts differ.
 _LENGTHS = (1, 8)
-"""The numbers of repetitions of a sentence before two texts differ."""
 _BATCH = 40
 _MARK = "marmalade-7741"
+# The tolerance between two embeddings of one text, because batches sum in another order.
 _TOLERANCE = 1e-3
-"""The tolerance between two embeddings of one text, because batches sum in another order."""
 
 
 class EmbedderContract(Contract):

@@ -25,8 +25,8 @@ from delf_devkit.testing.contracts.leavings import remember, restored_process
 _KIT: Final = str(Path(__file__).parent.parent)
 _CHECKS: Final = 8
 _CHECK_SECONDS: Final = 0.05
+# The shortest time for which a blocked event loop fails a test.
 _MIN_BLOCKED_SECONDS: Final = 5.0
-"""The shortest time for which a blocked event loop fails a test."""
 _QUEUE: Final = Path("/proc/thread-self/schedstat")
 
 

@@ -26,12 +26,13 @@ from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.events import every_event
 
+# The number of events that a slow subscriber lags behind, more than queues usually hold.
 _LAGGING_EVENTS = 1_500
-"""The number of events that a slow subscriber lags behind, more than queues usually hold."""
 _MANY = 500
 _AT_ONCE = 8
 _INSTANT = 0.05
 _MARK = "marmalade-7741"
+# Texts that a storage format may change by its handling of lines, quotes or patterns.
 _FRAGILE_TEXTS = (
     "a\u2028b\x85c\x0bd\x1ce",
     "one\r\ntwo\rthree\n",
@@ -40,7 +41,6 @@ _FRAGILE_TEXTS = (
     " blanks around ",
     "",
 )
-"""Texts that a storage format may change by its handling of lines, quotes or patterns."""
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:

@@ -22,8 +22,8 @@ _HIDDEN = "[redacted]"
 _AROUND = 80
 _PROBE: Final = "marmalade-7741-probe"
 _TEXT: Final = re.compile(r"\b(str|bytes|Any)\b")
+# The maximum number of items of each container that are searched for objects.
 _MAX_SEARCHED_ITEMS: Final = 1_000
-"""The maximum number of items of each container that are searched for objects."""
 
 
 class Secrets:

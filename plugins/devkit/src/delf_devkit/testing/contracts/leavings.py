@@ -34,21 +34,21 @@ from typing import Any, Final, cast
 import pytest
 
 _CHECK_SECONDS: Final = 0.01
+# The number of checks before a closed plugin's tasks, threads and processes must have ended.
 _MAX_CHECKS: Final = 100
-"""The number of checks before a closed plugin's tasks, threads and processes must have ended."""
+# The beginnings of names of threads that belong to the event loop, not to a plugin.
 _LOOP_THREADS: Final = ("asyncio_", "AnyIO", "delf")
-"""The beginnings of names of threads that belong to the event loop, not to a plugin."""
 _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
 _MUTABLE: Final = (dict, list, set, deque)
+# The number of items above which a container counts as a table of constants.
 _MAX_CONTAINER_ITEMS: Final = 1_000
-"""The number of items above which a container counts as a table of constants."""
 _MIN_MARK_CHARS: Final = 4
 _EXEMPT_PACKAGES: Final = frozenset(
     {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
 )
 _TEST_MODULE: Final = re.compile(r"(^|\.)(tests?|conftest|test_\w+|\w+_test)(\.|$)")
+# The beginnings of paths that belong to the system, to Python or to installed packages.
 _SYSTEM_PATHS: Final = ("/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)
-"""The beginnings of paths that belong to the system, to Python or to installed packages."""
 _USES: Final = 2
 _MULTIPROCESSING_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -207,6 +207,7 @@ def _is_multiprocessing_helper(pid: int) -> bool:
     return any(name in _command(pid) for name in _MULTIPROCESSING_HELPERS)
 
 
+# Functions and classes that libraries such as gevent replace for the whole process.
 _PATCHED: Final = (
     *((socket, name) for name in ("socket", "create_connection", "getaddrinfo")),
     *((builtins, name) for name in ("open", "print", "__import__")),
@@ -214,7 +215,6 @@ _PATCHED: Final = (
     (subprocess, "Popen"),
     (time, "time"),
 )
-"""Functions and classes that libraries such as gevent replace for the whole process."""
 
 # -- the process ---------------------------------------------------------------------------------
 
@@ -316,8 +316,8 @@ class _SharedState:
         }
 
 
+# Each tested class with the contents of its package's containers before the suite's first use.
 _CONTAINERS_BEFORE: Final = dict[type, dict[str, str]]()
-"""Each tested class with the contents of its package's containers before the suite's first use."""
 
 
 def remember(subject: object) -> None:

@@ -17,8 +17,8 @@ from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, mi
 _AT_ONCE = 10
 _INSTANT = 0.01
 _MANY = 300
+# The largest accepted difference between two clocks; time zones differ by at least 15 minutes.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=10)
-"""The largest accepted difference between two clocks; time zones differ by at least 15 minutes."""
 _MARK = "marmalade-7741"
 
 

@@ -25,6 +25,7 @@ from delf_engine.sandboxes.isolation import CHANGES_INPUTS, WAYS
 
 _LARGE = 3_000_000
 
+# Scripts that try to change the input file ``path``.
 _CHANGES = {
     "append to": "with open(path, 'a') as f: f.write('2')",
     "overwrite": "with open(path, 'r+') as f: f.write('xx')",
@@ -35,7 +36,6 @@ _CHANGES = {
     "write beside": "import os\nopen(os.path.dirname(path) + '/new', 'w').write('x')",
     "change by a system call": f"INPUTS = [path]\n{WAYS}\n{CHANGES_INPUTS}",
 }
-"""Scripts that try to change the input file ``path``."""
 
 
 class SandboxContract(SandboxCalls):

@@ -30,14 +30,14 @@ _COST = 1.0
 _INSTANT = 0.01
 _ATTEMPTS = 3
 _AT_ONCE = 3
+# The seconds that a reply of the model waits for the requests of concurrent tasks.
 _REPLY_SECONDS = 1.0
-"""The seconds that a reply of the model waits for the requests of concurrent tasks."""
 _MARK = "marmalade-7741"
 _REPEATED = 150
+# Matches words by which a strategy says that a result was truncated.
 _TRUNCATION_NOTE = re.compile(
     r"…|\.\.\.|trunc|short|cut|omit|left out|more|characters|bytes", re.IGNORECASE
 )
-"""Matches words by which a strategy says that a result was truncated."""
 
 
 def _journal() -> Any:
