@@ -97,15 +97,17 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._args = args
         self._kwargs = kwargs
         self.__name__ = self.__qualname__ = f"{connection}.{method}".rstrip(".")
-        self._inner: Coroutine[Any, Any, Any] | None = None
+        self._coroutine: Coroutine[Any, Any, Any] | None = None
         self._result: list[Any] = []
+        """The result as the only item; empty until the call has its result."""
 
     def _begin(self) -> Coroutine[Any, Any, Any]:
-        if self._inner is None:
-            self._inner = self._caller.start(
+        """Return the coroutine that makes the call; create it at the first use."""
+        if self._coroutine is None:
+            self._coroutine = self._caller.start(
                 self._number, self._connection, self._method, self._args, self._kwargs
             )
-        return self._inner
+        return self._coroutine
 
     def send(self, value: Any) -> Any:
         try:
@@ -201,15 +203,18 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
-        self._last_of_earlier_scripts = 0
-        self._last = 0
+        self._last_number_of_earlier_scripts = 0
+        self._last_number = 0
         self._blocking_number = 0
-        self._arrived: dict[int, list[Any]] = {}
+        self._stored_answers: dict[int, list[Any]] = {}
+        """In a replay, the answers by call number that arrived before their recorded turn."""
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unawaited: dict[int, tuple[str, int]] = {}
+        """The call expressions that were not awaited yet, each with its line in the script."""
         self._idle: asyncio.Future[None] | None = None
         self._calls_after_end: Counter[Any] | None = None
+        """The number of calls of each task since the script's last line; None before."""
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Send a call, and block until its result arrives."""
@@ -220,7 +225,7 @@ class Caller:
         """True if any call is unanswered."""
         return bool(self._waiting)
 
-    def script_ended(self, *, is_over: bool) -> None:
+    def record_script_end(self, *, is_over: bool) -> None:
         """Record that the last line of the script has run.
 
         Args:
@@ -237,8 +242,8 @@ class Caller:
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
         self._unawaited.clear()
-        self._arrived.clear()
-        self._last_of_earlier_scripts = self._last
+        self._stored_answers.clear()
+        self._last_number_of_earlier_scripts = self._last_number
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
@@ -260,8 +265,8 @@ class Caller:
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        number = self._last = next(self._numbers)
-        self._unawaited[number] = (_label(connection, method), _line_of_script(depth + 1))
+        number = self._last_number = next(self._numbers)
+        self._unawaited[number] = (_label(connection, method), _running_script_line(depth + 1))
         return ToolCall(self, number, connection, method, args, kwargs)
 
     def start(
@@ -279,13 +284,13 @@ class Caller:
         The wait blocks the thread if nothing else can run in the guest.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Before the call is sent: a refused call must leave no trace on the host.
-        self._check_end()
+        # Check before the call is sent, because a refused call must leave no trace on the host.
+        self._check_calls_after_end()
         is_alone = not self._waiting
         is_blocking = is_alone and self._loop.waits_only_for_host()
         # Send a lone call at once; calls of the same turn are sent together at its end.
         self._send([*frame, is_blocking, line], is_alone)
-        # After the sending: a call that could not be sent has no answer, and nothing waits for it.
+        # Register after the call is sent, because a call that could not be sent has no answer.
         self._waiting[number] = future
         try:
             if is_blocking:
@@ -300,12 +305,12 @@ class Caller:
                 self._send(["cancel", number], False)
             raise
         finally:
-            # Whatever happened: an answer that comes later finds no waiter, and is dropped.
+            # Without this entry, an answer that arrives after a cancellation is ignored.
             del self._waiting[number]
             if not self._waiting and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    def _check_end(self) -> None:
+    def _check_calls_after_end(self) -> None:
         """Raise :class:`ToolError` if one task has made too many calls after the script's end."""
         task = asyncio.current_task()
         if self._calls_after_end is None or task is None:
@@ -323,14 +328,13 @@ class Caller:
         answer arrived in the recorded run.
         """
         number = frame[1]
-        # The whole guest is blocked on this answer, so no turn of the loop has to be recorded.
         if number == self._blocking_number:
+            # The whole guest waits for this answer, so no turn of the loop has to be recorded.
             self._pass_answer(frame)
-        # Replay: keep the answer until the turn in which it arrived at the first run.
         elif self._loop.is_replaying:
-            self._arrived[number] = frame
+            self._stored_answers[number] = frame
         elif number in self._waiting:
-            self._loop.record(number - self._last_of_earlier_scripts)
+            self._loop.record(number - self._last_number_of_earlier_scripts)
             self._pass_answer(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
@@ -340,24 +344,24 @@ class Caller:
             numbers: The numbers of the answered calls; the script's first call has number 1.
         """
         for number in numbers:
-            wire_number = number + self._last_of_earlier_scripts
-            # At the first run the answer had arrived by this turn, so wait until the host sends
-            # it.
+            wire_number = number + self._last_number_of_earlier_scripts
+            # In the recorded run, the answer had arrived by this turn, so wait for the answer.
             while (
                 wire_number in self._waiting
-                and wire_number not in self._arrived
-                and self._is_pending(wire_number)
+                and wire_number not in self._stored_answers
+                and self._awaits_answer(wire_number)
             ):
                 self._receive()
-            frame = self._arrived.pop(wire_number, None)
+            frame = self._stored_answers.pop(wire_number, None)
             if frame is not None:
                 self._pass_answer(frame)
-        if not self._loop.is_replaying:  # the replay is over: process the kept answers
-            rest, self._arrived = self._arrived, {}
-            for frame in rest.values():
+        if not self._loop.is_replaying:  # no recorded turn is left for the stored answers
+            stored_answers = list(self._stored_answers.values())
+            self._stored_answers.clear()
+            for frame in stored_answers:
                 self.answer(frame)
 
-    def _is_pending(self, number: int) -> bool:
+    def _awaits_answer(self, number: int) -> bool:
         return not self._waiting[number].done()
 
     def _pass_answer(self, frame: list[Any]) -> None:
@@ -384,10 +388,13 @@ def _iterators_to_lists(value: Any) -> Any:
     return list(cast("Iterable[Any]", value)) if isinstance(value, _ITERATORS) else value
 
 
-def _line_of_script(depth: int) -> int:
+def _running_script_line(depth: int) -> int:
     """Return the number of the script's line that is running; 0 if no script is running.
 
     Frames of libraries that the script called are skipped.
+
+    Args:
+        depth: The number of stack frames between this function and the script.
     """
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -476,9 +483,10 @@ class ToolNamespace(_NoValue):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
         similar = [m for m in self._methods if same_name(m) == same_name(method)]
         is_misspelt = method not in self._methods and len(similar) == 1
-        call = ToolFunction(self._caller, self._name, similar[0] if is_misspelt else method)
-        vars(self)[method] = call
-        return call
+        action = ToolFunction(self._caller, self._name, similar[0] if is_misspelt else method)
+        # The next access to the attribute finds the action without a call of this method.
+        vars(self)[method] = action
+        return action
 
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
         if args or kwargs:
@@ -516,13 +524,20 @@ class ToolFunction(_NoValue):
     _method: str
 
     def __init__(self, caller: Caller, connection: str, method: str = "") -> None:
-        def later(*args: Any, **kwargs: Any) -> ToolCall:
+        def create_awaitable_call(*args: Any, **kwargs: Any) -> ToolCall:
             return caller.call(connection, method, args, kwargs, 2)
 
         name = method or connection
-        attributes = {"_caller": caller, "_connection": connection, "_method": method, LATER: later}
-        for key, value in {**attributes, "__name__": name, "__qualname__": name}.items():
-            object.__setattr__(self, key, value)
+        attributes = {
+            "_caller": caller,
+            "_connection": connection,
+            "_method": method,
+            "__name__": name,
+            "__qualname__": name,
+            LATER: create_awaitable_call,
+        }
+        for key, value in attributes.items():
+            object.__setattr__(self, key, value)  # the own ``__setattr__`` refuses all names
 
     def misuse(self) -> TypeError:
         """Build the error for a script that uses the action as a value."""
@@ -538,15 +553,16 @@ def misuse_in(value: Any) -> TypeError | None:
 
     None if the value contains neither.
     """
-    waiting, remaining = [value], _MAX_INSPECTED
-    while waiting and remaining:
+    pending_values = [value]
+    remaining = _MAX_INSPECTED
+    while pending_values and remaining:
         remaining -= 1
-        item = waiting.pop()
+        item = pending_values.pop()
         kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
             return cast("_NoValue", item).misuse()
         if kind is dict:
-            waiting += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
+            pending_values += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
         elif kind in (list, tuple, set, frozenset):
-            waiting += itertools.islice(cast("Iterable[Any]", item), remaining)
+            pending_values += itertools.islice(cast("Iterable[Any]", item), remaining)
     return None

@@ -24,6 +24,9 @@ _MAX_QUEUED_BYTES = 1024 * 1024
 """The number of queued bytes above which frames are sent before the end of a turn."""
 
 
+_MAX_FRAME_LENGTH = 2**32 - 1
+
+
 class WireLock:
     """A reentrant lock for sending that a signal handler can use, too.
 
@@ -49,7 +52,8 @@ class WireLock:
 
     def take_if_free(self) -> bool:
         """Acquire the lock without waiting. Return False if any thread holds it, even this one."""
-        # An RLock would let the handler in that interrupts its own thread in the middle of a frame.
+        # A plain RLock would let a signal handler acquire the lock again while the thread that the
+        # handler interrupted is sending a frame.
         if self._holder == get_ident() or not self._lock.acquire(blocking=False):
             return False
         self._holder = get_ident()
@@ -70,10 +74,11 @@ class Channel:
 
     def __init__(self, on_frame: Callable[[list[Any]], None]) -> None:
         self.limit = 64 * 1024 * 1024
+        """The maximum number of bytes of a sent frame."""
         self.lock = WireLock()
         self._read_fd = self._write_fd = -1
         self._on_frame = on_frame
-        self._reader = FrameReader(2**32 - 1)
+        self._reader = FrameReader(_MAX_FRAME_LENGTH)  # the guest trusts the host
         self._queued: list[bytes] = []
         self._queued_bytes = 0
         self._spin = Spin()
@@ -138,18 +143,18 @@ class Channel:
 
     def _read_blocking(self) -> bytes:
         """Read the available bytes; spin for a moment before the wait sleeps."""
-        # Without spinning, the deadline has passed already.
-        deadline = perf_counter() + SPIN_SECONDS if self._spin.should_spin() else 0.0
+        is_spinning = self._spin.should_spin()
+        deadline = perf_counter() + SPIN_SECONDS
         while True:
             try:
                 data = os.read(self._read_fd, _READ_SIZE)
             except BlockingIOError:
-                if perf_counter() < deadline:
+                if is_spinning and perf_counter() < deadline:
                     continue
-                if deadline:
+                if is_spinning:
                     self._spin.record_failure()
-                    deadline = 0.0
-                # A short sleep means that spinning on would have paid: the next wait spins again.
+                    is_spinning = False
+                # After a short sleep the next wait spins: spinning would have been faster.
                 slept_at = perf_counter()
                 self._wait.poll()
                 if perf_counter() - slept_at < SPIN_SECONDS:
@@ -157,6 +162,6 @@ class Channel:
             except OSError:
                 return b""
             else:
-                if deadline:
+                if is_spinning:
                     self._spin.record_success()
                 return data

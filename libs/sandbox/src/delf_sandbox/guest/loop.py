@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns  # the real clock; scripts get a patched one
 from typing import Any
 
-_count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
+_thread_count = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
 _MAX_EVENTS = 10_000
 """The maximum number of recorded events; a replay does not order any events after these."""
-_MANY_CANCELLED = 100
+_MAX_CANCELLED_TIMERS = 100
 _MAX_BLOCK_DEPTH = 30
 """The maximum depth of nested blocking waits, each of which takes several stack frames."""
 _MAX_TURNS_UNTIL_IDLE = 1_000
@@ -42,10 +42,9 @@ class _Task(asyncio.Task[Any]):
     """A task whose hash is its number, so that sets of tasks have the same order in each run."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
-        # Before the base class, which puts the task into a set of all tasks and so asks for its
-        # hash.
-        loop.tasks += 1
-        self._number = loop.tasks
+        # Set the number first: the base class puts the task into a set, and so asks for its hash.
+        loop.task_count += 1
+        self._number = loop.task_count
         super().__init__(coro, loop=loop, **options)
 
     def __hash__(self) -> int:
@@ -65,22 +64,24 @@ class GuestLoop(asyncio.SelectorEventLoop):
     _csock: object = None
 
     def __init__(self) -> None:
-        self.tasks = 0
+        self.task_count = 0
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._discarded_errors: list[BaseException] = []
-        self._coroutine: Callable[[Any], Any] = _identity
+        self._to_coroutine: Callable[[Any], Any] = _identity
         self._block_depth = 0
-        self._threads = 0
-        self._watched = selectors.PollSelector()
-        self._at_turn: Callable[[], None] = _no_op
+        self._own_thread_count = 0
+        self._selector = selectors.PollSelector()
+        self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
         self._events_to_replay: deque[tuple[int, int]] = deque()
+        """The recorded events that are left: the number of the turn, and the event."""
         self._recording: list[int] = []
         self._remaining_events = 0
-        self._turn = self._turns_until_idle = 0
-        self._offset = 0
-        super().__init__(self._watched)
+        self._turn = 0
+        self._remaining_turns_until_idle = 0
+        self._offset_ns = 0
+        super().__init__(self._selector)
         self.set_exception_handler(self._record_discarded_error)
 
     def open(self, *, threads: bool) -> None:
@@ -89,25 +90,28 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             threads: Whether other threads of this process may wake up the loop.
         """
-        # Counted after the fork: more than these are threads of the script's libraries.
-        self._threads = _count_threads()
+        # Any thread above this count was started later, by a library of the script.
+        self._own_thread_count = _thread_count()
         if threads:
             self._open_wake_up()
 
     def attach(
         self,
-        at_turn: Callable[[], None],
+        flush: Callable[[], None],
         deliver: Callable[[Sequence[int]], None],
         read_clock: Callable[[Callable[[], int]], int],
     ) -> None:
         """Set the functions of the session that the loop calls.
 
         Args:
-            at_turn: Called before the loop waits, at the end of each turn.
+            flush: Sends the queued frames to the host; called before the loop waits, at the end of
+                each turn.
             deliver: Passes the answers of the calls with the given numbers to the script.
             read_clock: Calls a clock function and records its result, or returns a recorded result.
         """
-        self._at_turn, self._deliver, self._read_clock = at_turn, deliver, read_clock
+        self._flush = flush
+        self._deliver = deliver
+        self._read_clock = read_clock
 
     def begin(self, turns: Sequence[int]) -> None:
         """Reset the loop for a new script.
@@ -115,12 +119,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             turns: The recording to replay, as returned by :meth:`take_recording`; empty for none.
         """
-        self.tasks = 0
+        self.task_count = 0
         self._tasks.clear()
         self._discarded_errors.clear()
         self._turn = 0
         self._remaining_events = _MAX_EVENTS - len(turns) // 2
-        self._turns_until_idle = _MAX_TURNS_UNTIL_IDLE
+        self._remaining_turns_until_idle = _MAX_TURNS_UNTIL_IDLE
         self._events_to_replay = deque(zip(turns[::2], turns[1::2], strict=True))
         self._recording.clear()
 
@@ -151,7 +155,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         After the last recorded turn, this stays true until the script waits for an answer again,
         because the script may have run more turns in which no event was recorded.
         """
-        return bool(self._events_to_replay) or self._turns_until_idle > 0
+        return bool(self._events_to_replay) or self._remaining_turns_until_idle > 0
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -159,11 +163,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             coroutine: Converts an awaitable to a coroutine.
         """
-        self._coroutine = coroutine
+        self._to_coroutine = coroutine
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Create a task as asyncio does, whose order in sets is the same in every process."""
-        coro = self._coroutine(coro)
+        """Create a task as asyncio does, with a hash that is the same in every process."""
+        coro = self._to_coroutine(coro)
         if self.get_task_factory() is not None:
             return super().create_task(coro, **options)
         self._check_closed()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
@@ -200,8 +204,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """
         outer = asyncio.current_task(self)
         if self._block_depth >= _MAX_BLOCK_DEPTH:
-            # Otherwise Python warns of a coroutine that was never awaited, and hides the real
-            # error.
+            # Without the close, Python would warn that the coroutine was never awaited, which
+            # hides the real error.
             coro.close()
             raise RecursionError(
                 "too many plain functions wait for calls at the same time: make them async, "
@@ -212,8 +216,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             asyncio.tasks._leave_task(self, outer)
         self._block_depth += 1
         try:
-            # Turns of the one loop, not a second loop: other tasks of the script must go on
-            # meanwhile.
+            # Run further turns of this loop instead of a second loop, so that other tasks of the
+            # script go on meanwhile.
             while not task.done():
                 self._run_once()
         finally:
@@ -265,39 +269,39 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the time of the loop in seconds, on which timers are based."""
         now = self._now() if self._read_clock is None else self._read_clock(self._now)
-        # A replayed reading moves the clock, so that the following times continue the recorded
-        # ones.
-        self._offset = now - monotonic_ns()
+        # A replayed time moves the clock, so that the following times continue from that time.
+        self._offset_ns = now - monotonic_ns()
         return now / 1e9
 
     def _now(self) -> int:
         """Return the monotonic time in nanoseconds, continuing the recorded time in a replay."""
-        return monotonic_ns() + self._offset
+        return monotonic_ns() + self._offset_ns
 
     def _run_once(self) -> None:
         """Run one turn of the loop: wait for events, then run the callbacks that are ready."""
-        # Replaces asyncio's method, whose order of descriptors and timers depends on timing: a
-        # repeated script would see another order.
+        # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
+        # script would see another order.
         self._remove_cancelled_timers()
-        # Before the wait: an answer can only come for calls that have left this process.
-        self._at_turn()
+        # Flush before the wait, because the host can answer only calls that were sent.
+        self._flush()
         self._turn += 1
         if self._events_to_replay:
             if not self._replay_turn():
                 self._wait()
-        # In the recording, the script continued after the last event until it only waited for
-        # answers. Deliver no answer before it waits again, or the order would differ.
-        elif self._turns_until_idle and self._ready:
-            self._turns_until_idle -= 1
+        elif self._remaining_turns_until_idle and self._ready:
+            # In the recording, the script continued after the last event until it only waited for
+            # answers. An answer delivered before the script waits again would change the order.
+            self._remaining_turns_until_idle -= 1
         else:
-            if self._turns_until_idle:
-                self._turns_until_idle = 0
+            if self._remaining_turns_until_idle:
+                self._remaining_turns_until_idle = 0
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:
-            # Do not count an idle wake-up as a turn: their number depends on the machine.
+            # Do not count an idle wake-up as a turn: the number of wake-ups depends on the machine.
             self._turn -= 1
-        # Only those that are ready now: callbacks that they schedule belong to the next turn.
+        # Run only the callbacks that are ready now: callbacks that these schedule belong to the
+        # next turn.
         for _ in range(len(self._ready)):
             if not self._ready:  # a callback ran the loop, and with it the remaining callbacks
                 break
@@ -308,7 +312,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _remove_cancelled_timers(self) -> None:
         """Remove cancelled timers that are due next; remove all of them if there are many."""
         timers, cancelled = self._scheduled, self._timer_cancelled_count
-        if cancelled > _MANY_CANCELLED and 2 * cancelled > len(timers):
+        if cancelled > _MAX_CANCELLED_TIMERS and 2 * cancelled > len(timers):
             for handle in timers:
                 handle._scheduled = handle._scheduled and not handle._cancelled
             timers[:] = [handle for handle in timers if not handle._cancelled]
@@ -334,9 +338,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout = 0.0
         elif self._scheduled:
             timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
-        self._process_events(self._watched.select(timeout))
+        self._process_events(self._selector.select(timeout))
         end = self._now() / 1e9 + self._clock_resolution
-        # All due timers in this turn, and each is recorded: a replay fires the same number.
+        # Record each timer that fires, so that a replay fires as many timers in this turn.
         while self._scheduled and self._scheduled[0]._when < end:
             if self._fire_next_timer():
                 self.record(_TIMER)
@@ -346,24 +350,26 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Return False if nothing was replayed, because a library's thread may first call back.
         """
-        if not self._ready and self._events_to_replay[0][0] > self._turn:
-            if _count_threads() != self._threads:
+        next_turn, _ = self._events_to_replay[0]
+        if not self._ready and next_turn > self._turn:
+            if _thread_count() != self._own_thread_count:
                 # A library's thread may call back, and skipping to the recorded turn would miss
                 # the call.
                 return False
-            self._turn = self._events_to_replay[0][0]  # nothing can happen before that turn
+            self._turn = next_turn  # nothing can happen before that turn
         answered_numbers: list[int] = []
-        timers = 0
+        remaining_timers = 0
         while self._events_to_replay and self._events_to_replay[0][0] <= self._turn:
-            event = self._events_to_replay.popleft()[1]
+            _, event = self._events_to_replay.popleft()
             if event == _TIMER:
-                timers += 1
+                remaining_timers += 1
             else:
                 answered_numbers.append(event)
         if answered_numbers:
             self.call_soon(self._deliver, answered_numbers)
-        while timers and self._scheduled:
-            timers -= self._fire_next_timer()
+        while remaining_timers and self._scheduled:
+            if self._fire_next_timer():
+                remaining_timers -= 1
         return True
 
     def waits_only_for_host(self) -> bool:
@@ -373,6 +379,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         handler is set, another descriptor is watched, or the current task is being cancelled.
         """
         task = asyncio.current_task(self)
+        # The loop itself watches the wire and, if open, the wake-up descriptor.
+        own_descriptor_count = 1 if self._csock is None else 2
         return (
             task is not None
             and not task.cancelling()
@@ -380,6 +388,6 @@ class GuestLoop(asyncio.SelectorEventLoop):
             and not self._scheduled
             and not self._signal_handlers
             and self.get_task_factory() is None
-            and _count_threads() == self._threads
-            and len(self._watched.get_map()) == (1 if self._csock is None else 2)  # the wire
+            and _thread_count() == self._own_thread_count
+            and len(self._selector.get_map()) == own_descriptor_count
         )

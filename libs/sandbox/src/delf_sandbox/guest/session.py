@@ -267,9 +267,9 @@ class GuestSession:
         # Tasks that a successful script left running may still make calls; those of a failed
         # script are cancelled.
         if error is None or self._rerun is not None:
-            self._caller.script_ended(is_over=False)
+            self._caller.record_script_end(is_over=False)
             await self._finish_tasks()
-            self._caller.script_ended(is_over=True)
+            self._caller.record_script_end(is_over=True)
         # Also after a failure: a task that is left would run into the next script.
         await self._cancel_stray_tasks()
         # After the tasks have ended: the value may be a future that one of them completes.

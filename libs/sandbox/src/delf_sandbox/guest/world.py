@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
-_MAX_READINGS = 1000
+_MAX_READS = 1000
 """The maximum number of recorded clock reads; after these, a script sees the real time."""
 
 _uuid: Any = uuid
-_DAY = dt.date
-_MOMENT = dt.datetime
+_REAL_DATE = dt.date
+_REAL_DATETIME = dt.datetime
 
 
 class World:
@@ -31,13 +31,14 @@ class World:
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:
         self._send = send
-        self._recorded: deque[int] = deque()
-        self._new: list[int] = []
+        self._recorded_reads: deque[int] = deque()
+        self._unsent_reads: list[int] = []
         self._remaining_reads = 0
-        self._origin: int | None = None
-        self._latest = self._cpu_ns = 0
+        self._steady_origin_ns: int | None = None
+        self._latest_steady_ns = 0
+        self._cpu_ns = 0
         self._seed = b""
-        self._blocks = 0
+        self._block_count = 0
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
         """Set the seed and the recorded clock reads for a new script.
@@ -46,35 +47,37 @@ class World:
             seed: The seed for random numbers.
             clock: The recorded clock reads that are replayed first, in nanoseconds.
         """
-        if not self._seed:  # earlier reads were the guest's own
-            self._origin, self._latest, self._cpu_ns = None, 0, 0
-        self._seed, self._blocks = seed.encode(), 0
-        # Read before the clock: a repeated script sees the times of its first run.
-        self._recorded = deque(clock)
-        self._remaining_reads = _MAX_READINGS - len(clock)
+        if not self._seed:  # before the first script, only the guest itself read the clock
+            self._steady_origin_ns = None
+            self._latest_steady_ns = self._cpu_ns = 0
+        self._seed = seed.encode()
+        self._block_count = 0
+        self._recorded_reads = deque(clock)
+        self._remaining_reads = _MAX_READS - len(clock)
         random.seed(seed)
-        node = hashlib.sha256(b"node/" + self._seed).digest()[:6]
-        # uuid1() contains the machine's address and continues from its last time. RFC 9562 marks
-        # a random address by this bit.
-        _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
+        # uuid1() contains the machine's hardware address, and continues from the time of the last
+        # call. RFC 9562 marks a random address by bit 40.
+        random_address = hashlib.sha256(b"node/" + self._seed).digest()[:6]
+        _uuid._node = int.from_bytes(random_address) | 1 << 40
+        _uuid._last_timestamp = None
 
     def flush(self) -> None:
         """Send the clock reads that were not sent before."""
-        if self._new:
-            count = len(self._new)  # other threads may add reads meanwhile
-            readings = self._new[:count]
-            del self._new[:count]
-            self._send(readings)
+        if self._unsent_reads:
+            count = len(self._unsent_reads)  # other threads may add reads meanwhile
+            reads = self._unsent_reads[:count]
+            del self._unsent_reads[:count]
+            self._send(reads)
 
     def read_clock(self, real: Callable[[], int]) -> int:
         """Return the next recorded clock read; after the last one, read the real clock."""
-        if self._recorded:
-            return self._recorded.popleft()
-        reading = real()
+        if self._recorded_reads:
+            return self._recorded_reads.popleft()
+        now_ns = real()
         if self._remaining_reads > 0:
             self._remaining_reads -= 1
-            self._new.append(reading)
-        return reading
+            self._unsent_reads.append(now_ns)
+        return now_ns
 
     def now_ns(self) -> int:
         """Return the wall clock time for the script, in nanoseconds."""
@@ -91,11 +94,11 @@ class World:
         another machine or after a reboot.
         """
         now = self.now_ns()
-        if self._origin is None:
-            self._origin = now
+        if self._steady_origin_ns is None:
+            self._steady_origin_ns = now
         # The wall clock may be set back, and a steady clock never goes back.
-        self._latest = max(self._latest, now - self._origin)
-        return self._latest
+        self._latest_steady_ns = max(self._latest_steady_ns, now - self._steady_origin_ns)
+        return self._latest_steady_ns
 
     def cpu_ns(self) -> int:
         """Return the processor time that the script has used, in nanoseconds."""
@@ -110,7 +113,7 @@ class World:
             return self.cpu_ns()
         return self.steady_ns()
 
-    def bytes(self, count: int) -> bytes:
+    def random_bytes(self, count: int) -> bytes:
         """Return random bytes that depend only on the seed and the number of bytes drawn before.
 
         Without a seed, the bytes come from the system.
@@ -119,18 +122,19 @@ class World:
             return _real_urandom(count)
         generated = b""
         while len(generated) < count:
-            self._blocks += 1
-            generated += hashlib.sha256(b"%d/%b" % (self._blocks, self._seed)).digest()
+            self._block_count += 1
+            generated += hashlib.sha256(b"%d/%b" % (self._block_count, self._seed)).digest()
         return generated[:count]
 
     def install(self) -> None:
         """Patch the standard library. Call this early, because it is slow."""
         module: Any = random
-        os.urandom = module._urandom = self.bytes
-        module.Random.seed = _seeded_generator(module.Random.seed, self.bytes)
-        # The module's functions are bound methods of one generator, made before the patch.
+        os.urandom = module._urandom = self.random_bytes
+        module.Random.seed = _seeded_generator(module.Random.seed, self.random_bytes)
+        # ``random.seed`` is a method of the module's generator, bound before the patch.
         module.seed = module._inst.seed
-        _uuid._generate_time_safe = _uuid._UuidCreate = None  # these use the system's clock
+        # These C functions of uuid1() would use the system's clock.
+        _uuid._generate_time_safe = _uuid._UuidCreate = None
         time.time_ns, time.time = self.now_ns, self.now
         for name in ("monotonic", "perf_counter"):
             _set_clock(name, self.steady_ns)
@@ -138,14 +142,14 @@ class World:
             _set_clock(name, self.cpu_ns)
         _set_clock("clock_gettime", self.clock_ns)
         for name in ("localtime", "gmtime", "ctime"):
-            setattr(time, name, _with_time(getattr(time, name), self.now))
-        time.asctime = _with_parts(time.asctime, 0)
-        time.strftime = _with_parts(time.strftime, 1)
-        types = _calendar(self.now)
-        _patch_during_load(SourceFileLoader, "exec_module", *types)
+            setattr(time, name, _with_default_time(getattr(time, name), self.now))
+        time.asctime = _with_default_date(time.asctime, 0)
+        time.strftime = _with_default_date(time.strftime, 1)
+        date_type, datetime_type = _date_types(self.now)
+        _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
-            _patch_during_load(ExtensionFileLoader, step, _DAY, _MOMENT)
-        dt.date, dt.datetime = types
+            _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
+        dt.date, dt.datetime = date_type, datetime_type
 
 
 _real_time_ns = time.time_ns
@@ -173,21 +177,21 @@ def _seeded_generator(
     return seed
 
 
-def _with_time(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
-    def function(secs: float | None = None) -> Any:
+def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
+    def function_of_time(secs: float | None = None) -> Any:
         return real(now() if secs is None else secs)
 
-    return function
+    return function_of_time
 
 
-def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
-    def function(*args: Any) -> str:
-        return real(*args) if len(args) > place else real(*args, time.localtime())
+def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..., str]:
+    def function_of_date(*args: Any) -> str:
+        return real(*args) if len(args) > date_index else real(*args, time.localtime())
 
-    return function
+    return function_of_date
 
 
-def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None:
+def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: Any) -> None:
     """Let a module loader see certain types in ``datetime`` while it runs one of its steps.
 
     A compiled module derives its types from those of ``datetime`` in C. With the script's Python
@@ -196,29 +200,29 @@ def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None
     Args:
         loader: The class of the loader.
         step: The name of the loader's method that creates or runs a module.
-        days: The type that ``datetime.date`` is during the step.
-        moments: The type that ``datetime.datetime`` is during the step.
+        date_type: The type that ``datetime.date`` is during the step.
+        datetime_type: The type that ``datetime.datetime`` is during the step.
     """
     load = getattr(loader, step)
 
-    def load_with_types(self: Any, of: Any) -> Any:
-        before = dt.date, dt.datetime
-        dt.date, dt.datetime = days, moments
+    def load_with_types(self: Any, module_or_spec: Any) -> Any:
+        previous_types = dt.date, dt.datetime
+        dt.date, dt.datetime = date_type, datetime_type
         try:
-            return load(self, of)
+            return load(self, module_or_spec)
         finally:
-            dt.date, dt.datetime = before
+            dt.date, dt.datetime = previous_types
 
     setattr(loader, step, load_with_types)
 
 
-_OF_TEXT = frozenset(
+_TEXT_METHODS = frozenset(
     {"startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "count"}
     | {"strip", "ljust", "rjust", "lower", "upper"}
 )
 
 
-class _LikeText:
+class _ComparableWithText:
     """A mixin that lets scripts use a date like its ISO 8601 text, which many scripts expect."""
 
     __slots__ = ()
@@ -226,15 +230,17 @@ class _LikeText:
 
     @classmethod
     def fromisoformat(cls, text: Any) -> Any:
-        real: Any = super()
-        if isinstance(text, _DAY):
-            text = text.isoformat() if issubclass(cls, _MOMENT) else text.isoformat()[:10]
-        return real.fromisoformat(text)
+        parent: Any = super()
+        if isinstance(text, _REAL_DATE):
+            text = text.isoformat() if issubclass(cls, _REAL_DATETIME) else text.isoformat()[:10]
+        return parent.fromisoformat(text)
 
     @classmethod
     def strptime(cls, text: Any, format: str) -> Any:
-        real: Any = super()
-        return real.strptime(text.strftime(format) if isinstance(text, _DAY) else text, format)
+        parent: Any = super()
+        return parent.strptime(
+            text.strftime(format) if isinstance(text, _REAL_DATE) else text, format
+        )
 
     def __getitem__(self: Any, key: Any) -> str:
         return self.isoformat()[key]
@@ -243,18 +249,22 @@ class _LikeText:
         return part in self.isoformat()
 
     def __getattr__(self: Any, name: str) -> Any:
-        if name in _OF_TEXT:
+        if name in _TEXT_METHODS:
             return getattr(self.isoformat(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sub__(self: Any, other: Any) -> Any:
-        real: Any = super()
-        if isinstance(self, _MOMENT) and isinstance(other, _DAY) and not isinstance(other, _MOMENT):
+        parent: Any = super()
+        if (
+            isinstance(self, _REAL_DATETIME)
+            and isinstance(other, _REAL_DATE)
+            and not isinstance(other, _REAL_DATETIME)
+        ):
             other = self.replace(  # midnight of that date
                 year=other.year, month=other.month, day=other.day, hour=0, minute=0, second=0,
                 microsecond=0,
             )  # fmt: skip
-        return real.__sub__(other)
+        return parent.__sub__(other)
 
     def __hash__(self: Any) -> int:
         return super().__hash__()
@@ -269,55 +279,56 @@ def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
                 other = self.fromisoformat(other)
             except ValueError:
                 return NotImplemented
-            if isinstance(other, _MOMENT) and other.tzinfo is None:
+            if isinstance(other, _REAL_DATETIME) and other.tzinfo is None:
                 other = other.replace(tzinfo=self.tzinfo)
-        return getattr(super(_LikeText, self), name)(other)
+        return getattr(super(_ComparableWithText, self), name)(other)
 
     return compare
 
 
 for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(_LikeText, _name, _comparison_method(_name))
+    setattr(_ComparableWithText, _name, _comparison_method(_name))
 
 
-def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
+def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
     """Build replacements for ``date`` and ``datetime`` that use the script's clock."""
-    real: dict[type, type] = {}
+    # A mapping from each replacement to the type that it replaces.
+    real_types: dict[type, type] = {}
 
-    class Alike(abc.ABCMeta):
+    class DateMeta(abc.ABCMeta):
         """A metaclass that counts real dates as instances of the script's date classes."""
 
         def __instancecheck__(cls, instance: object) -> bool:
-            kind = real.get(cls)
-            return (
-                super().__instancecheck__(instance) if kind is None else isinstance(instance, kind)
-            )
+            real_type = real_types.get(cls)
+            if real_type is None:  # a subclass that the script defines
+                return super().__instancecheck__(instance)
+            return isinstance(instance, real_type)
 
         def __subclasscheck__(cls, subclass: type) -> bool:
-            kind = real.get(cls)
-            return (
-                super().__subclasscheck__(subclass) if kind is None else issubclass(subclass, kind)
-            )
+            real_type = real_types.get(cls)
+            if real_type is None:
+                return super().__subclasscheck__(subclass)
+            return issubclass(subclass, real_type)
 
-    class date(_LikeText, _DAY, metaclass=Alike):  # noqa: N801 - the name that scripts see
+    class date(_ComparableWithText, _REAL_DATE, metaclass=DateMeta):  # noqa: N801 - the name that scripts see
         __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "date"
 
         def __repr__(self) -> str:
-            return _qualify_name(super().__repr__(), type(self) in real)
+            return _qualify_name(super().__repr__(), type(self) in real_types)
 
         @classmethod
         def today(cls) -> Any:
             return cls.fromtimestamp(now())
 
-    class datetime(_LikeText, _MOMENT, metaclass=Alike):  # noqa: N801
+    class datetime(_ComparableWithText, _REAL_DATETIME, metaclass=DateMeta):  # noqa: N801
         __slots__ = ()
         __module__ = "datetime"
         __qualname__ = "datetime"
 
         def __repr__(self) -> str:
-            return _qualify_name(super().__repr__(), type(self) in real)
+            return _qualify_name(super().__repr__(), type(self) in real_types)
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -332,13 +343,16 @@ def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
             return cls.fromtimestamp(now(), _UTC).replace(tzinfo=None)
 
         def date(self) -> Any:
-            return days(self.year, self.month, self.day)
+            return date_type(self.year, self.month, self.day)
 
-    days, moments = date, datetime
-    real |= {days: _DAY, moments: _MOMENT}
-    days.min, days.max = days(1, 1, 1), days(9999, 12, 31)
-    moments.min, moments.max = moments(1, 1, 1), moments(9999, 12, 31, 23, 59, 59, 999999)
-    return days, moments
+    date_type, datetime_type = date, datetime
+    real_types |= {date_type: _REAL_DATE, datetime_type: _REAL_DATETIME}
+    date_type.min, date_type.max = date_type(1, 1, 1), date_type(9999, 12, 31)
+    datetime_type.min, datetime_type.max = (
+        datetime_type(1, 1, 1),
+        datetime_type(9999, 12, 31, 23, 59, 59, 999999),
+    )
+    return date_type, datetime_type
 
 
 _UTC = dt.UTC
