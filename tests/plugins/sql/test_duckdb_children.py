@@ -116,7 +116,7 @@ def test_process_can_write_only_beside_its_database(reader, tmp_path):
     done = {}
     for name, place in (("own", own / "x.csv"), ("other", tmp_path / "x.csv")):
         child = template.fork("plugins.sql.duck_jobs:copy", limits, ())
-        done[name] = loads(child.ask(dumps({"path": str(place)}), 10_000)).get("value")
+        done[name] = loads(child.call(dumps({"path": str(place)}), 10_000)).get("value")
         child.end()
     template.close()
     assert done == {"own": None if reader else True, "other": None}

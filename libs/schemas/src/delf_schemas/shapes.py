@@ -477,7 +477,7 @@ def merge_object(
     if isinstance(kind, list):
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
-        # Any text but "object" will do for several types, which are no object.
+        # Any text but "object" will do for several types, because these are not an object.
         kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
     if kind not in (None, "object"):
         return None

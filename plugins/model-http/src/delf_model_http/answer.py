@@ -278,7 +278,7 @@ def _text(value: Any) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments as a dict; the key ``arguments`` has text that is no object."""
+    """Return a call's arguments as a dict; the key ``arguments`` has any other text."""
     try:
         arguments: Any = json.loads(call.arguments)
     except ValueError:
