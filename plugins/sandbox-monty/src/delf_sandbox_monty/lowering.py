@@ -91,14 +91,14 @@ class MontyRewriting(Rewriting):
 
     await_everywhere = True
 
-    def _write(self) -> None:
+    def _rewrite_tree(self) -> None:
         # On the original tree: the messages of this check name the lines and names of the script.
         check_lazy(cast("ast.Module", self._syntax.module.node), self._functions)
-        super()._write()
+        super()._rewrite_tree()
         for place, is_called in self._syntax.attributes:
             self._hand_over_method(place, is_called=is_called)
         for place in self._syntax.calls.values():
-            self._write_connection(place)
+            self._rewrite_connection(place)
 
     def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
         node = place.node
@@ -109,7 +109,7 @@ class MontyRewriting(Rewriting):
         if is_there and not is_called and node.attr in methods and not place.scope.find(word):
             place.put(name(node, method_name(word, node.attr)))
 
-    def _write_connection(self, place: CallPlace) -> None:
+    def _rewrite_connection(self, place: CallPlace) -> None:
         """Replace a call of a connection itself, as in ``shop()``, by the connection."""
         match place.node.func:
             case ast.Name(id=word) if self._initial_names.tools.get(word) and not place.scope.find(
@@ -144,10 +144,10 @@ class MontyRewriting(Rewriting):
             text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
             place.put(call_of(name(node, LATER), [text, name(node, function)]))
 
-    def may_give_coroutines(self) -> bool:
+    def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
         words = {*self._initial_names.tools, TOOLS}
-        return super().may_give_coroutines() or any(
+        return super().may_return_awaitables() or any(
             place.node.id in words and not is_called for place, is_called in self._syntax.loads
         )
 
@@ -155,7 +155,7 @@ class MontyRewriting(Rewriting):
         """Return an unknown function unchanged."""
         return function
 
-    def write_passed_functions(self, place: CallPlace) -> None:
+    def rewrite_passed_functions(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` whose passed function may wait."""
         node = place.node
         match node.func:

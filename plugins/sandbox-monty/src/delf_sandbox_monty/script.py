@@ -80,7 +80,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     tree = ast.parse(source)
     before = ast.dump(tree)
     call_main_function(tree)
-    rewritten = MontyRewriting(tree, initial_names).done
+    rewritten = MontyRewriting(tree, initial_names).result
     mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(rewritten.rebound)).lower(tree)
     _export_main_variables(tree)

@@ -93,8 +93,8 @@ class Functions:
         plain_functions = {
             id(s) for s in self.syntax.functions if self._may_be_async(s, passed_functions)
         }
-        # Again, until nothing is added: the callers of a function that was made async have to await
-        # it.
+        # Repeat until nothing is added, because the callers of each function that becomes async
+        # have to await its calls.
         while new_functions := self._functions_that_await() & plain_functions - self.made_async:
             self.made_async |= new_functions
 
@@ -108,10 +108,10 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        if owner.names[node.name] != {"function"} or node.name in owner.binds:
+        is_rebound = owner.names[node.name] != {"function"} or node.name in owner.binds
+        if is_rebound:
             return False
-        # With two definitions, such as in both branches of an ``if``, it is unknown which one is
-        # called.
+        # Of two definitions, such as in both branches of an ``if``, either may be called.
         if len(self.by_name[id(owner), node.name]) > 1:
             return False
         return (id(owner), node.name) not in passed_functions
@@ -132,18 +132,17 @@ class Functions:
         if id(place.node) in self._tools.calls:
             return "maybe" if id(place.node) in self._tools.uncertain else "tool"
         function, scope = place.node.func, place.scope
-        of_asyncio = self.syntax.asyncio_function(function, scope)
-        if of_asyncio is not None:
-            return "async" if of_asyncio in AWAITABLE else "plain"
+        asyncio_name = self.syntax.asyncio_function(function, scope)
+        if asyncio_name is not None:
+            return "async" if asyncio_name in AWAITABLE else "plain"
         match function:
             case ast.Name(id=word):
                 return self.kind_of_name(word, scope)
             case ast.Attribute(value=ast.Name(id=word), attr=method):
                 owner = scope.find(word)
-                if owner is not None and owner.names[word] == {"import"}:
-                    return "plain"
-                return self._kind_of_method(method)
-            case ast.Attribute(value=ast.Constant()):
+                is_module = owner is not None and owner.names[word] == {"import"}
+                return "plain" if is_module else self._kind_of_method(method)
+            case ast.Attribute(value=ast.Constant()):  # such as ``", ".join(…)``
                 return "plain"
             case ast.Attribute(attr=method):
                 return self._kind_of_method(method)
@@ -158,8 +157,8 @@ class Functions:
                 return "async"
             return "plain" if word in BUILTINS and not self.initial.is_bound(word) else "unknown"
         functions = self.by_name.get((id(owner), word), ())
-        # The name has several bindings; only the running script shows which one is called.
-        if owner.names[word] != {"function"} or word in owner.binds:
+        is_rebound = owner.names[word] != {"function"} or word in owner.binds
+        if is_rebound:  # only the running script shows which binding is called
             return "unknown"
         if not functions:
             return "plain"  # a class
@@ -216,7 +215,7 @@ class Functions:
                     if scope.kind == "function" and id(scope) not in writers:
                         new_writers[id(scope)] = label
                     scope = scope.parent
-            # Again, until nothing is added: a function writes if one that it calls does.
+            # Repeat until nothing is added, because a function also writes if it calls a writer.
             if not new_writers:
                 return writers
             writers.update(new_writers)
@@ -272,7 +271,10 @@ def is_async_node(node: Any) -> bool:
 
 
 def label_of(function: Any) -> str | None:
-    """Return the name in an expression such as ``mail.send`` or ``fetch``, if it is one."""
+    """Return the dotted name in an expression such as ``mail.send``, or a name such as ``fetch``.
+
+    None for any other expression.
+    """
     match function:
         case ast.Name(id=word):
             return word

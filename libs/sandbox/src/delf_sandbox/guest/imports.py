@@ -86,7 +86,8 @@ def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
         are_of_module = [part in _MODULE_ATTRIBUTES[word] for part in attributes]
         if all(are_of_module):
             return word, ""
-        return (word, word) if word == "datetime" and not any(are_of_module) else ("", "")
+        is_class = word == "datetime" and not any(are_of_module)
+        return ("datetime", "datetime") if is_class else ("", "")
     if word == "date" and all(part in (None, "today", "fromisoformat") for part in attributes):
         return "datetime", "date"
     return "", ""

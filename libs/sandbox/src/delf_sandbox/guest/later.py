@@ -12,6 +12,8 @@ from delf_sandbox.guest.scopes import EACH, OUT_OF, CallPlace, Path, Place, Scop
 
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
 
+_MAX_PATH_STEPS = 6
+
 
 class DeferredCalls:
     """Finds the calls whose awaitables a script stores, and awaits or gathers later.
@@ -32,7 +34,10 @@ class DeferredCalls:
             self._mark(expression, scope, path)
 
     def _mark(self, node: Any, scope: Scope, path: Path) -> None:
-        """Mark the calls whose results are at a path in an expression's value."""
+        """Mark the calls that make the awaitables at a path in an expression's value.
+
+        A marked call stays awaitable. An empty path leads to the value itself.
+        """
         match node:
             case ast.Call():
                 self._mark_call(node, path)
@@ -50,7 +55,7 @@ class DeferredCalls:
             case ast.Name(id=word):
                 self._mark_name(word, scope, path)
             case ast.Attribute(attr=attribute):
-                self._mark_bound(
+                self._mark_bindings(
                     id(self._syntax), attribute, self._syntax.stores.get(attribute, ()), path
                 )
             case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
@@ -66,17 +71,21 @@ class DeferredCalls:
                 pass
 
     def _mark_items(self, items: Sequence[Any], scope: Scope, path: Path) -> None:
-        step = path[0] if path else EACH
+        first_step = path[0] if path else EACH
         for index, item in enumerate(items):
             if isinstance(item, ast.Starred):
                 self._mark(item.value, scope, path)
-            # Mark only the awaited item: the other items are used as plain results, so their
-            # calls must be awaited in place.
-            elif step in (EACH, index):
+            # The script uses the items to which the path does not lead as plain results, so the
+            # calls that make them must be awaited in place.
+            elif first_step in (EACH, index):
                 self._mark(item, scope, path[1:])
 
     def _mark_call(self, node: ast.Call, path: Path) -> None:
-        """Mark a call; if it only passes values on, mark the calls that made these values."""
+        """Mark a call whose result is an awaitable.
+
+        If the result comes from a collection or an argument, mark the calls that made the items
+        or the argument.
+        """
         place = self._syntax.calls[id(node)]
         scope, arguments = place.scope, node.args
         match node.func:
@@ -85,7 +94,8 @@ class DeferredCalls:
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
                 self._mark(inner, scope, path)
-            # In the pairs of ``items()``, only the second part is a value of the dict.
+            # ``items()`` yields pairs of a key and a value, of which only the value (index 1) can
+            # be an awaitable.
             case ast.Attribute(value=inner, attr="items") if path[1:2] == (1,):
                 self._mark(inner, scope, (EACH, *path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
@@ -108,6 +118,7 @@ class DeferredCalls:
             for item in place.node.keywords:
                 self._mark(item.value, scope, path[1:])
         elif word == "enumerate" and arguments and path[1:2] == (1,):
+            # ``enumerate()`` yields pairs of an index and an item.
             self._mark(arguments[0], scope, (EACH, *path[2:]))
         elif (
             word == "zip"
@@ -115,6 +126,7 @@ class DeferredCalls:
             and isinstance(path[1], int)
             and path[1] < len(arguments)
         ):
+            # Each tuple of ``zip()`` has one item of each argument.
             self._mark(arguments[path[1]], scope, (EACH, *path[2:]))
         elif word == "map" and arguments:
             place.stays_awaitable = True
@@ -132,9 +144,12 @@ class DeferredCalls:
                 self._mark_returns(scope, path)
 
     def _mark_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
-        """Mark calls in the functions of the script that a call may call."""
+        """Mark the calls that make the result of a call of the script's own functions."""
         for scope in self._functions.targets(place):
-            if path or not (is_awaited or self._functions.is_async(scope)):
+            # Without a path, the awaitable is the result itself. An async function makes this
+            # awaitable (its coroutine), whatever it returns. An awaited result is no awaitable.
+            returns_awaitable = not (is_awaited or self._functions.is_async(scope))
+            if path or returns_awaitable:
                 self._mark_returns(scope, path)
         match place.node.func:
             case ast.Name(id=word):
@@ -142,22 +157,19 @@ class DeferredCalls:
                 bindings = () if owner is None else owner.binds.get(word, ())
                 for value, _, _ in bindings:
                     if isinstance(value, ast.Lambda):
-                        self._mark_body(value, path)
+                        self._mark_lambda_result(value, path)
             case _:
                 pass
 
-    def _mark_body(self, function: ast.Lambda, path: Path) -> None:
+    def _mark_lambda_result(self, function: ast.Lambda, path: Path) -> None:
         scope = self._syntax.scopes[id(function)]
-        if (key := (id(scope), "", path)) not in self._visited:
-            self._visited.add(key)
+        if self._is_first_visit(scope, "", path):
             self._functions.may_return_awaitable.add(id(scope))
             self._mark(function.body, scope, path)
 
     def _mark_returns(self, scope: Scope, path: Path) -> None:
-        # A recursive function would never end.
-        if (key := (id(scope), "", path)) in self._visited:
+        if not self._is_first_visit(scope, "", path):
             return
-        self._visited.add(key)
         self._functions.may_return_awaitable.add(id(scope))
         for value in scope.returns:
             self._mark(value, scope, path)
@@ -165,42 +177,59 @@ class DeferredCalls:
             for value in scope.yields:
                 self._mark(value, scope, path[1:])
 
+    def _is_first_visit(self, function: Scope, parameter: str, path: Path) -> bool:
+        """Return True at the first call with these arguments.
+
+        Without this check, the analysis of a recursive function would never end.
+
+        Args:
+            function: The scope of the visited function.
+            parameter: The visited parameter in parentheses; empty for the function's result.
+            path: The path to the awaitables in the argument or result.
+        """
+        visit = (id(function), parameter, path)
+        if visit in self._visited:
+            return False
+        self._visited.add(visit)
+        return True
+
     def _mark_name(self, word: str, scope: Scope, path: Path) -> None:
         owner = scope.find(word)
         if owner is None:
             return
         if "param" in owner.names[word] and owner.kind == "function":
             self._mark_arguments(owner, word, path)
-        self._mark_bound(id(owner), word, owner.binds.get(word, ()), path)
+        self._mark_bindings(id(owner), word, owner.binds.get(word, ()), path)
 
-    def _mark_bound(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
-        if (owner, word, path) in self._visited or len(path) > 6:  # a cycle of assignments
+    def _mark_bindings(self, owner: int, word: str, bindings: Sequence[Any], path: Path) -> None:
+        """Mark the calls whose results the script binds to a name or attribute."""
+        # A cycle of assignments would visit the name again and again, or with ever longer paths.
+        if (owner, word, path) in self._visited or len(path) > _MAX_PATH_STEPS:
             return
         self._visited.add((owner, word, path))
         for value, scope, binding_path in bindings:
-            # A value bound by ``items.append(value)`` is an item of ``items``: the first step of
-            # the path within ``items`` leads to the value, and is left out of the path within it.
-            levels = binding_path.count(OUT_OF)
-            self._mark(value, scope, (*binding_path[levels:], *path[levels:]))
+            # In ``items.append(value)``, the first step of a path from ``items`` leads to the
+            # value, so a path from the value starts after this step.
+            skipped_steps = binding_path.count(OUT_OF)
+            self._mark(value, scope, (*binding_path[skipped_steps:], *path[skipped_steps:]))
 
     def _mark_arguments(self, function: Scope, word: str, path: Path) -> None:
         """Mark the calls whose results the script passes as an argument for a parameter."""
-        if (key := (id(function), f"({word})", path)) in self._visited:
+        if not self._is_first_visit(function, f"({word})", path):
             return
-        self._visited.add(key)
-        node = function.node
-        # ``self`` is a parameter, but not among the arguments of the call.
+        # The parameter ``self`` of a method is not among the arguments of a call.
         is_method = function.parent is not None and function.parent.kind == "class"
-        vararg = node.args.vararg
+        bound_parameters = 1 if is_method else 0
+        vararg = function.node.args.vararg
         for place in self._functions.calls_of.get(id(function), ()):
             arguments: list[Any] = place.node.args
             for keyword in place.node.keywords:
                 if keyword.arg == word:
                     self._mark(keyword.value, place.scope, path)
             if vararg is not None and vararg.arg == word:
-                for item in arguments[len(function.params) - is_method :]:
+                for item in arguments[len(function.params) - bound_parameters :]:
                     self._mark(item, place.scope, path[1:])
             elif word in function.params:
-                index = function.params.index(word) - is_method
+                index = function.params.index(word) - bound_parameters
                 if 0 <= index < len(arguments):
                     self._mark(arguments[index], place.scope, path)

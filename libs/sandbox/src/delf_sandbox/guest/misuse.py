@@ -72,51 +72,55 @@ class _Uses:
         self._loads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
         self._errors: list[tuple[int, int, ToolMisuseError]] = []
-        self._builder_names = {word: word for word in _LAZY_FUNCTIONS & BUILTINS}
+        """The line and column of each misuse, and the error for it."""
+        self._deferring_functions = {word: word for word in _LAZY_FUNCTIONS & BUILTINS}
         """The names in the script of functions that keep a passed function for a later call.
 
         Each is mapped to the function's original name, such as ``map``.
         """
-        self._modules: set[str] = set()
+        self._module_names: set[str] = set()
         self._own_functions: dict[str, Any] = {}
         """The functions that the script defines: a mapping from name to node."""
-        self._lazy: list[ast.Call] = []
+        self._lazy_calls: list[ast.Call] = []
         if not self._tools:
             return
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    self._builder_names |= {
+                    self._deferring_functions |= {
                         alias.asname or alias.name: alias.name for alias in aliases
                     }
                 case ast.Import(names=aliases):
                     aliases_of_modules = (
                         a for a in aliases if a.name in ("functools", "itertools")
                     )
-                    self._modules |= {alias.asname or alias.name for alias in aliases_of_modules}
+                    self._module_names |= {
+                        alias.asname or alias.name for alias in aliases_of_modules
+                    }
                 case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
                     self._own_functions[word] = node
                 case _:
                     pass
-        self._lazy += [
+        self._lazy_calls += [
             node
             for node in ast.walk(tree)
             if isinstance(node, ast.Call)
             and node.args
-            and self._builder_name(node) in _LAZY_FUNCTIONS
+            and self._deferring_function(node) in _LAZY_FUNCTIONS
         ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
 
     def check(self) -> None:
-        waiting = list(self._uses_by_name()) if self._parents else []
-        while waiting:
-            waiting += self._check_use(waiting.pop())
-        for node in self._lazy:
-            self._check_lazy(node)
+        pending_uses = list(self._uses_by_name()) if self._parents else []
+        while pending_uses:
+            pending_uses += self._check_use(pending_uses.pop())
+        for node in self._lazy_calls:
+            self._check_lazy_call(node)
         if self._errors:
-            raise min(self._errors, key=lambda item: item[:2])[2]
+            _, _, error = min(self._errors, key=lambda item: item[:2])
+            raise error
 
     def _uses_by_name(self) -> Iterator[_Use]:
         """Yield the expressions that are just the name of a connection or plain tool."""
@@ -124,7 +128,8 @@ class _Uses:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            expression: Any = place.current  # other spellings were replaced before
+            # ToolNames has replaced each other spelling of a tool by an item of the table TOOLS.
+            expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:
                 case ast.Subscript(
@@ -147,11 +152,13 @@ class _Uses:
                 case ast.Attribute(attr=word) if use.is_connection or isinstance(
                     parent.ctx, ast.Store | ast.Del
                 ):
-                    return self._attribute(use, parent, word)
-                case ast.Call() if node in parent.args and self._builder_name(parent) == "partial":
+                    return self._uses_of_attribute(use, parent, word)
+                case ast.Call() if (
+                    node in parent.args and self._deferring_function(parent) == "partial"
+                ):
                     node = parent  # a partial of an action is used like the action
                 case ast.Call() if (
-                    node in parent.args and self._builder_name(parent) in _LAZY_FUNCTIONS
+                    node in parent.args and self._deferring_function(parent) in _LAZY_FUNCTIONS
                 ):
                     return (
                         self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
@@ -167,36 +174,41 @@ class _Uses:
                 case ast.BoolOp() if parent.values[-1] is node:
                     node = parent
                 case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
-                    is_lost = self._is_dropped(parent) or isinstance(parent, ast.IfExp)
-                    is_lost = is_lost or self._is_shown(parent)
-                    return self._record_misuse(use, node) if is_lost else []
+                    is_misused = (
+                        self._is_dropped(parent)
+                        or isinstance(parent, ast.IfExp)
+                        or self._is_shown(parent)
+                    )
+                    return self._record_misuse(use, node) if is_misused else []
                 case ast.Call(
                     func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(word))]
                 ) if parent.args[0] is node and use.is_connection:
-                    return self._attribute(use, parent, word)
+                    return self._uses_of_attribute(use, parent, word)
                 case ast.NamedExpr(target=ast.Name(id=word)):
                     if self._needs_value(self._parents[id(parent)], parent):
                         return self._record_misuse(use, node)
                     return [
                         replace(use, node=parent),
-                        *self._aliases(use, node, word, is_read=True),
+                        *self._uses_of_alias(use, node, word, is_read=True),
                     ]
                 case (
                     ast.Assign(targets=[ast.Name(id=word)])
                     | ast.AnnAssign(target=ast.Name(id=word))
                 ) if parent.value is node:
-                    return self._aliases(use, node, word)
+                    return self._uses_of_alias(use, node, word)
                 case _:
                     return self._record_misuse(use, node) if self._needs_value(parent, node) else []
 
-    def _attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
+    def _uses_of_attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
         if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load):
             return self._record_misuse(use, parent)
         if word.startswith("_"):
             return []
         return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
 
-    def _aliases(self, use: _Use, value: Any, word: str, *, is_read: bool = False) -> list[_Use]:
+    def _uses_of_alias(
+        self, use: _Use, value: Any, word: str, *, is_read: bool = False
+    ) -> list[_Use]:
         """Return the uses of a name to which the script assigns only this tool.
 
         Args:
@@ -218,7 +230,7 @@ class _Uses:
             if scope.find(word) is owner and word not in self._tools
         ]
 
-    def _check_lazy(self, node: ast.Call) -> None:
+    def _check_lazy_call(self, node: ast.Call) -> None:
         """Record an error for an unused ``map`` or similar whose function calls tools.
 
         Without an iteration, none of these calls would be made.
@@ -228,13 +240,14 @@ class _Uses:
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
         label = next(self._tools_in(inner), None)
-        is_run = isinstance(inner, ast.Lambda) and self._builder_name(node) in _MEANT_AS_LOOP
-        is_alone = isinstance(self._parents.get(id(node)), ast.Expr)
         place = self._names.syntax.calls.get(id(node))
-        if label is None or place is None or (is_alone and is_run):
+        if label is None or place is None:
             return
-        if is_alone or self._is_unused(node, place.scope):
-            word = self._builder_name(node)
+        word = self._deferring_function(node)
+        is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
+        if is_statement and isinstance(inner, ast.Lambda) and word in _MEANT_AS_LOOP:
+            return  # the rewriting makes this statement iterate its result
+        if is_statement or self._is_unused(node, place.scope):
             message = (
                 f"the result of {word}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({word}(…))"
@@ -253,15 +266,15 @@ class _Uses:
                 case _:
                     pass
 
-    def _builder_name(self, node: ast.Call) -> str:
+    def _deferring_function(self, node: ast.Call) -> str:
         """Return the original name of a called function that keeps a passed function, else ``""``.
 
         For example, ``map`` keeps its function until the result is iterated.
         """
         match node.func:
             case ast.Name(id=word):
-                return self._builder_names.get(word, "")
-            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in self._modules:
+                return self._deferring_functions.get(word, "")
+            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in self._module_names:
                 return attr
             case _:
                 return ""
@@ -270,7 +283,7 @@ class _Uses:
         """Return True if the script does not use the result of a call."""
         match self._parents.get(id(node)):
             case ast.Expr():
-                return self._builder_name(node) not in _MEANT_AS_LOOP
+                return self._deferring_function(node) not in _MEANT_AS_LOOP
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 owner = scope.owner(word)
                 return owner.kind != "class" and not any(
@@ -288,7 +301,8 @@ class _Uses:
     def _is_shown(self, node: Any) -> bool:
         """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
-            node, inner = self._parents.get(id(node)), node
+            inner = node
+            node = self._parents.get(id(inner))
             match node:
                 case ast.FormattedValue():
                     return True

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from delf_sandbox.guest.imports import missing_imports
 from delf_sandbox.guest.nodes import (
@@ -54,14 +54,21 @@ def same_name(name: str) -> str:
 
 
 def rebound_names_note(rebound_names: Sequence[str]) -> str:
-    """Return a note for the model about tool names that its script bound to something else.
+    """Return a note for the model about the tool names that its script bound to something else.
 
-    Empty without such names.
+    The note is empty if there are no such names.
     """
     if not rebound_names:
         return ""
     names = ", ".join(rebound_names)
     return f"\n(In the next script {names} mean the tools again: name nothing like a tool.)"
+
+
+class _ToolName(NamedTuple):
+    """The connection or plain tool, and the action; an empty action means the tool itself."""
+
+    connection: str
+    method: str
 
 
 class ToolNames:
@@ -84,9 +91,10 @@ class ToolNames:
         self.rebound: dict[str, str] = {}
         """A mapping from each tool name that the script rebinds to ``data`` or ``function``."""
         self._spellings = _spellings(initial_names.tools)
-        has_new = self._add_missing_imports(tree)
-        if (self.syntax.imports and self._remove_needless_imports()) or has_new:
-            self.syntax = ScriptSyntax(tree)  # the edits moved the statements behind them
+        has_new_imports = self._add_missing_imports(tree)
+        has_removed_imports = self._remove_needless_imports()
+        if has_new_imports or has_removed_imports:
+            self.syntax = ScriptSyntax(tree)  # the statements after the imports have moved
         self._find_rebound_names()
         for place, is_called in self.syntax.attributes:
             self._correct_attribute(place, is_called)
@@ -116,8 +124,7 @@ class ToolNames:
                 rebinding = self._rebinding_of(word, place.scope)
                 if rebinding is None:
                     return
-                # The script may rebind the name before this call; only the running script shows
-                # whether it has.
+                # Only the running script shows whether it rebinds the name before this call.
                 if rebinding == "data" and place.scope.find(word) is self.syntax.module:
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(PICK, name(node.func, word), key)
@@ -130,7 +137,8 @@ class ToolNames:
                 and not tools[word]
                 and same_name(attr) == same_name(word)
                 and place.scope.find(word) is None
-            ):  # `import weather`
+            ):
+                # After ``import weather``, the script calls ``weather.weather()``.
                 node.func = inner
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
@@ -228,26 +236,28 @@ class ToolNames:
     def _correct_attribute(self, place: Place, is_called: bool) -> None:
         """Replace an attribute of an unknown name, as in ``tools.shop``, by the tool it means."""
         node = place.node
-        word = getattr(node.value, "id", "__")  # no name: it was already turned into a tool
+        if not isinstance(node.value, ast.Name):  # an earlier correction has replaced the name
+            return
+        word = node.value.id
         if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
             return
-        spelling = self._spellings.get(same_name(node.attr))
-        if spelling is not None and (is_called or not spelling[1]):
-            place.put(self._tool_node(node, spelling))
+        meant = self._spellings.get(same_name(node.attr))
+        if meant is not None and (is_called or not meant.method):
+            place.put(self._tool_node(node, meant))
 
     def _correct_name(self, place: Place, is_called: bool) -> None:
         """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
-            spelling = self._spellings.get(same_name(node.id))
-            if spelling is not None and (is_called or not spelling[1]):
-                place.put(self._tool_node(node, spelling))
+            meant = self._spellings.get(same_name(node.id))
+            if meant is not None and (is_called or not meant.method):
+                place.put(self._tool_node(node, meant))
             elif is_called and node.id[:1].isupper() and _is_record(place.container):
                 place.put(name(node, "dict"))  # a record type named in the prompt
 
-    def _tool_node(self, node: Any, spelling: tuple[str, str]) -> ast.expr:
-        word, method = spelling
-        return attribute(tool(node, word), method) if method else tool(node, word)
+    def _tool_node(self, node: Any, meant: _ToolName) -> ast.expr:
+        connection = tool(node, meant.connection)
+        return attribute(connection, meant.method) if meant.method else connection
 
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
@@ -272,13 +282,13 @@ class ToolNames:
         )
         if not unknown or has_star:  # a star import may define the names
             return False
-        new = missing_imports(unknown, self.initial.can_import, tree.body[0])
-        first = next(
+        new_imports = missing_imports(unknown, self.initial.can_import, tree.body[0])
+        insert_index = next(
             (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
             len(tree.body),
         )
-        tree.body[first:first] = new
-        return bool(new)
+        tree.body[insert_index:insert_index] = new_imports
+        return bool(new_imports)
 
     def _remove_needless_imports(self) -> bool:
         """Remove imports of tools, and imports of missing modules that the script does not use.
@@ -286,51 +296,68 @@ class ToolNames:
         Return True if any were removed.
         """
         edits: list[tuple[list[ast.stmt], int, list[ast.stmt]]] = []
-        for place, in_try in self.syntax.imports:
-            new = self._replacement_of_import(place, in_try)
-            if new is not None:
-                edits.append((place.container, place.key, new))
-        # Backwards, so that the indexes of earlier statements stay valid.
-        for statements, index, new in reversed(edits):
-            statements[index : index + 1] = new or [ast.Pass(**position_of(statements[index]))]
+        for place, is_in_try in self.syntax.imports:
+            replacement = self._replacement_of_import(place, is_in_try)
+            if replacement is not None:
+                edits.append((place.container, place.key, replacement))
+        # Start with the last import, so that the indexes of earlier statements stay valid.
+        for statements, index, replacement in reversed(edits):
+            nothing = ast.Pass(**position_of(statements[index]))
+            statements[index : index + 1] = replacement or [nothing]
         return bool(edits)
 
-    def _replacement_of_import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
-        """Return the statements that replace an import; None to keep the import."""
+    def _replacement_of_import(self, place: Place, is_in_try: bool) -> list[ast.stmt] | None:
+        """Return the statements that replace an import; None to keep the import.
+
+        Args:
+            place: The import statement.
+            is_in_try: Whether the script catches a failure of the import.
+        """
         node = place.node
+        is_plain = isinstance(node, ast.Import)
         module = getattr(node, "module", None) or ""
         kept_aliases: list[ast.alias] = []
-        new: list[ast.stmt] = []
+        replacement: list[ast.stmt] = []
         for item in node.names:
-            full_name = item.name if isinstance(node, ast.Import) else module
+            full_name = item.name if is_plain else module
             if getattr(node, "level", 0) == 0 and self.initial.can_import(full_name):
                 kept_aliases.append(item)
                 continue
-            tool = self._imported_tool(item.name, module, isinstance(node, ast.Import))
+            meant = self._imported_tool(item.name, module, is_plain)
             bound_name = item.asname or item.name.partition(".")[0]
-            if tool is not None:
-                # A connection under its own name needs no assignment.
-                if item.asname or (tool[1] or tool[0]) != bound_name or tool[1]:
+            if meant is not None:
+                # A connection is bound to its own name already.
+                if item.asname or meant.method or meant.connection != bound_name:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
-                    value = self._tool_node(node, tool)
-                    new.append(ast.Assign(targets=[target], value=value, **position_of(node)))
-            elif in_try or (
-                self._misses_names() if item.name == "*" else self._is_read(bound_name)
-            ):
+                    value = self._tool_node(node, meant)
+                    assignment = ast.Assign(targets=[target], value=value, **position_of(node))
+                    replacement.append(assignment)
+                continue
+            is_used = self._misses_names() if item.name == "*" else self._is_read(bound_name)
+            if is_in_try or is_used:
                 kept_aliases.append(item)
         if len(kept_aliases) == len(node.names):
             return None
         if kept_aliases:
             node.names = kept_aliases
-            new.insert(0, node)
-        return new
+            replacement.insert(0, node)
+        return replacement
 
-    def _imported_tool(self, word: str, module: str, is_plain: bool) -> tuple[str, str] | None:
-        last = module.rpartition(".")[2] if module else ""
-        if not is_plain and self.initial.tools.get(last) and word in self.initial.tools[last]:
-            return last, word
-        spelling = self._spellings.get(same_name(word))
-        return spelling if spelling is not None and not (is_plain and spelling[1]) else None
+    def _imported_tool(self, word: str, module: str, is_plain: bool) -> _ToolName | None:
+        """Return the tool that a script imports, if any.
+
+        Args:
+            word: The imported name.
+            module: The module in ``from module import word``, such as ``tools.mail``.
+            is_plain: Whether the statement is ``import word``, which cannot import an action.
+        """
+        connection = module.rpartition(".")[2]
+        if not is_plain and word in self.initial.tools.get(connection, ()):
+            return _ToolName(connection, word)
+        meant = self._spellings.get(same_name(word))
+        if meant is None or (is_plain and meant.method):
+            return None
+        return meant
 
     def _misses_names(self) -> bool:
         """Return True if the script reads undefined names that are not tools."""
@@ -341,7 +368,7 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return True if a name is read in any other way than before a tool: ``tools.shop``."""
+        """Return True if the script reads a name, except before a tool as in ``tools.shop``."""
         prefixes = {
             id(place.node.value)
             for place, _ in self.syntax.attributes
@@ -369,12 +396,12 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
                 annotations.append(annotation)
             case _:
                 pass
-    waiting: list[ast.AST] = [node for node in annotations if node is not None]
-    while waiting:
-        node = waiting.pop()
+    pending_nodes: list[ast.AST] = [node for node in annotations if node is not None]
+    while pending_nodes:
+        node = pending_nodes.pop()
         yield node
         if not isinstance(node, ast.Attribute):  # ``datetime.date`` is one name
-            waiting.extend(ast.iter_child_nodes(node))
+            pending_nodes.extend(ast.iter_child_nodes(node))
 
 
 def _must_come_first(node: ast.stmt) -> bool:
@@ -393,22 +420,24 @@ def _only_item(items: Iterator[str]) -> str | None:
     return all_items[0] if len(all_items) == 1 else None
 
 
-def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
-    """Return a mapping from the spellings of a tool to its connection and action.
+def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, _ToolName]:
+    """Return a mapping from each spelling to the tool that the spelling means.
 
     The spellings are normalised by :func:`same_name`; ambiguous ones are left out. Singular and
     plural of a connection's name are equal, as in ``worker_call`` for ``workers.call``.
     """
-    spellings: dict[str, list[tuple[str, str]]] = {}
+    meanings: dict[str, list[_ToolName]] = {}
     for word, methods in tools.items():
-        spellings.setdefault(same_name(word), []).append((word, ""))
+        meanings.setdefault(same_name(word), []).append(_ToolName(word, ""))
         for method in methods:
             for form in (word, word[:-1] if word.endswith("s") else word + "s"):
-                spellings.setdefault(same_name(form + method), []).append((word, method))
+                spelling = same_name(form + method)
+                meanings.setdefault(spelling, []).append(_ToolName(word, method))
     for word, methods in tools.items():
         for method in methods:
-            connections_and_methods = spellings.setdefault(same_name(method), [])
-            # The bare name of a method, unless a connection or a plain tool has this name.
-            if all(item[1] for item in connections_and_methods):
-                connections_and_methods.append((word, method))
-    return {key: items[0] for key, items in spellings.items() if len(items) == 1}
+            same_meanings = meanings.setdefault(same_name(method), [])
+            # The name of an action alone means the action, unless a connection or a plain tool has
+            # the same name.
+            if all(meant.method for meant in same_meanings):
+                same_meanings.append(_ToolName(word, method))
+    return {spelling: items[0] for spelling, items in meanings.items() if len(items) == 1}

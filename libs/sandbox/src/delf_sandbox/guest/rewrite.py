@@ -81,18 +81,18 @@ class Rewriting:
         self._deferred = DeferredCalls(self._functions)
         self._functions.check_any_and_all()
         self._kinds = {key: self._functions.kind(p) for key, p in self._syntax.calls.items()}
-        self.done = Rewritten(rebound=sorted(names.rebound))
-        self._write()
-        self.done.functions = {
+        self.result = Rewritten(rebound=sorted(names.rebound))
+        self._rewrite_tree()
+        self.result.functions = {
             scope.node.name
             for scope in self._syntax.functions
             if scope.parent is self._syntax.module and self._functions.is_async(scope)
         }
 
-    def _write(self) -> None:
+    def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
-        # Before anything is rewritten: the question is about the names of the original script.
-        may_give_coroutines = self.may_give_coroutines()
+        # Decide this before the rewriting, which adds names to the script.
+        may_return_awaitables = self.may_return_awaitables()
         for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
                 self._make_cacheable(scope.node)
@@ -100,22 +100,20 @@ class Rewriting:
             self._keep_stream(place)
         for place in self._syntax.awaits:
             if not isinstance(place.node.value, ast.Call):
-                self._write_await(place, is_sure=False)
+                self._rewrite_await(place, is_awaitable=False)
         for place in self._deferred.passed_functions:
             self.replace_passed_function(place)
-        # By the identity of nodes: equal calls on two lines are different places.
-        calls_in_awaits = {id(place.node.value): place for place in self._syntax.awaits}
-        # Found before the calls are rewritten, whose nodes then stand elsewhere in the tree;
-        # written afterwards, around the rewritten calls.
-        lazy = self._lazy_calls()
+        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
+        # Find the lazy calls first, because the rewriting of calls moves their nodes.
+        lazy_calls = self._find_lazy_calls()
         for place in self._syntax.calls.values():
-            self._write_call(place, calls_in_awaits.get(id(place.node)), may_give_coroutines)
-        for place in lazy:
-            self._write_lazy(place)
+            self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
+        for place in lazy_calls:
+            self._rewrite_lazy_call(place)
         for place in self._syntax.loops:
-            self._write_loop(place)
+            self._rewrite_loop(place)
         for place in self._syntax.contexts:
-            self._write_context(place)
+            self._rewrite_with(place)
         for scope in self._syntax.functions:
             if id(scope) in self._functions.made_async:
                 # Change the class in place, because other parts of the tree refer to this node;
@@ -126,15 +124,14 @@ class Rewriting:
         """Let each caller of an async function with ``@cache`` await the cached result."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            # Also with arguments and by module: ``@cache``, ``@lru_cache(maxsize=9)``,
-            # ``@functools.cache``.
+            # Such as ``@cache``, ``@lru_cache(maxsize=9)`` and ``@functools.cache``.
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
-                # Innermost, so that the cache stores the repeatable result: a coroutine can be
-                # awaited only once, so the second hit would raise.
+                # The last decorator is applied first, so the cache stores a result that can be
+                # awaited more than once, unlike a coroutine.
                 function.decorator_list.append(name(decorator, AGAIN))
                 return
 
-    def may_give_coroutines(self) -> bool:
+    def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
         return (
             bool(self._functions.may_return_awaitable)
@@ -172,7 +169,7 @@ class Rewriting:
         """Return an expression that awaits a value; it blocks where ``await`` is not allowed."""
         return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
 
-    def _write_call(
+    def _rewrite_call(
         self, place: CallPlace, outer: Place | None, may_return_awaitable: bool
     ) -> None:
         """Rewrite a call so that the script gets the result, or an awaitable to await later.
@@ -183,37 +180,43 @@ class Rewriting:
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
         kind, node = self._kinds[id(place.node)], place.node
-        if kind == "tool" and (
-            outer is not None or place.stays_awaitable or self._functions.can_await(place.scope)
-        ):
+        is_used_as_awaitable = outer is not None or place.stays_awaitable
+        can_await = self._functions.can_await(place.scope)
+        if kind == "tool" and (is_used_as_awaitable or can_await):
             self.make_awaitable(place, is_awaited=not place.stays_awaitable or outer is not None)
-        if kind in ("unknown", "maybe") and (outer is not None or place.stays_awaitable):
+        if kind in ("unknown", "maybe") and is_used_as_awaitable:
             node.func = self.awaitable_variant(node.func)
         if outer is not None:
-            self._write_await(outer, is_sure=kind in ("tool", "async"))
+            self._rewrite_await(outer, is_awaitable=kind in ("tool", "async"))
         elif place.stays_awaitable:
             pass
         elif kind == "tool":
-            if self._functions.can_await(place.scope):
+            if can_await:  # elsewhere, the call blocks without being rewritten
                 place.put(await_node(node))
         elif kind == "async":
             place.put(self.await_or_block(place, node))
-        elif kind == "maybe" and self._functions.can_await(place.scope):
+        elif kind == "maybe" and can_await:
             node.func = self.awaitable_variant(node.func)
             place.put(await_node(call(SETTLE, node)))
         elif kind in ("stream", "maybe") or (kind == "unknown" and may_return_awaitable):
             place.put(call(RESULT, node))
         elif kind == "plain":
-            self.write_passed_functions(place)
+            self.rewrite_passed_functions(place)
 
-    def _write_await(self, place: Place, *, is_sure: bool) -> None:
+    def _rewrite_await(self, place: Place, *, is_awaitable: bool) -> None:
+        """Rewrite an ``await`` so that it also accepts a plain value, and blocks if it must.
+
+        Args:
+            place: The ``await`` expression.
+            is_awaitable: Whether the awaited value is certainly awaitable.
+        """
         awaited_node = place.node.value
         if not self._functions.can_await(place.scope):
             place.put(call(WAIT, awaited_node))
-        elif not is_sure:
+        elif not is_awaitable:
             place.node.value = call(SETTLE, awaited_node)
 
-    def write_passed_functions(self, place: CallPlace) -> None:
+    def rewrite_passed_functions(self, place: CallPlace) -> None:
         """Make async functions block where plain functions call them: ``sorted(x, key=f)``."""
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTION_CONSUMERS:
@@ -242,13 +245,17 @@ class Rewriting:
 
     def _allows_async_for(self, place: Place) -> bool:
         """Return True if a loop is an ``async for`` and ``await`` is allowed at its position."""
+        # The clauses of a generator expression run later, in whatever function iterates it.
+        is_in_generator = any(
+            place.container is generator.node.generators for generator in self._syntax.generators
+        )
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
-            and not any(place.container is lazy.node.generators for lazy in self._syntax.generators)
+            and not is_in_generator
         )
 
-    def _write_loop(self, place: Place) -> None:
+    def _rewrite_loop(self, place: Place) -> None:
         """Rewrite an ``async for`` so that it accepts a plain iterable.
 
         Where ``async for`` is not allowed, it becomes a plain ``for``.
@@ -264,17 +271,17 @@ class Rewriting:
             else:
                 node.__class__ = ast.For
 
-    def _write_context(self, place: Place) -> None:
+    def _rewrite_with(self, place: Place) -> None:
         node: Any = place.node
         if not is_async_node(node):
             return
-        word = ASYNC_WITH if self._functions.can_await(place.scope) else WITH
+        helper = ASYNC_WITH if self._functions.can_await(place.scope) else WITH
         for item in node.items:
-            item.context_expr = call(word, item.context_expr)
-        if word == WITH:
+            item.context_expr = call(helper, item.context_expr)
+        if helper == WITH:
             node.__class__ = ast.With
 
-    def _lazy_calls(self) -> list[Place]:
+    def _find_lazy_calls(self) -> list[Place]:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
         Their calls are made only when the script iterates the result.
@@ -283,18 +290,19 @@ class Rewriting:
         lazy_places = [
             place
             for place in self._syntax.generators
-            if self._makes_calls(self._syntax.scopes[id(place.node)])
+            if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
         ]
         for place in self._syntax.calls.values():
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                    if not place.stays_awaitable and self._calls_tools(function):
+                    if not place.stays_awaitable and self._makes_tool_calls_per_item(function):
                         lazy_places.append(place)
-                case _ if not place.stays_awaitable and self._makes_generator(place):
+                case _ if not place.stays_awaitable and self._calls_generator_function(place):
                     lazy_places.append(place)
                 case _:
                     pass
-        if self.await_everywhere:  # there, all other lazy calls become lists
+        if self.await_everywhere:
+            # A subclass for such an interpreter turns lazy calls inside expressions into lists.
             return [
                 place
                 for place in lazy_places
@@ -302,7 +310,7 @@ class Rewriting:
             ]
         return lazy_places
 
-    def _makes_calls(self, inner: Scope) -> bool:
+    def _makes_tool_calls(self, inner: Scope) -> bool:
         """Return True if the code in a scope makes tool calls in place."""
         return any(
             scope is inner
@@ -311,18 +319,19 @@ class Rewriting:
             for scope in enclosing_scopes(place.scope)
         )
 
-    def _makes_generator(self, place: CallPlace) -> bool:
+    def _calls_generator_function(self, place: CallPlace) -> bool:
         """Return True if a call calls a generator function of the script that makes tool calls."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator
             and isinstance(scope.node, ast.FunctionDef)
             and not scope.node.decorator_list
-            and self._makes_calls(scope)
+            and self._makes_tool_calls(scope)
             for scope in functions
         )
 
-    def _calls_tools(self, function: Any) -> bool:
+    def _makes_tool_calls_per_item(self, function: Any) -> bool:
+        """Return True if a function passed to ``map`` is a tool, or a lambda that calls tools."""
         if isinstance(function, ast.Lambda):
             inner = self._syntax.scopes[id(function)]
             return any(
@@ -330,12 +339,12 @@ class Rewriting:
                 for place in self._syntax.calls.values()
             )
         word, _, method = (label_of(function) or "").partition(".")
-        return word in self._initial_names.tools and bool(method) == bool(
-            self._initial_names.tools[word]
-        )
+        if method:
+            return bool(self._initial_names.tools.get(word))  # the action of a connection
+        return word in self._initial_names.tools and not self._initial_names.tools[word]
 
-    def _write_lazy(self, place: Place) -> None:
-        # A lazy call that is a whole statement is meant to run now; any other may be iterated
-        # later.
-        word = ALL if isinstance(place.container, ast.Expr) else ONCE
-        place.put(call(word, place.current))
+    def _rewrite_lazy_call(self, place: Place) -> None:
+        # A lazy call that is a whole statement is meant to run now; the script may iterate any
+        # other lazy call later.
+        helper = ALL if isinstance(place.container, ast.Expr) else ONCE
+        place.put(call(helper, place.current))

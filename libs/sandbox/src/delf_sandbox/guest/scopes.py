@@ -43,8 +43,22 @@ METHOD_CONSUMERS = frozenset(
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
 """Names of asyncio functions whose result the caller must await."""
-_INSERTS = {"append": (), "add": (), "appendleft": (), "put_nowait": (), "extend": (EACH,)}
-_SKIPPED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
+# A mapping from method name to the path from its argument to the values that the method inserts.
+_PATH_TO_INSERTED_VALUES: dict[str, Path] = {
+    "append": (),
+    "add": (),
+    "appendleft": (),
+    "put_nowait": (),
+    "extend": (EACH,),
+}
+_NODES_WITHOUT_NAMES = (
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+    ast.boolop,
+    ast.Constant,
+)
 _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
@@ -76,7 +90,9 @@ class Scope:
         self.node = node
         self.parent = parent
         self.names: dict[str, set[str]] = {}
-        """The ways in which each name is bound: ``param``, ``function``, ``import`` or ``data``."""
+        """The ways in which each name is bound: ``param``, ``import``, ``data``, or ``function``,
+        which includes classes.
+        """
         self.declared_outside: dict[str, str] = {}
         """The names declared ``global`` or ``nonlocal``, each with this keyword."""
         self.params: list[str] = []
@@ -105,9 +121,9 @@ class Scope:
     def owner(self, name: str) -> Scope:
         """Return the scope in which an assignment to a name binds that name."""
         scope = self
-        while scope.parent is not None and (word := scope.declared_outside.get(name)):
+        while scope.parent is not None and (keyword := scope.declared_outside.get(name)):
             scope = scope.parent
-            while word == "global" and scope.parent is not None:
+            while keyword == "global" and scope.parent is not None:
                 scope = scope.parent
         return scope
 
@@ -150,7 +166,7 @@ class Place:
         return self.container[self.key] if self._is_listed else getattr(self.container, self.key)
 
     def put(self, new: ast.AST) -> None:
-        """Replace the node."""
+        """Replace the node in the syntax tree."""
         if self._is_listed:
             self.container[self.key] = new
         else:
@@ -189,14 +205,19 @@ class ScriptSyntax:
         self.definitions: list[Place] = []
         """The definitions of functions, classes and named lambdas."""
         self.generators: list[Place] = []
+        """The generator expressions."""
         self.loops: list[Place] = []
+        """The ``for`` statements, and the ``for`` clauses of comprehensions."""
         self.contexts: list[Place] = []
+        """The ``with`` statements."""
         self.imports: list[tuple[Place, bool]] = []
         """The import statements; the flag is True inside a ``try`` that has ``except`` clauses."""
         self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
         """The values assigned to each attribute name, whatever the object."""
         self.asyncio_names = {"asyncio"}
+        """The names under which the script uses the module ``asyncio``."""
         self.from_asyncio: dict[str, str] = {}
+        """The names imported from ``asyncio``, each with the original name."""
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
         """The expressions that the script awaits, or passes to asyncio functions that await them.
 
@@ -207,46 +228,49 @@ class ScriptSyntax:
         self._visitor_by_type = self._visitors()
         for index, node in enumerate(tree.body):
             self._visit(node, self.module, tree.body, index)
-        self._find_consumers()
+        self._record_arguments_of_consumers()
 
     # -- the walk -----------------------------------------------------------------------
 
     def _visitors(self) -> dict[type, Callable[[Any, Scope, Any, Any], None]]:
-        """Return the visitor for each node type; for other types, only fields are visited."""
+        """Return a mapping from node type to visitor.
+
+        For a node of any other type, only the node's fields are visited.
+        """
         return {
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
-            ast.Call: self._call,
-            ast.Assign: self._assign,
-            ast.AnnAssign: self._ann_assign,
-            ast.AugAssign: self._aug_assign,
-            ast.NamedExpr: self._named,
-            ast.For: self._for,
-            ast.AsyncFor: self._for,
-            ast.With: self._with,
-            ast.AsyncWith: self._with,
-            ast.FunctionDef: self._function,
-            ast.AsyncFunctionDef: self._function,
-            ast.Lambda: self._lambda,
-            ast.ClassDef: self._class,
-            ast.ListComp: self._comprehension,
-            ast.SetComp: self._comprehension,
-            ast.DictComp: self._comprehension,
-            ast.GeneratorExp: self._comprehension,
-            ast.Await: self._await,
-            ast.Return: self._return,
-            ast.Yield: self._yield,
-            ast.YieldFrom: self._yield,
-            ast.Global: self._declared,
-            ast.Nonlocal: self._declared,
-            ast.Import: self._import,
-            ast.ImportFrom: self._import,
-            ast.Try: self._try,
-            ast.TryStar: self._try,
-            ast.ExceptHandler: self._caught,
-            ast.MatchAs: self._captured,
-            ast.MatchStar: self._captured,
-            ast.MatchMapping: self._captured,
+            ast.Name: self._visit_name,
+            ast.Attribute: self._visit_attribute,
+            ast.Call: self._visit_call,
+            ast.Assign: self._visit_assignment,
+            ast.AnnAssign: self._visit_annotated_assignment,
+            ast.AugAssign: self._visit_augmented_assignment,
+            ast.NamedExpr: self._visit_named_expression,
+            ast.For: self._visit_for,
+            ast.AsyncFor: self._visit_for,
+            ast.With: self._visit_with,
+            ast.AsyncWith: self._visit_with,
+            ast.FunctionDef: self._visit_function,
+            ast.AsyncFunctionDef: self._visit_function,
+            ast.Lambda: self._visit_lambda,
+            ast.ClassDef: self._visit_class,
+            ast.ListComp: self._visit_comprehension,
+            ast.SetComp: self._visit_comprehension,
+            ast.DictComp: self._visit_comprehension,
+            ast.GeneratorExp: self._visit_comprehension,
+            ast.Await: self._visit_await,
+            ast.Return: self._visit_return,
+            ast.Yield: self._visit_yield,
+            ast.YieldFrom: self._visit_yield,
+            ast.Global: self._visit_global_or_nonlocal,
+            ast.Nonlocal: self._visit_global_or_nonlocal,
+            ast.Import: self._visit_import,
+            ast.ImportFrom: self._visit_import,
+            ast.Try: self._visit_try,
+            ast.TryStar: self._visit_try,
+            ast.ExceptHandler: self._visit_except_handler,
+            ast.MatchAs: self._visit_capture_pattern,
+            ast.MatchStar: self._visit_capture_pattern,
+            ast.MatchMapping: self._visit_capture_pattern,
         }
 
     def _visit(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
@@ -261,9 +285,9 @@ class ScriptSyntax:
             value: Any = getattr(node, name, None)
             if value.__class__ is list:
                 for index, item in enumerate(value):
-                    if isinstance(item, ast.AST) and not isinstance(item, _SKIPPED):
+                    if isinstance(item, ast.AST) and not isinstance(item, _NODES_WITHOUT_NAMES):
                         self._visit(item, scope, value, index)
-            elif isinstance(value, ast.AST) and not isinstance(value, _SKIPPED):
+            elif isinstance(value, ast.AST) and not isinstance(value, _NODES_WITHOUT_NAMES):
                 self._visit(value, scope, node, name)
 
     def _visit_all(self, nodes: list[Any], scope: Scope) -> None:
@@ -271,18 +295,18 @@ class ScriptSyntax:
             if node is not None:
                 self._visit(node, scope, nodes, index)
 
-    def _name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load:
             self.loads.append((Place(node, scope, container, key), False))
         else:
             _bind(scope, node.id, "data")
 
-    def _attribute(self, node: ast.Attribute, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_attribute(self, node: ast.Attribute, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load and node.value.__class__ is ast.Name:
             self.attributes.append((Place(node, scope, container, key), False))
         self._visit(node.value, scope, node, "value")
 
-    def _call(self, node: ast.Call, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_call(self, node: ast.Call, scope: Scope, container: Any, key: Any) -> None:
         """Record a call, and visit its function and arguments."""
         self.calls[id(node)] = CallPlace(node, scope, container, key)
         function: Any = node.func
@@ -305,11 +329,14 @@ class ScriptSyntax:
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        inserted = _INSERTS.get(function.attr)
-        if inserted is not None and len(node.args) == 1:
-            # ``append`` inserts the value itself, ``extend`` its items.
-            path = (OUT_OF,) if inserted == () else ()
-            self._record_binding(function.value, node.args[0], scope, path)
+        path_to_inserted = _PATH_TO_INSERTED_VALUES.get(function.attr)
+        if path_to_inserted is None or len(node.args) != 1:
+            return
+        if path_to_inserted == (EACH,):  # the items of the argument become items of the collection
+            path: Path = ()
+        else:  # the argument itself becomes an item of the collection
+            path = (OUT_OF,)
+        self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
         """Record that an assignment binds a target to a value, or to a part of that value.
@@ -332,7 +359,7 @@ class ScriptSyntax:
             case _:
                 pass
 
-    def _assign(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_assignment(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
             self._record_binding(target, node.value, scope, ())
@@ -340,20 +367,26 @@ class ScriptSyntax:
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
                 self.definitions.append(Place(node, scope, container, key))
 
-    def _ann_assign(self, node: ast.AnnAssign, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_annotated_assignment(
+        self, node: ast.AnnAssign, scope: Scope, container: Any, key: Any
+    ) -> None:
         if node.value is not None:
             self._visit(node.value, scope, node, "value")
             self._record_binding(node.target, node.value, scope, ())
             self._visit(node.target, scope, node, "target")
 
-    def _aug_assign(self, node: ast.AugAssign, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_augmented_assignment(
+        self, node: ast.AugAssign, scope: Scope, container: Any, key: Any
+    ) -> None:
         self._visit(node.value, scope, node, "value")
         self._record_binding(node.target, node.value, scope, ())
         self._visit(node.target, scope, node, "target")
 
-    def _named(self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_named_expression(
+        self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any
+    ) -> None:
         owner = scope
-        # PEP 572: ``:=`` in a comprehension binds in the function around it.
+        # PEP 572: ``:=`` in a comprehension binds in the enclosing function.
         while owner.kind in ("list", "generator") and owner.parent is not None:
             owner = owner.parent
         self._visit(node.value, scope, node, "value")
@@ -361,7 +394,9 @@ class ScriptSyntax:
         _bind(owner, name, "data")
         owner.binds.setdefault(name, []).append((node.value, scope, ()))
 
-    def _for(self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_for(
+        self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any
+    ) -> None:
         self.loops.append(Place(node, scope, container, key))
         self._visit(node.iter, scope, node, "iter")
         self._record_binding(node.target, node.iter, scope, (EACH,))
@@ -369,27 +404,28 @@ class ScriptSyntax:
         self._visit_all(node.body, scope)
         self._visit_all(node.orelse, scope)
 
-    def _with(self, node: ast.With | ast.AsyncWith, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_with(
+        self, node: ast.With | ast.AsyncWith, scope: Scope, container: Any, key: Any
+    ) -> None:
         self.contexts.append(Place(node, scope, container, key))
         self._visit_fields(node, scope)
 
-    def _function(self, node: FunctionNode, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_function(self, node: FunctionNode, scope: Scope, container: Any, key: Any) -> None:
         _bind(scope, node.name, "function")
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)
-        inner = self._arguments(node, Scope("function", node, scope), scope)
+        inner = self._visit_parameters(node, Scope("function", node, scope), scope)
         self.functions.append(inner)
         self._visit_all(node.body, inner)
 
-    def _lambda(self, node: ast.Lambda, scope: Scope, container: Any, key: Any) -> None:
-        inner = self._arguments(node, Scope("lambda", node, scope), scope)
+    def _visit_lambda(self, node: ast.Lambda, scope: Scope, container: Any, key: Any) -> None:
+        inner = self._visit_parameters(node, Scope("lambda", node, scope), scope)
         self._visit(node.body, inner, node, "body")
 
-    def _arguments(self, node: Any, inner: Scope, scope: Scope) -> Scope:
+    def _visit_parameters(self, node: Any, inner: Scope, scope: Scope) -> Scope:
         """Record a function's parameters in its scope, and visit their defaults."""
         arguments = node.args
-        # In the outer scope: Python evaluates defaults at the definition, before the function has
-        # names.
+        # Python evaluates defaults in the outer scope, when the function is defined.
         self._visit_all(arguments.defaults, scope)
         self._visit_all(arguments.kw_defaults, scope)
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -400,7 +436,7 @@ class ScriptSyntax:
         self.scopes[id(node)] = inner
         return inner
 
-    def _class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
         _bind(scope, node.name, "function")
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)
@@ -410,7 +446,7 @@ class ScriptSyntax:
         inner = self.scopes[id(node)] = Scope("class", node, scope)
         self._visit_all(node.body, inner)
 
-    def _comprehension(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_comprehension(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         """Record a comprehension as a separate scope, and visit its parts."""
         is_lazy = node.__class__ is ast.GeneratorExp
         inner = Scope("generator" if is_lazy else "list", node, scope)
@@ -419,29 +455,29 @@ class ScriptSyntax:
             self.generators.append(Place(node, scope, container, key))
         for index, part in enumerate(node.generators):
             # Python evaluates the first iterable outside the comprehension, and the others inside.
-            around = scope if index == 0 else inner
-            self.loops.append(Place(part, around, node.generators, index))
-            self._visit(part.iter, around, part, "iter")
+            outer_scope = scope if index == 0 else inner
+            self.loops.append(Place(part, outer_scope, node.generators, index))
+            self._visit(part.iter, outer_scope, part, "iter")
             self._record_binding(part.target, part.iter, inner, (EACH,))
             self._visit(part.target, inner, part, "target")
             self._visit_all(part.ifs, inner)
-        # Last, as Python runs them: the loops have bound the names that the item uses.
+        # Visit the item last, because the loops bind the names that the item uses.
         for name in ("key", "value", "elt"):
             part = getattr(node, name, None)
             if part is not None:
                 self._visit(part, inner, node, name)
 
-    def _await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
         self.awaits.append(Place(node, scope, container, key))
         self.awaitables.append((node.value, scope, ()))
         self._visit(node.value, scope, node, "value")
 
-    def _return(self, node: ast.Return, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_return(self, node: ast.Return, scope: Scope, container: Any, key: Any) -> None:
         if node.value is not None:
             scope.returns.append(node.value)
             self._visit(node.value, scope, node, "value")
 
-    def _yield(
+    def _visit_yield(
         self, node: ast.Yield | ast.YieldFrom, scope: Scope, container: Any, key: Any
     ) -> None:
         scope.function.is_generator = True
@@ -450,13 +486,13 @@ class ScriptSyntax:
                 scope.yields.append(node.value)
             self._visit(node.value, scope, node, "value")
 
-    def _declared(
+    def _visit_global_or_nonlocal(
         self, node: ast.Global | ast.Nonlocal, scope: Scope, container: Any, key: Any
     ) -> None:
         word = "global" if isinstance(node, ast.Global) else "nonlocal"
         scope.declared_outside.update(dict.fromkeys(node.names, word))
 
-    def _import(
+    def _visit_import(
         self, node: ast.Import | ast.ImportFrom, scope: Scope, container: Any, key: Any
     ) -> None:
         is_in_try = self._try_depth > 0
@@ -470,22 +506,24 @@ class ScriptSyntax:
             elif isinstance(node, ast.Import) and item.name == "asyncio":
                 self.asyncio_names.add(bound_name)
 
-    def _try(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
-        # Only with handlers: ``try … finally`` does not catch a failed import.
-        can_catch = bool(node.handlers)
-        self._try_depth += can_catch
+    def _visit_try(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        # ``try … finally`` does not catch a failed import.
+        depth = 1 if node.handlers else 0
+        self._try_depth += depth
         self._visit_all(node.body, scope)
-        self._try_depth -= can_catch
+        self._try_depth -= depth
         self._visit_all(node.handlers, scope)
         self._visit_all(node.orelse, scope)
         self._visit_all(node.finalbody, scope)
 
-    def _caught(self, node: ast.ExceptHandler, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_except_handler(
+        self, node: ast.ExceptHandler, scope: Scope, container: Any, key: Any
+    ) -> None:
         if node.name:
             _bind(scope, node.name, "data")
         self._visit_fields(node, scope)
 
-    def _captured(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+    def _visit_capture_pattern(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         # Only a mapping pattern has ``rest``; the other patterns have ``name``.
         name = getattr(node, "rest", None) or getattr(node, "name", None)
         if name:
@@ -506,14 +544,13 @@ class ScriptSyntax:
             case _:
                 return None
 
-    def _find_consumers(self) -> None:
+    def _record_arguments_of_consumers(self) -> None:
+        """Record the arguments of calls that await their arguments, such as ``gather``."""
         for call in self.calls.values():
             node = call.node
             name = self.asyncio_function(node.func, call.scope)
-            is_consumer = name in CONSUMERS
-            if isinstance(node.func, ast.Attribute) and node.func.attr in METHOD_CONSUMERS:
-                is_consumer = True
-            if is_consumer:
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHOD_CONSUMERS
+            if is_method or name in CONSUMERS:
                 arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
                 self.awaitables += [(item, call.scope, ()) for item in arguments]
 

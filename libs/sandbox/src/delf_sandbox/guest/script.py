@@ -46,7 +46,7 @@ class Script:
     def _compile(self, source: str, filename: str, initial_names: InitialNames) -> CodeType:
         tree = ast.parse(source, filename)
         call_main_function(tree)
-        self.rebound = Rewriting(tree, initial_names).done.rebound
+        self.rebound = Rewriting(tree, initial_names).result.rebound
         self._is_wrapped = any(isinstance(node, ast.Return) for node in _top_level_nodes(tree))
         keep_last_value(tree.body)
         if self._is_wrapped:
