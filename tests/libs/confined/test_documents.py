@@ -134,7 +134,7 @@ def test_damaged_pdf_page_does_not_hide_other_pages(monkeypatch) -> None:
     with notes_of_call() as notes:
         found = pdf_pages(io.BytesIO(pdf(["Hello", "odd", "Bye"])), "a.pdf")
     assert found.texts == ["Hello", "", "Bye"]
-    assert list(notes) == ["a.pdf: pages that are damaged are '': 2"]
+    assert list(notes) == ["a.pdf: the texts of damaged pages are empty: 2"]
     with pytest.raises(ToolExecutionError, match="no page of it can be read"):
         pdf_pages(io.BytesIO(pdf(["odd"])), "a.pdf")
 

@@ -148,8 +148,8 @@ async def test_reader_child_writes_only_into_its_scratch_folder(call, tmp_path):
         ("large", {"size": 5000}, {"answer": 1_000_000}, "gives more than fits into one result"),
         ("many", {}, {}, "gives more than fits into one result"),
         ("deep", {}, {}, "nested too deeply"),
-        ("crash", {}, {}, r"the process that did it ended \(SIGSEGV"),
-        ("leave", {}, {}, r"the process that did it ended \(status 3\)"),
+        ("crash", {}, {}, r"its process ended \(SIGSEGV"),
+        ("leave", {}, {}, r"its process ended \(status 3\)"),
     ],
 )
 async def test_exceeded_limit_is_named_and_the_next_call_works(
@@ -172,7 +172,7 @@ async def test_killed_child_raises_and_the_next_call_works(call):
     running = asyncio.create_task(call("sleep", {"seconds": 60}))
     (child,) = await children(1)
     os.kill(child, signal.SIGKILL)
-    with pytest.raises(ToolExecutionError, match=r"reading a\.xyz: the process .*SIGKILL"):
+    with pytest.raises(ToolExecutionError, match=r"reading a\.xyz failed: its process .*SIGKILL"):
         await running
     assert await call("echo", {"value": 1}) == 1
 

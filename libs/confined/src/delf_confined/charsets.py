@@ -8,6 +8,7 @@ higher confidence.
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from collections import Counter
 from typing import Final
@@ -68,14 +69,15 @@ def guess(data: bytes) -> tuple[str, str]:
     """Return the most probable encoding of a text, and its name for messages."""
     sample = _sample_of(data)
     name, confidence = _detect_encoding(sample)
-    fitting = list(latin_encodings(sample))
-    if fitting:
-        guessed = fitting[0]
-        if confidence >= _MIN_CONFIDENCE and (likely := _WINDOWS.get(name.lower(), "")) in fitting:
-            guessed = likely
+    latin_candidates = list(latin_encodings(sample))
+    if latin_candidates:
+        detected = _WINDOWS.get(name.lower())
+        is_confirmed = confidence >= _MIN_CONFIDENCE and detected in latin_candidates
+        guessed = detected if detected and is_confirmed else latin_candidates[0]
         return guessed, _NAMES.get(guessed, guessed.upper())
     if is_rare(name) and (guessed := script_encoding(sample)) is not None:
         return guessed, _NAMES.get(guessed, guessed.upper())
+    # With only a few non-ASCII characters, an accented letter or a currency sign is most probable.
     is_western = (
         _latin_share(sample) >= _MIN_LATIN_SHARE
         or 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
@@ -102,15 +104,16 @@ def _detect_encoding(sample: bytes) -> tuple[str, float]:
     import chardet
 
     lines = sample.splitlines(keepends=True)
-    size = max(1, -(-len(lines) // _PARTS))
-    parts = [b"".join(lines[start : start + size]) for start in range(0, len(lines), size)]
+    part_lines = max(1, math.ceil(len(lines) / _PARTS))
+    starts = range(0, len(lines), part_lines)
+    parts = [b"".join(lines[start : start + part_lines]) for start in starts]
     votes: Counter[str] = Counter()
     confidence: dict[str, float] = {}
     for part in [sample, *(parts if len(parts) > 2 else ())]:
         detection = chardet.detect(part)
-        name, share = detection["encoding"] or "", detection["confidence"] or 0.0
+        name = detection["encoding"] or ""
         votes[name] += 1
-        confidence[name] = max(confidence.get(name, 0.0), share)
+        confidence[name] = max(confidence.get(name, 0.0), detection["confidence"] or 0.0)
     best = max(votes, key=lambda name: (votes[name], confidence[name]))
     return best, confidence[best]
 
@@ -138,10 +141,10 @@ def _latin_share(sample: bytes) -> float:
             sample[run.end() : run.end() + 1],
         )
         is_beside_word = bool(_ASCII_LETTER.match(char_before) or _ASCII_LETTER.match(char_after))
-        letters = len(_LATIN_LETTER.findall(run[0]))
-        # Runs of an encoding with two bytes a character have an even length.
-        if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or len(run[0]) % 2):
-            latin += letters
-        if len(run[0]) <= _MAX_CONSECUTIVE - 1:
+        # A run of odd length is not of an encoding that has two bytes a character.
+        is_odd = len(run[0]) % 2 == 1
+        if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or is_odd):
+            latin += len(_LATIN_LETTER.findall(run[0]))
+        if len(run[0]) < _MAX_CONSECUTIVE:
             latin += len(_LATIN_SIGN.findall(run[0]))
     return latin / total if total else 0.0

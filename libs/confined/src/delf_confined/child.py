@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import socket
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Final
 
 from delf.errors import DelfError, OptionalDependencyError
 from delf.notes import notes_of_call
 from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps, loads
 from delf_confined.wire import receive, send
+
+_MAX_MESSAGE_CHARS: Final = 4000
 
 
 def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
@@ -24,23 +26,29 @@ def serve(wire: socket.socket, function: str, max_bytes: int) -> None:
     with notes_of_call() as notes:
         answer = _call_function(wire, function, max_bytes)
         if "error" in answer:
-            answer["error"][1] = answer["error"][1][:4000]
+            kind, message, *rest = answer["error"]
+            answer["error"] = [kind, message[:_MAX_MESSAGE_CHARS], *rest]
         answer["notes"] = list(notes)
     payload = dumps(answer)
     if len(payload) > max_bytes:
-        # Instead of a cut text: half an answer would look like a whole one.
+        # A truncated answer would look like a complete one.
         payload = dumps({"limit": "answer", "notes": []})
     send(wire, payload)
 
 
 def _call_function(wire: socket.socket, function: str, max_bytes: int) -> dict[str, Any]:
-    """Call the function with the received arguments. Return its result or error as plain data."""
+    """Call the function with the received arguments.
+
+    Return a mapping with one key: ``value`` for a result, ``error`` for an error of delf,
+    ``failed`` for any other error, or ``limit`` for an exceeded limit.
+    """
     try:
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)
         if inspect.isawaitable(value):
-            # Here and not above: it would be the largest import of a child that needs none of it.
-            import asyncio  # the template has imported it for known async functions
+            # Imported only for async functions, because the import of asyncio is slow. For most
+            # of these functions, the template has imported asyncio already.
+            import asyncio
 
             value = asyncio.run(_await_value(value))
         check_size(value, max_bytes)

@@ -81,7 +81,7 @@ class Child:
         self.kill()
         self.wire.close()
         with self._lock:
-            # Ended already: by now another process may have this id.
+            # After the first call, another process may have this process id.
             if self._is_ended:
                 return 0
             self._is_ended = True
@@ -151,7 +151,7 @@ class Template:
             with suppress(EOFError, OSError):
                 return self._exchange(request, theirs)
             self._release()
-        return {"error": "the process that starts readers ended"}
+        return {"error": "the template process ended"}
 
     def _exchange(self, request: dict[str, Any], theirs: socket.socket | None) -> dict[str, Any]:
         control = self._control
@@ -161,7 +161,7 @@ class Template:
         socket.send_fds(
             control, [LENGTH.pack(len(payload))], [theirs.fileno()] if theirs is not None else []
         )
-        # Sent after the length: the template expects the descriptor together with the length.
+        # Sent separately, because the template receives the descriptor together with the length.
         control.sendall(payload)
         return json.loads(receive(control))
 
@@ -189,7 +189,7 @@ class Template:
         finally:
             theirs.close()
         self._process, self._control = process, control
-        # For an object that nobody closes; a bound method would keep the object itself alive.
+        # If nobody closes this object: a bound method would keep the object alive.
         self._finalizer = weakref.finalize(self, _end, process, control)
 
     def _release(self) -> None:

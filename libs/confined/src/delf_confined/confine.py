@@ -58,22 +58,27 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
 
 
 def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
-    """Set the resource limits of this process; memory limits are added to the present use."""
-    mapped, data = _memory_in_use()
-    files = sum(map(_size, readable))
-    cpu = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
+    """Set the resource limits of this process.
+
+    The process may use the memory of the limits in addition to the memory that it uses now.
+    """
+    address_space_bytes, data_bytes = _memory_in_use()
+    readable_bytes = sum(map(_size, readable))
+    cpu_seconds = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit raises OSError
     bounds = {
         "CORE": 0,
-        "CPU": cpu,
+        "CPU": cpu_seconds,
         "FSIZE": limits["file_bytes"] if writes else 0,
         "NOFILE": _OPEN_FILES,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
     }
     if sys.platform == "linux":
-        bounds["DATA"] = data + limits["memory"]
-        bounds["AS"] = mapped + files + _ADDRESS_SPACE_FACTOR * limits["memory"]
+        bounds["DATA"] = data_bytes + limits["memory"]
+        bounds["AS"] = (
+            address_space_bytes + readable_bytes + _ADDRESS_SPACE_FACTOR * limits["memory"]
+        )
     else:
         bounds["NPROC"] = 0  # on Linux the limit would include threads
     for name, max_value in bounds.items():

@@ -89,9 +89,9 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         reader = PdfReader(source)
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
-        total = len(reader.pages)
+        page_count = len(reader.pages)
         texts, damaged_pages, unknown_fonts = _read_pages(reader.pages[:max_pages])
-        values = list(map(_form_values, reader.pages[:max_pages]))
+        form_values = list(map(_form_values, reader.pages[:max_pages]))
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(
@@ -102,7 +102,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if damaged_pages and len(damaged_pages) == len(texts):
         raise ToolExecutionError(f"{name}: no page of it can be read")
     if damaged_pages:
-        note(f"{name}: pages that are damaged are '': {', '.join(map(str, damaged_pages))}")
+        note(f"{name}: the texts of damaged pages are empty: {', '.join(map(str, damaged_pages))}")
     garbled = [n for n, text in enumerate(texts, 1) if n in unknown_fonts or _is_garbled(text)]
     if garbled:
         page_list = ", ".join(map(str, garbled))
@@ -110,26 +110,26 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
             f"{name}: the fonts of pages {page_list} do not state their letters, so the "
             "text may be wrong: only reading the pictures (OCR) gives the right text"
         )
-    if any(values):
+    if any(form_values):
         note(f"{name}: values of form fields stand below the text of their page")
         texts = [
             "\n".join(filter(None, [text, *field_values]))
-            for text, field_values in zip(texts, values, strict=True)
+            for text, field_values in zip(texts, form_values, strict=True)
         ]
         damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
     textless_count = texts.count("") - len(damaged_pages)
     note_textless_pages(name, textless_count, len(texts))
-    if not total:
+    if not page_count:
         note(f"{name} has no pages")
-    return Pages(title, total, texts)
+    return Pages(title, page_count, texts)
 
 
-def note_textless_pages(name: str, textless_pages: int, total: int) -> None:
+def note_textless_pages(name: str, textless_pages: int, page_count: int) -> None:
     """Add a note with the number of pages without text, if there are any."""
     if textless_pages:
         note(
-            f"{name}: {textless_pages} of {total} pages hold no text, as scanned pages do: only "
-            "reading the pictures (OCR) gives theirs"
+            f"{name}: {textless_pages} of {page_count} pages hold no text, as scanned pages do: "
+            "only reading the pictures (OCR) gives their text"
         )
 
 
@@ -154,31 +154,33 @@ class _LogCollector(logging.Handler):
 
 
 def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
-    """Return the texts of the pages, the numbers of damaged pages, and of pages with bad fonts.
+    """Read the text of each page of a PDF.
 
-    The fonts of the last ones do not state their letters.
+    Returns:
+        The text of each page, the numbers of the damaged pages, and the numbers of the pages with
+        a font that does not state the letters of its glyphs.
     """
     from pypdf.errors import DependencyError, PyPdfError
 
     texts: list[str] = []
-    unread: list[int] = []
-    unknown: list[int] = []
-    remarks, log = _LogCollector(), logging.getLogger("pypdf")
-    log.addHandler(remarks)
+    damaged_pages: list[int] = []
+    unknown_font_pages: list[int] = []
+    collector, log = _LogCollector(), logging.getLogger("pypdf")
+    log.addHandler(collector)
     try:
         for number, page in enumerate(pages, 1):
-            remarks.texts.clear()
+            collector.texts.clear()
             _prefer_declared_encodings(page)
             try:
                 texts.append(page.extract_text().strip())
             except (DependencyError, PyPdfError, *_DAMAGE_ERRORS):
                 texts.append("")
-                unread.append(number)
-            if any(map(_FONT_WARNING.search, remarks.texts)):
-                unknown.append(number)
+                damaged_pages.append(number)
+            if any(map(_FONT_WARNING.search, collector.texts)):
+                unknown_font_pages.append(number)
     finally:
-        log.removeHandler(remarks)
-    return texts, unread, unknown
+        log.removeHandler(collector)
+    return texts, damaged_pages, unknown_font_pages
 
 
 def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
@@ -217,7 +219,10 @@ def _form_values(page: Any) -> list[str]:
 
 
 def _form_value(field: Any) -> str:
-    """Return a form field as ``name: value``, or the text of an annotation; empty without value."""
+    """Return a form field as ``name: value``, or the text of an annotation.
+
+    The result is empty if the field has no value.
+    """
     kind = field.get("/Subtype")
     if kind == "/FreeText":
         return str(field.get("/Contents") or "").strip()
@@ -225,20 +230,22 @@ def _form_value(field: Any) -> str:
         return ""
     names: list[str] = []
     fields: dict[str, Any] = {}
-    holder, depth = field, 0
-    while holder is not None and depth < _MAX_FIELD_DEPTH:
-        names[:0] = [str(holder["/T"])] if "/T" in holder else []
-        fields = {**holder, **fields}
-        holder, depth = holder.get("/Parent"), depth + 1
-        holder = None if holder is None else holder.get_object()
+    ancestor, depth = field, 0
+    # A field inherits the entries of its ancestors, and its full name begins with their names.
+    while ancestor is not None and depth < _MAX_FIELD_DEPTH:
+        if "/T" in ancestor:
+            names.insert(0, str(ancestor["/T"]))
+        fields = {**ancestor, **fields}
+        ancestor, depth = ancestor.get("/Parent"), depth + 1
+        ancestor = None if ancestor is None else ancestor.get_object()
     if fields.get("/FT") == "/Btn":
         state = str(fields.get("/AS") or "/Off")
         value = "" if state == "/Off" else state.removeprefix("/")
     else:
         entry = fields.get("/V") if fields.get("/FT") in ("/Tx", "/Ch") else None
         entry = None if entry is None else entry.get_object()
-        several = cast("list[Any]", entry) if isinstance(entry, list) else [entry]
-        value = ", ".join(str(each).strip() for each in several if isinstance(each, str))
+        choices = cast("list[Any]", entry) if isinstance(entry, list) else [entry]
+        value = ", ".join(str(choice).strip() for choice in choices if isinstance(choice, str))
     return f"{'.'.join(names)}: {value}" if value else ""
 
 
@@ -272,7 +279,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
             _note_skipped_parts(archive, name)
         if len(content) > _MAX_TEXT_BYTES:
             raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
-        # No entity is expanded without a bound: expat has its own, and the child's memory has one.
+        # Safe for untrusted XML: expat limits the expansion of entities, and the child its memory.
         body = ET.fromstring(content).find(f"{_WORD}body")  # noqa: S314
     except KeyError:
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
@@ -292,7 +299,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
 def _main_part_name(archive: zipfile.ZipFile) -> str:
     """Return the name of the part of a .docx that contains the text."""
     try:
-        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - as of the text
+        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - limited as above
     except (KeyError, ET.ParseError):
         return _BODY
     for each in relations.iter(_RELATIONSHIP):

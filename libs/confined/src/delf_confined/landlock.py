@@ -27,12 +27,12 @@ _READ_FILE: Final = 1 << 2
 _READ_DIR: Final = 1 << 3
 _WRITE_FILE: Final = 1 << 1
 _TRUNCATE: Final = 1 << 14
-_FILE_ONLY: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | 1
-_READING: Final = _READ_FILE | _READ_DIR
+_RIGHTS_OF_FILES: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | 1
+_READ_RIGHTS: Final = _READ_FILE | _READ_DIR
 # remove, make and move directories and regular files; no devices, sockets, pipes or links
 _REFER: Final = 1 << 13
-_WRITING: Final = (
-    _READING | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _REFER | _TRUNCATE
+_WRITE_RIGHTS: Final = (
+    _READ_RIGHTS | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _REFER | _TRUNCATE
 )
 
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
@@ -57,15 +57,18 @@ def version() -> int:
 
 @cache
 def _known_rights() -> tuple[int, bytes]:
-    """Return the kernel's file access rights as bits, and the ruleset that restricts all rights."""
+    """Return the file access rights that the kernel knows, as bits.
+
+    The attributes of a ruleset that restricts all rights are returned as well.
+    """
     abi = version()
-    handled = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
-    content = struct.pack("=Q", handled)
+    file_rights = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
+    ruleset_attributes = struct.pack("=Q", file_rights)
     if abi >= _NETWORK_FROM:
-        content += struct.pack("=Q", _EVERY_PORT)
+        ruleset_attributes += struct.pack("=Q", _EVERY_PORT)
     if abi >= _SCOPES_FROM:
-        content += struct.pack("=Q", _EVERY_SCOPE)
-    return handled, content
+        ruleset_attributes += struct.pack("=Q", _EVERY_SCOPE)
+    return file_rights, ruleset_attributes
 
 
 def prepare() -> None:
@@ -86,13 +89,13 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     Raises:
         OSError: If the kernel refuses.
     """
-    handled, content = _known_rights()
-    ruleset = _check_syscall(_CREATE_RULESET, content, len(content), 0)
+    file_rights, ruleset_attributes = _known_rights()
+    ruleset = _check_syscall(_CREATE_RULESET, ruleset_attributes, len(ruleset_attributes), 0)
     try:
         for path in readable:
-            _allow(ruleset, path, _READING & handled)
+            _allow(ruleset, path, _READ_RIGHTS & file_rights)
         for path in writable:
-            _allow(ruleset, path, _WRITING & handled)
+            _allow(ruleset, path, _WRITE_RIGHTS & file_rights)
         libc = system.libc()
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _check_syscall(_RESTRICT_SELF, ruleset, 0)
@@ -110,8 +113,9 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     except OSError:
         return
     try:
+        # The kernel refuses rules that give a file the rights of folders.
         if not os.path.isdir(path):  # noqa: PTH112 - pathlib costs the guest its import
-            access &= _FILE_ONLY
+            access &= _RIGHTS_OF_FILES
         rule = struct.pack("=Qi", access, target)
         _check_syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
     finally:

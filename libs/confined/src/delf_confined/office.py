@@ -17,24 +17,24 @@ from urllib.parse import unquote
 from delf.errors import ToolExecutionError
 
 _MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
-_STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/([A-Za-z]+)")
+_STRICT_NAMESPACE: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/([A-Za-z]+)")
 _REFERENCE: Final = re.compile(r"""\b(?:Target|PartName)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_TYPES: Final = "[Content_Types].xml"
-_KNOWN: Final = (_TYPES, "_rels/.rels", "docProps/core.xml", "docProps/app.xml")
-_MARKUP: Final = (".xml", ".rels")
-_OLD: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_LOCKED: Final = "EncryptedPackage".encode("utf-16-le")
-_LOOKED_AT: Final = 1024 * 1024
+_CONTENT_TYPES: Final = "[Content_Types].xml"
+_KNOWN: Final = (_CONTENT_TYPES, "_rels/.rels", "docProps/core.xml", "docProps/app.xml")
+_XML_SUFFIXES: Final = (".xml", ".rels")
+_OLE_SIGNATURE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_PART_NAME: Final = "EncryptedPackage".encode("utf-16-le")
+_HEAD_BYTES: Final = 1024 * 1024
 
 
 def is_locked(path: str | Path) -> bool:
     """Return True if a file has the format of Office documents that are locked with a password.
 
-    Old Office documents without a password have the same format.
+    Old Office documents have the same container format, but no part ``EncryptedPackage``.
     """
     with Path(path).open("rb") as file:
-        head = file.read(_LOOKED_AT)
-    return head.startswith(_OLD) and _LOCKED in head
+        head = file.read(_HEAD_BYTES)
+    return head.startswith(_OLE_SIGNATURE) and _ENCRYPTED_PART_NAME in head
 
 
 def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
@@ -63,7 +63,7 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
 
 def _is_strict(archive: zipfile.ZipFile) -> bool:
     rels = next((name for name in archive.namelist() if name == _KNOWN[1]), None)
-    return rels is not None and _STRICT.search(archive.read(rels)) is not None
+    return rels is not None and _STRICT_NAMESPACE.search(archive.read(rels)) is not None
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
@@ -71,21 +71,23 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}
-    plain_paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
+    paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
     names_by_key = {_normalise_name(name): name for name in _KNOWN}
-    for name, place in plain_paths.items():
-        if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
-            folder = place.lower().rpartition("_rels/")[0]
+    # The parts that are listed in the content types or in relations have their names there.
+    for name, path in paths.items():
+        if path.lower() == _CONTENT_TYPES.lower() or path.lower().endswith(".rels"):
+            folder = path.lower().rpartition("_rels/")[0]
             for target in _references(archive.read(name).decode("utf-8", "replace")):
                 full_path = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
                 full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
                 names_by_key.setdefault(_normalise_name(full_path), full_path)
     usual_names = {
-        name: names_by_key.get(_normalise_name(place), place) for name, place in plain_paths.items()
+        name: names_by_key.get(_normalise_name(path), path) for name, path in paths.items()
     }
-    for name, place in usual_names.items():
-        folder_end = place.lower().rfind("_rels/")
-        head, last = place[:folder_end], place[folder_end + len("_rels/") :]
+    # The relations of "word/document.xml" are the part "word/_rels/document.xml.rels".
+    for name, path in usual_names.items():
+        folder_end = path.lower().rfind("_rels/")
+        head, last = path[:folder_end], path[folder_end + len("_rels/") :]
         if folder_end >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
             owner = names_by_key.get(_normalise_name(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
             folder, _, file_name = owner.rpartition("/")
@@ -106,7 +108,7 @@ def _resolve_path(steps: Iterable[str]) -> str:
     parts: list[str] = []
     for step in steps:
         if step == "..":
-            parts[-1:] = []
+            del parts[-1:]  # no error if there is no parent folder
         elif step not in ("", "."):
             parts.append(step)
     return "/".join(parts)
@@ -126,11 +128,11 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
                 continue
             done_names.add(usual_name)
             data = archive.read(name)
-            if usual_name.lower().endswith(_MARKUP):
-                data = _STRICT.sub(_transitional_namespace, data)
+            if usual_name.lower().endswith(_XML_SUFFIXES):
+                data = _STRICT_NAMESPACE.sub(_transitional_namespace, data)
                 lower = usual_name.lower()
-                if lower == _TYPES.lower() or lower.endswith(".rels"):
-                    data = data.replace(b"\\", b"/")
+                if lower == _CONTENT_TYPES.lower() or lower.endswith(".rels"):
+                    data = data.replace(b"\\", b"/")  # references as on Windows
             copy.writestr(usual_name, data)
     rewritten.seek(0)
     return rewritten

@@ -74,9 +74,9 @@ class Readers:
                 once in the template process.
 
         Raises:
-            ToolExecutionError: If the function raises any other error, or a limit is exceeded.
             ToolRefusedError: If the function raises this error.
             OptionalDependencyError: If the function raises this error.
+            ToolExecutionError: If the function raises any other error, or a limit is exceeded.
         """
         payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
         turn, turns = Turn(key), Turns.of_loop(self._at_once)
@@ -105,7 +105,10 @@ class Readers:
         limits: Limits,
         preload: Sequence[str],
     ) -> bytes | None:
-        """Run a call in a new child. Return its encoded answer, or None if it was preempted."""
+        """Run a call in a new child, and return the encoded answer.
+
+        Return None if the call was preempted.
+        """
         forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
@@ -114,19 +117,19 @@ class Readers:
             forking.add_done_callback(_end_later)
             raise
         loop = asyncio.get_running_loop()
-        asking = loop.create_task(_exchange(child, payload, limits.answer))
-        waits: set[asyncio.Future[Any]] = {asking}
+        exchange = loop.create_task(_exchange(child, payload, limits.answer))
+        awaited: set[asyncio.Future[Any]] = {exchange}
         preempted = turn.preempted
         if preempted is not None:
-            waits.add(preempted)
+            awaited.add(preempted)
         try:
-            await asyncio.wait(waits, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-            is_answered = asking.done()
+            await asyncio.wait(awaited, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            is_answered = exchange.done()
             is_preempted = preempted is not None and preempted.done()
         finally:
-            asking.cancel()
+            exchange.cancel()
             # Stop reading before another thread closes the socket.
-            await asyncio.gather(asking, return_exceptions=True)
+            await asyncio.gather(exchange, return_exceptions=True)
             child.kill()
             stopped_child = self._thread.submit(child.end)
         if not is_answered:
@@ -134,7 +137,7 @@ class Readers:
                 return None
             raise limit_error("seconds", about, limits)
         try:
-            return asking.result()
+            return exchange.result()
         except ValueError:
             raise limit_error("answer", about, limits) from None
         except (EOFError, OSError):
@@ -156,12 +159,12 @@ async def _exchange(child: Child, payload: bytes, max_bytes: int) -> bytes:
     child.wire.setblocking(False)
     await loop.sock_sendall(child.wire, LENGTH.pack(len(payload)))
     await loop.sock_sendall(child.wire, payload)
-    (length,) = LENGTH.unpack(await _exactly(child, LENGTH.size))
+    (length,) = LENGTH.unpack(await _receive_exactly(child, LENGTH.size))
     check_length(length, max_bytes)
-    return await _exactly(child, length)
+    return await _receive_exactly(child, length)
 
 
-async def _exactly(child: Child, size: int) -> bytes:
+async def _receive_exactly(child: Child, size: int) -> bytes:
     loop = asyncio.get_running_loop()
     pieces: list[bytes] = []
     while size:
@@ -217,4 +220,4 @@ def child_death_error(status: int, about: str) -> ToolExecutionError:
         cause = f"{signal.Signals(-status).name}; it may have needed too much memory"
     else:
         cause = f"status {status}"
-    return ToolExecutionError(f"{about}: the process that did it ended ({cause})")
+    return ToolExecutionError(f"{about} failed: its process ended ({cause})")

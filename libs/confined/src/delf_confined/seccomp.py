@@ -291,7 +291,7 @@ def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
 def _require_argument(argument: int, value: int) -> list[bytes]:
     """Return instructions that refuse a call unless an argument has a value.
 
-    Further instructions decide otherwise.
+    If the argument has the value, the instructions after these decide about the call.
     """
     return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_return(_REFUSE)]
 
@@ -338,6 +338,7 @@ def _allow_without_address() -> list[bytes]:
 def _require_null(argument: int) -> list[bytes]:
     """Return instructions that refuse a call unless an argument is a null pointer."""
     block: list[bytes] = []
+    # BPF compares 32 bits at a time, so each half of the pointer is checked.
     for upper in (False, True):
         block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
         block += _return(_REFUSE)

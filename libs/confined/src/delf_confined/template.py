@@ -92,7 +92,7 @@ def _handle_request(
         _import(
             request["function"], [name for name in request["preload"] if name not in imported_names]
         )
-        # Also if it failed: the child reports the failure, and a repetition would fail as well.
+        # Also after a failed import: the child reports the error, and a retry would fail again.
         imported_names.update(module_names)
     try:
         pid = os.fork()
@@ -116,6 +116,7 @@ def _import(function: str, preload: Sequence[str]) -> None:
         except Exception as error:  # an import may raise anything
             _log.debug("%s: %s", name, error)
             continue
+        # A child needs asyncio for an async function.
         if inspect.iscoroutinefunction(target):
             importlib.import_module("asyncio")
     gc.collect()

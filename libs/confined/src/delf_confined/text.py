@@ -60,7 +60,7 @@ def decode(
         try:
             return data.decode(LATIN)
         except UnicodeDecodeError:
-            return data.decode("latin-1")
+            return data.decode("latin-1")  # Windows-1252 does not define all bytes
     return _decode_leniently(data, detected, about).removeprefix("\ufeff")
 
 
@@ -78,8 +78,8 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     """
     if _encoding_by_mark(data) is not None:
         return decode(data, about=about)
-    in_page = charsets.label_in_page(data) if is_markup else None
-    label = label if charsets.codec_of(label) else in_page
+    if not charsets.codec_of(label):  # not declared, or unknown
+        label = charsets.label_in_page(data) if is_markup else None
     codec = charsets.codec_of(label)
     text = None if codec is None else charsets.decode_charset(data, label)
     if text is not None:

@@ -107,7 +107,7 @@ class Turns:
     def _next(self) -> Turn | None:
         """Return the waiting call that gets the next permit, or None.
 
-        At most all permits but one go to calls that were preempted before.
+        If there are several permits, one of them is reserved for calls that were never preempted.
         """
         restarted_count = sum(turn.used > 0 for turn in self._running)
         can_restart_more = restarted_count < max(1, self._max_calls - 1)
@@ -125,10 +125,10 @@ class Turns:
         return used_seconds + self._seconds_used.get(key, 0.0)
 
     def _preempt_longest(self) -> None:
-        """Make one call of another caller release its permit, if a call waits for it.
+        """Preempt a running call if a call of another caller waits.
 
-        The call must be restartable and have run long enough; otherwise, this method is called
-        again later.
+        Only calls that can be restarted and have run long enough are preempted. If a call has not
+        yet run long enough, this method is scheduled again.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -138,16 +138,16 @@ class Turns:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        ends = [
+        preemption_times = [
             ((turn.began or now) + max(MIN_RUN_SECONDS, turn.used), turn)
             for turn in self._running
             if turn.can_restart and turn.key != waiting.key
         ]
-        if not ends:
+        if not preemption_times:
             return
-        end, turn = min(ends, key=lambda pair: pair[0])
-        if end > now:
-            self._timer = loop.call_at(end, self._preempt_longest)
+        time, turn = min(preemption_times, key=lambda pair: pair[0])
+        if time > now:
+            self._timer = loop.call_at(time, self._preempt_longest)
         elif (
             self._recent_use(turn.key) > self._recent_use(waiting.key)
             and turn.preempted is not None

@@ -26,9 +26,9 @@ def receive(wire: socket.socket, max_bytes: int | None = None) -> bytes:
         EOFError: If the other side closed the connection.
         ValueError: If the payload is longer.
     """
-    (length,) = LENGTH.unpack(_exactly(wire, LENGTH.size))
+    (length,) = LENGTH.unpack(_receive_exactly(wire, LENGTH.size))
     check_length(length, max_bytes)
-    return _exactly(wire, length)
+    return _receive_exactly(wire, length)
 
 
 def check_length(length: int, max_bytes: int | None) -> None:
@@ -41,13 +41,13 @@ def check_length(length: int, max_bytes: int | None) -> None:
         raise ValueError(f"a frame of {length:,} bytes")
 
 
-def _exactly(wire: socket.socket, size: int) -> bytes:
+def _receive_exactly(wire: socket.socket, size: int) -> bytes:
     data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        received_count = wire.recv_into(view[got:])
-        if not received_count:
+    view, received = memoryview(data), 0
+    while received < size:
+        chunk_length = wire.recv_into(view[received:])
+        if not chunk_length:
             raise EOFError
-        got += received_count
+        received += chunk_length
     view.release()
     return bytes(data)

@@ -238,9 +238,9 @@ class DockerBackend:
         self.engine.client().start(container)
 
     async def _prepare(self, libraries: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """Build the image once, after removing what dead processes left behind.
+        """Build the image once. Return its name and the paths of its volumes.
 
-        Return the name of the image and the paths of its volumes.
+        The first call also removes containers and folders that dead processes left behind.
         """
         recipe = self._recipe(libraries)
         tag = recipe.tag
@@ -263,13 +263,14 @@ class DockerBackend:
                     remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:
+        """Build the image unless the engine has it. Return the paths of its volumes."""
         if not is_built(self.engine, recipe):
-            inputs = (self.engine.identity(), *build_inputs(self.engine, recipe))
-            self._failed.check(inputs)
+            build_identity = (self.engine.identity(), *build_inputs(self.engine, recipe))
+            self._failed.check(build_identity)
             try:
                 build(self.engine, recipe)
             except SandboxUnavailableError as error:
-                self._failed.record(inputs, error)
+                self._failed.record(build_identity, error)
                 raise
         return unmounted_volumes(self.engine, recipe.tag, (SCRATCH, WORKSPACE))
 

@@ -32,7 +32,7 @@ _MODE_FILTER = 2
 _ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """For each processor, its constant in seccomp filters and the number of the call ``socket``."""
 _EX_OSERR = 71
-_MIN_WAIT = 50
+_MIN_WAIT_MILLISECONDS = 50
 _OLD_TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9
 _OOM_COUNTERS = (
     "/sys/fs/cgroup/memory.events",
@@ -49,14 +49,16 @@ def main(arguments: list[str]) -> NoReturn:
     if arguments[:1] == ["--compile"]:
         _load_guest()
         raise SystemExit(0)
+    memory_bytes = int(arguments[0])
+    cpu_seconds, processors = float(arguments[1]), float(arguments[2])
     # Imported before the fork, so that parent and child share the import's time and memory.
     import ctypes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     child = os.fork()
     if child == 0:
-        _run_guest(int(arguments[0]))  # never returns
+        _run_guest(memory_bytes)  # never returns
     _protect_from_guest()
-    _supervise(child, _ProcessorTime(float(arguments[1]), float(arguments[2])))
+    _supervise(child, _ProcessorTime(cpu_seconds, processors))
 
 
 class _ProcessorTime:
@@ -71,33 +73,34 @@ class _ProcessorTime:
 
     def __init__(self, seconds: float, processors: float) -> None:
         self._processors = processors
-        self._before = _used_time() or 0.0
+        self._before = _used_cpu_seconds() or 0.0
         self._limit_seconds = seconds + self._before
 
     def milliseconds_left(self) -> float | None:
-        """Return the milliseconds after which the time may be used up.
+        """Return the milliseconds until the time is used up if all processors are busy.
 
         None if the system does not count the used time.
         """
-        used = _used_time()
+        used = _used_cpu_seconds()
         return None if used is None else 1000 * (self._limit_seconds - used) / self._processors
 
     def used(self) -> float:
         """Return the processor seconds that the container has used so far."""
-        return (_used_time() or self._before) - self._before
+        return (_used_cpu_seconds() or self._before) - self._before
 
 
-def _used_time() -> float | None:
+def _used_cpu_seconds() -> float | None:
+    """Return the processor seconds of the container; None if the system does not count them."""
     cgroup_paths = [
         line[3:] for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"
     ]
-    for name, unit in (
+    for name, units_per_second in (
         *((f"/sys/fs/cgroup{path}/cpu.stat", 1e6) for path in cgroup_paths),
         _OLD_TIME_COUNTER,
     ):
         text = _read(name)
         if text:
-            return int(text.removeprefix("usage_usec").split()[0]) / unit
+            return int(text.removeprefix("usage_usec").split()[0]) / units_per_second
     return None
 
 
@@ -117,8 +120,8 @@ def _install_seccomp_filter() -> None:
     """Refuse system calls that escape other restrictions and that engines before Docker 25 allow.
 
     Operations of io_uring bypass seccomp filters, and AF_VSOCK sockets ignore namespaces. Only Unix
-    and internet sockets are allowed, and no calls of other processor modes. The filter is classic
-    BPF.
+    and internet sockets are allowed. Calls of another processor mode, such as 32-bit mode, are
+    refused. The filter is classic BPF.
     """
     import ctypes
     import struct
@@ -159,10 +162,10 @@ def _load_guest() -> None:
     preload()
 
 
-def _run_guest(memory: int) -> NoReturn:
+def _run_guest(memory_bytes: int) -> NoReturn:
     """Serve scripts over the connection to the host process until the host closes it."""
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     _prefer_guest_for_oom_kill()
     _install_seccomp_filter()
     read_fd, write_fd = os.dup(0), os.dup(1)
@@ -198,7 +201,9 @@ def _supervise(child: int, time: _ProcessorTime) -> NoReturn:
         if remaining is not None and remaining <= 0:
             _report_exit(-signal.SIGXCPU, time)
             os._exit(128 + signal.SIGXCPU)
-        for descriptor, _ in poll.poll(None if remaining is None else remaining + _MIN_WAIT):
+        for descriptor, _ in poll.poll(
+            None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
+        ):
             if descriptor == 0:
                 os._exit(0)
             os.read(wake_up_reader, 4096)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
+import signal
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -67,8 +69,8 @@ class Confinement:
         """
         from docker.types import LogConfig
 
-        cpu = max(1, int(limits.cpu_seconds + 0.999))
-        values = {
+        cpu = max(1, math.ceil(limits.cpu_seconds))
+        ulimit_values = {
             "cpu": (cpu, cpu + 1),
             "fsize": (limits.file_bytes, limits.file_bytes),
             "nofile": (limits.open_files, limits.open_files),
@@ -77,7 +79,10 @@ class Confinement:
             "msgqueue": (0, 0),
             "sigpending": (_MANY_SIGNALS, _MANY_SIGNALS),
         }
-        ulimits = [{"Name": n, "Soft": soft, "Hard": hard} for n, (soft, hard) in values.items()]
+        ulimits = [
+            {"Name": name, "Soft": soft, "Hard": hard}
+            for name, (soft, hard) in ulimit_values.items()
+        ]
         config: dict[str, Any] = client.create_host_config(
             network_mode="none",
             ipc_mode="none",
@@ -215,7 +220,7 @@ class ContainerProcess:
         if report.get("oom") is True:
             message = f"the script needed more memory than {self._limits.memory_bytes:,} bytes"
             return LimitReached(limit="memory", message=message)
-        if status == -24:  # SIGXCPU
+        if status == -signal.SIGXCPU:
             seconds = self._limits.cpu_seconds
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if isinstance(status, int) and status < 0:

@@ -167,20 +167,21 @@ class Engine:
     def attach(self, container: str) -> socket.socket:
         """Return a socket of a container's standard streams, before the container is started."""
         client = self.client()
-        wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        stream = client.attach_socket(container, params=wanted)
-        inner = getattr(stream, "_sock", stream)
+        parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        stream = client.attach_socket(container, params=parameters)
+        inner_socket = getattr(stream, "_sock", stream)
         try:
-            if not isinstance(inner, socket.socket) or hasattr(inner, "context"):
+            is_encrypted = hasattr(inner_socket, "context")  # an SSLSocket
+            if not isinstance(inner_socket, socket.socket) or is_encrypted:
                 raise SandboxUnavailableError(
                     f"containers of an engine at {self.url} cannot be attached to",
                     hint="use unix://, tcp:// or a forwarded socket: ssh -L /tmp/docker.sock:…",
                 )
-            own = socket.socket(fileno=os.dup(inner.fileno()))
+            own_socket = socket.socket(fileno=os.dup(inner_socket.fileno()))
         finally:
             getattr(stream, "_response", stream).close()
-        own.setblocking(False)
-        return own
+        own_socket.setblocking(False)
+        return own_socket
 
     def remove(self, container: str) -> None:
         """Kill a container, and wait until it is removed. Idempotent."""
@@ -273,11 +274,11 @@ def _connect(url: str, seconds: float) -> Any:
 def _default_url() -> str:
     if os.name == "nt":
         return "npipe:////./pipe/docker_engine"
-    places = [Path("/var/run/docker.sock")]
+    paths = [Path("/var/run/docker.sock")]
     if "XDG_RUNTIME_DIR" in os.environ:
-        places.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "docker.sock")
-    places.append(Path.home() / ".docker" / "run" / "docker.sock")
-    return f"unix://{next((place for place in places if place.exists()), places[0])}"
+        paths.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "docker.sock")
+    paths.append(Path.home() / ".docker" / "run" / "docker.sock")
+    return f"unix://{next((path for path in paths if path.exists()), paths[0])}"
 
 
 def _error_text(error: BaseException) -> str:
@@ -337,4 +338,5 @@ def _start_time_of(pid: int) -> str:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return "0"
+    # Field 22 is the start time; the name, which may contain spaces, is field 2.
     return text.rpartition(")")[2].split()[19]

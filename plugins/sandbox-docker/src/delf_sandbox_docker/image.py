@@ -54,14 +54,14 @@ class Recipe:
         if not _BASE.fullmatch(self.base):
             raise ConfigurationError(
                 f"sandbox_config.base_image is {self.base!r}",
-                hint="write an image's name, as python:3.12-slim",
+                hint="write the name of an image, such as python:3.12-slim",
             )
         for library in self.libraries:
             if not _REQUIREMENT.fullmatch(library.strip()):
                 raise ConfigurationError(
                     f"allowed_libs has {library!r}, which is not a library's name",
-                    hint="write names with versions, as 'pandas>=2'; what comes from elsewhere "
-                    "belongs into an image of your own: sandbox_config.base_image",
+                    hint="write names with versions, such as 'pandas>=2'; for packages from other "
+                    "sources, build an image and name it in sandbox_config.base_image",
                 )
 
     @property

@@ -119,7 +119,7 @@ class LocalBackend:
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
             if not namespaces.are_likely():
-                await self._check_namespaces()
+                await self._server_with_mounts()  # raises if there can be none
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
@@ -131,8 +131,10 @@ class LocalBackend:
         ]
         return Available(", ".join(measures))
 
-    async def _check_namespaces(self) -> ForkServer | None:
-        """Return a template with mounts of its own; None if scratch files are on the disk.
+    async def _server_with_mounts(self) -> ForkServer | None:
+        """Return a template process that has its own mount namespace.
+
+        Return None if scratch files are on the disk, because no mounts are needed then.
 
         Raises:
             SandboxUnavailableError: If sessions would have no mount namespace.
@@ -149,7 +151,7 @@ class LocalBackend:
         return server
 
     async def measures(self) -> Mapping[str, bool]:
-        """Return which confinement mechanisms work on this system, by description.
+        """Return a mapping from the name of each confinement mechanism to whether it works here.
 
         A template process is started to find out.
         """
@@ -210,21 +212,21 @@ class LocalBackend:
     async def _running_server(self) -> ForkServer:
         server = self._server
         if server is None or not server.alive:
-            dead, server = server, ForkServer(guest_archive(), self._python)
-            self._server = server
-            if dead is not None:
-                await dead.aclose()
+            dead_server = server
+            server = self._server = ForkServer(guest_archive(), self._python)
+            if dead_server is not None:
+                await dead_server.aclose()
         return server
 
     async def _start(self, kind: Kind) -> _LocalSession:
-        server = await self._check_namespaces() or await self._running_server()
+        server = await self._server_with_mounts() or await self._running_server()
         limits, libraries, files = kind
         process, wire = await server.fork(limits, libraries=libraries, files=files)
         loop = asyncio.get_running_loop()
         _, guest = await loop.create_connection(
             lambda: _LocalSession(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
         )
-        # Read the rest even if reading is paused: the last frames tell how the script ended.
+        # At the end, read all frames even if reading is paused: the last ones have the outcome.
         process.when_ended(guest.process_ended)
         return guest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -41,11 +42,11 @@ With the fixed seed, a resumed script sees sets in the same order.
 """
 
 
-def _tasks_of_user() -> int:
-    """Return the number of processes and threads of this user; zero for root.
+def _count_threads_of_user() -> int:
+    """Return the number of threads of all processes of this user; zero for root.
 
-    The kernel's limit for a guest counts all of them. Guests cannot count, because they see an
-    empty ``/proc``.
+    The kernel's limit for a guest includes the threads of all processes of the user. Guests cannot
+    count these threads, because they see an empty ``/proc``.
     """
     if os.getuid() == 0:
         return 0
@@ -76,7 +77,7 @@ class ForkServer:
             raise SandboxUnavailableError(error.message, hint=error.hint) from error
         self._loop = asyncio.get_running_loop()
         self._guests: dict[int, LocalProcess] = {}
-        # Two messages race: the answer to a fork, and the end of a guest that lived very shortly.
+        # The end of a short-lived guest may be reported before the answer to its fork.
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
@@ -163,10 +164,12 @@ class ForkServer:
         except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
-        threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
+        max_threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
+        if max_threads > 0:
+            max_threads += await asyncio.to_thread(_count_threads_of_user)
         request = {
             "limits": limits_by_name(limits),
-            "tasks": threads and threads + await asyncio.to_thread(_tasks_of_user),
+            "max_threads": max_threads,
             "template": self._process.pid,
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,
@@ -211,7 +214,8 @@ class ForkServer:
                     f"the sandbox's template process is gone: {error}"
                 ) from error
             finally:
-                if not reply.done() or reply.cancelled():  # or it answers the next request
+                # A late reply would be taken for the answer to the next request.
+                if not reply.done() or reply.cancelled():
                     self.kill()
                     self._handle_template_end()
         if "pid" not in answer:
@@ -238,7 +242,7 @@ class ForkServer:
     def _watch(self, guest: LocalProcess) -> LocalProcess:
         end_status = self._early_ends.pop(guest.pid, None)
         if end_status is not None:
-            guest.ended(*end_status)
+            guest.record_end(*end_status)
         else:
             self._guests[guest.pid] = guest
         return guest
@@ -263,7 +267,7 @@ class ForkServer:
             pid, *end_status = message["exit"]
             guest = self._guests.pop(pid, None)
             if guest is not None:
-                guest.ended(*end_status)
+                guest.record_end(*end_status)
             else:
                 # A guest may end before the answer to its fork was read.
                 self._early_ends[pid] = end_status
@@ -292,7 +296,7 @@ class ForkServer:
         for guest in self._guests.values():
             # The template's end kills its guests, and nobody is left who could report how
             # they ended.
-            guest.ended(-9)
+            guest.record_end(-signal.SIGKILL)
         self._guests.clear()
 
     def _last_error_line(self) -> str:

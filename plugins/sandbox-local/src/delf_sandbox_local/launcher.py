@@ -35,23 +35,24 @@ def prepare() -> None:
     system.lower_priority()
 
 
-def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks: int) -> None:
+def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, max_threads: int) -> None:
     """Set the resource limits of this process, and confine it. Neither can be undone.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
         readable: The input files that the process may read, besides the interpreter's own files.
         scratch: The folder in which the process may write.
-        tasks: The maximum number of processes and threads of the user; 0 to forbid threads.
+        max_threads: The maximum number of threads of all processes of the user; 0 to forbid
+            threads.
 
     Raises:
         OSError: If the system refuses the confinement.
     """
-    _set_resource_limits(limits, tasks)
+    _set_resource_limits(limits, max_threads)
     if landlock.version():
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
     if seccomp.is_supported():
-        seccomp.install(threads=tasks > 0)
+        seccomp.install(threads=max_threads > 0)
         _disable_utime(scratch)
 
 
@@ -61,17 +62,18 @@ def _disable_utime(scratch: str) -> None:
     The system call filter refuses changes of times. Libraries that unpack archives only need the
     call to succeed.
     """
-    change = os.utime
+    real_utime = os.utime
 
     def utime(path: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(path, int) or not os.path.realpath(path).startswith(f"{scratch}/"):
-            change(path, *args, **kwargs)
+            real_utime(path, *args, **kwargs)
+        # Like the real function, raise for a file that does not exist.
         os.stat(path)  # noqa: PTH116 - pathlib costs the guest its import
 
     os.utime = utime
 
 
-def _set_resource_limits(limits: dict[str, Any], tasks: int) -> None:
+def _set_resource_limits(limits: dict[str, Any], max_threads: int) -> None:
     seconds = limits["cpu_seconds"]
     whole_seconds = max(1, math.ceil(seconds))
     # SIGXCPU reports the reason; a script that ignores it is killed one second later.
@@ -82,4 +84,4 @@ def _set_resource_limits(limits: dict[str, Any], tasks: int) -> None:
     system.set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     system.set_limit(resource.RLIMIT_NOFILE, limits["open_files"])
     if os.getuid() != 0:
-        system.set_limit(resource.RLIMIT_NPROC, tasks)
+        system.set_limit(resource.RLIMIT_NPROC, max_threads)

@@ -88,15 +88,17 @@ def enter() -> list[str]:
         return []
     libc = system.libc()
     user, group = os.geteuid(), os.getegid()
-    inner = _NEWNET | _NEWIPC | _NEWUTS
+    isolated = _NEWNET | _NEWIPC | _NEWUTS
     created: list[str] = []
-    if libc.unshare(_NEWUSER | _NEWNS | inner) == 0 or libc.unshare(_NEWUSER | inner) == 0:
+    # Each attempt is repeated without mounts, which some systems refuse.
+    if libc.unshare(_NEWUSER | _NEWNS | isolated) == 0 or libc.unshare(_NEWUSER | isolated) == 0:
         created += ["user", "network"]
         _map_ids(user, group)
-    elif libc.unshare(_NEWNS | inner) == 0 or libc.unshare(inner) == 0:
+    elif libc.unshare(_NEWNS | isolated) == 0 or libc.unshare(isolated) == 0:
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
+    # A mount on /tmp shows whether the system allows mounts.
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0

@@ -41,7 +41,7 @@ class LocalProcess:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
         self._owns_scratch = owns_scratch
-        self._killed = self._is_signalled = False
+        self._is_kill_requested = self._is_kill_sent = False
         self.cpu_seconds = 0.0
         self._is_released = False
 
@@ -50,7 +50,7 @@ class LocalProcess:
         """True while the process runs."""
         return not self._ended.done()
 
-    def ended(self, status: int, cpu_seconds: float = 0.0) -> None:
+    def record_end(self, status: int, cpu_seconds: float = 0.0) -> None:
         """Record the end of the process, as reported by the template process.
 
         Args:
@@ -68,15 +68,15 @@ class LocalProcess:
 
     def kill(self) -> None:
         """Kill the process and its whole process group."""
-        if self._is_signalled or self._ended.done():
+        if self._is_kill_sent or self._ended.done():
             return
-        self._killed = True
-        # The handle names this process even after its number was given to another one.
+        self._is_kill_requested = True
+        # The handle fails if the process has ended, even if another process has got its id.
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
-            self._is_signalled = True
+            self._is_kill_sent = True
         except (ProcessLookupError, PermissionError):
             self._kill_process()
 
@@ -87,7 +87,7 @@ class LocalProcess:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)
-            self._is_signalled = True
+            self._is_kill_sent = True
         except ProcessLookupError:
             return
 
@@ -108,14 +108,18 @@ class LocalProcess:
 
     def _explain(self, status: int) -> Outcome:
         seconds = self._limits.cpu_seconds
-        is_exhausted = self.cpu_seconds >= seconds
+        is_cpu_exhausted = self.cpu_seconds >= seconds
         # At the hard limit the kernel kills a script that has ignored SIGXCPU.
         if -status in (signal.SIGXCPU, signal.SIGPROF) or (
-            status == -signal.SIGKILL and is_exhausted
+            status == -signal.SIGKILL and is_cpu_exhausted
         ):
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
-            reason = "it was stopped" if self._killed else "killed by the system, out of memory?"
+            reason = (
+                "it was stopped"
+                if self._is_kill_requested
+                else "killed by the system, out of memory?"
+            )
             return Crashed(message=f"the sandbox is gone: {reason}")
         if status < 0:
             name = signal.Signals(-status).name

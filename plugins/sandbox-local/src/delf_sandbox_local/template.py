@@ -86,7 +86,7 @@ def serve(descriptor: int, parent: int, namespace_names: list[str], server: Serv
         namespace_names: The names of the namespaces, from :func:`make_ready`.
         server: The server, from :func:`make_ready`.
     """
-    system.die_with_parent(parent)  # last: a change of credentials resets it
+    system.die_with_parent(parent)  # last: a change of credentials resets the signal
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _ignore_signal)
@@ -134,22 +134,24 @@ class _Template:
         request = bytearray(size)
         received = 0
         while received < size:  # SIGCHLD interrupts reads
-            more = self._control.recv_into(memoryview(request)[received:], 0, socket.MSG_WAITALL)
-            if not more:
+            received_now = self._control.recv_into(
+                memoryview(request)[received:], 0, socket.MSG_WAITALL
+            )
+            if not received_now:
                 return False
-            received += more
+            received += received_now
         try:
             child = os.fork()
         except OSError as error:
-            self._send({"error": f"no process can be started: {error.strerror}"})
-            child = -1
-        if child == 0:
-            self._become_guest(json.loads(request), descriptors[0])
+            answer: dict[str, Any] = {"error": f"no process can be started: {error.strerror}"}
+        else:
+            if child == 0:
+                self._become_guest(json.loads(request), descriptors[0])  # never returns
+            answer = {"pid": child}
         request[:] = bytes(size)  # hide the file names from later guests
         for descriptor in descriptors:
             os.close(descriptor)
-        if child > 0:
-            self._send({"pid": child})
+        self._send(answer)
         return True
 
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
@@ -162,23 +164,24 @@ class _Template:
             for descriptor in (self._control.fileno(), self._wake_up_reader, self._wake_up_writer):
                 os.close(descriptor)
             limits, scratch = request["limits"], request["scratch"]
-            nothing = os.open(os.devnull, os.O_RDWR)
+            null_device = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1):  # the template's streams are shared by all guests
-                os.dup2(nothing, descriptor)
+                os.dup2(null_device, descriptor)
             if "mounts" in self._namespace_names:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
+                # Again, because the change of credentials has reset the signal.
                 system.die_with_parent(request["template"])
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
 
             link_inputs(request["readable"], scratch)  # before confinement forbids links
             _make_libraries_importable(request["libraries"])
-            tasks = request["tasks"]
-            confine(limits, request["readable"], scratch, tasks=tasks)
-            os.dup2(nothing, 2)  # last, so that errors reach the host
-            os.close(nothing)
-            self._server.serve(wire, wire, threads=tasks > 0)
+            max_threads = request["max_threads"]
+            confine(limits, request["readable"], scratch, max_threads=max_threads)
+            os.dup2(null_device, 2)  # last, so that errors reach the host
+            os.close(null_device)
+            self._server.serve(wire, wire, threads=max_threads > 0)
         except BaseException as error:  # the child must not run the template's loop
             sys.excepthook(type(error), error, error.__traceback__)
         finally:
