@@ -182,7 +182,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         names = {option: value for option, value in named_parts.items() if isinstance(value, str)}
         merged = merged_config(file_config, config, {**options, **names})
         self._config = with_strategy(merged, host)
-        _ = self.config.main_llm
+        _ = self.config.main_llm  # raises if no model is configured
         for option, callback in (("on_confirm", on_confirm), ("on_ask", on_ask)):
             if callback is not None and not callable(callback):
                 raise AgentConfirmationError(
@@ -289,7 +289,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         if "journal" in self.config.model_fields_set:
             return
         if self.started:
-            raise AgentStateError("the agent has a journal", hint=f"Agent(journal={name!r})")
+            raise AgentStateError(
+                "the agent has started with a journal", hint=f"Agent(journal={name!r})"
+            )
         self._config = self.config.model_copy(update={"journal": name})
 
     @property
@@ -564,8 +566,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     ) -> str:
         from delf_engine.journal.forks import fork
 
-        own_setup = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
-        return await fork(runtime.journal, task_id, at, key=key, setup=own_setup, script=script)
+        fork_setup = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        return await fork(runtime.journal, task_id, at, key=key, setup=fork_setup, script=script)
 
     async def _resume(
         self,
@@ -585,7 +587,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             go_on = timeout is not None or budget_usd is not None
         events = await runtime.claim(task_id, past_limit=go_on)
         end = end_event(events)
-        if end is not None and not (go_on and end.at_limit):
+        continues_past_limit = go_on and end is not None and end.at_limit
+        if end is not None and not continues_past_limit:
             return past_response(events, end)
         if budget_usd is not None:
             self._ledger.limit(budget_usd)
@@ -905,7 +908,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def tell_observers(self, change: PersonChange) -> None:
         """Notify the observers that a person was added, changed or removed.
 
-        The agent must be started.
+        A no-op before the agent is started.
         """
         runtime = self._home.runtime
         if runtime is not None:

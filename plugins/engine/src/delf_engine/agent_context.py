@@ -104,6 +104,8 @@ class AgentContext:
     def open_conversations(self, url: str | None = None) -> SharedJournal:
         """Return the journal for conversations: the agent's own journal if it is durable.
 
+        Otherwise an installed durable journal is opened.
+
         Args:
             url: A file or URL to use instead of the journal's own.
 
@@ -112,11 +114,10 @@ class AgentContext:
         """
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         own_journal = None if self.config is None else self.config.journal
-        name = (
-            own_journal
-            if own_journal in durable
-            else durable_journal(self.host) or usual("journal")
-        )
+        if own_journal in durable:
+            name = own_journal
+        else:
+            name = durable_journal(self.host) or usual("journal")
         options = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):

@@ -34,7 +34,7 @@ class AgentTools:
         """True if tasks wait for the set-up before they choose their tools."""
         self.lock = asyncio.Lock()
         """A lock for changing the tools."""
-        self._changing = [c for c in connections if isinstance(c, SupportsRenewal)]
+        self._renewable = [c for c in connections if isinstance(c, SupportsRenewal)]
         self._rights = [_rights_of(c) for c in connections]
 
     async def renew(self) -> None:
@@ -46,14 +46,14 @@ class AgentTools:
             DelfError: If ``allow`` or ``confirm`` names an unknown action.
         """
         rights = [_rights_of(c) for c in self.connections]
-        if not self._changing and rights == self._rights:
+        if not self._renewable and rights == self._rights:
             return
         async with self.lock:
             for connection, before, now in zip(self.connections, self._rights, rights, strict=True):
                 if before != now:
                     self.tools = await self.tools.with_reloaded(connection)
             self._rights = rights
-            for connection in (c for c in self._changing if c.is_stale()):
+            for connection in (c for c in self._renewable if c.is_stale()):
                 try:
                     self.tools = await self.tools.with_reloaded(connection)
                 except DelfError as error:

@@ -182,12 +182,12 @@ async def stream_of(
     on_delta = put if tokens else None
     request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
     work = asyncio.ensure_future(run(request))
-    # Through the queue, behind the last event: a direct end would overtake events in it.
+    # The end goes through the queue, so that it comes after the last event.
     work.add_done_callback(lambda _: put(None))
     try:
         while (item := await queue.get()) is not None:
             yield item
         await work
     finally:
-        # A no-op after the end; otherwise the reader has stopped, and nobody wants the rest.
+        # A no-op if the task has ended; otherwise the reader has closed the iterator.
         work.cancel()

@@ -59,9 +59,9 @@ class BoundAction:
         connection = self.connection
         if not hasattr(connection, "result_trust"):  # much faster than the protocol's isinstance
             return None
-        # Set by the user for all results.
-        is_all_own = isinstance(getattr(connection, "trust", None), str)
-        if is_all_own or not isinstance(connection, SupportsResultTrust):
+        # The user may have set one trust for all results of the connection.
+        has_fixed_trust = isinstance(getattr(connection, "trust", None), str)
+        if has_fixed_trust or not isinstance(connection, SupportsResultTrust):
             return None
         return connection.result_trust(self.action.name, arguments)
 

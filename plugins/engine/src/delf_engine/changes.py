@@ -12,7 +12,7 @@ from delf.records import dataclass
 
 # The maximum number of characters of the line that describes a call.
 _MAX_CALL_LENGTH: Final = 200
-# The maximum number of keys to list of a dict that a call returned.
+# The maximum number of a returned dict's keys that are shown.
 _MAX_KEYS: Final = 12
 # The maximum number of changes that a request shows and its journal entry stores.
 _MAX_CHANGES: Final = 20
@@ -101,15 +101,15 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     """
     starts: dict[int, tuple[int, ev.CallStarted]] = {}
     ends: dict[int, ev.CallFinished] = {}
-    running = 0
+    running_script = 0
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                running = event.attempt
+                running_script = event.attempt
             case ev.ScriptFinished():
-                running = 0
+                running_script = 0
             case ev.CallStarted() if event.effect != "read":
-                starts[event.call_id] = running, event
+                starts[event.call_id] = running_script, event
                 # A call that was made again counts by its last attempt.
                 ends.pop(event.call_id, None)
             case ev.CallFinished():
@@ -117,18 +117,18 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
             case _:
                 pass
     changes: list[Change] = []
-    for number, (attempt, call) in starts.items():
-        end = ends.get(number)
+    for call_id, (script_number, call) in starts.items():
+        end = ends.get(call_id)
         certain = end is not None and end.status == "ok"
         # The call has no recorded end, or was cancelled after its start.
         is_possible = end is None or (
             end.status == "cancelled" and end.cancellation != "not_started"
         )
-        if (certain or is_possible) and script in (None, attempt):
+        if (certain or is_possible) and script in (None, script_number):
             changes.append(
                 Change(
-                    call_id=number,
-                    script=attempt,
+                    call_id=call_id,
+                    script=script_number,
                     action=call.action,
                     arguments=call.arguments,
                     digest=call.digest,
@@ -138,7 +138,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     return changes
 
 
-def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
+def describe_results(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
     """Describe the results of a script's calls.
 
     Args:

@@ -401,8 +401,8 @@ class AgentConfig(FixedAttributes, BaseModel):
         for role, model in roles.items():
             if model is not None:
                 models_by_name[role] = replace(model, fallbacks=())
-                for number, other in enumerate(model.fallbacks, 1):
-                    models_by_name[f"{role} fallback {number}"] = other
+                for number, fallback in enumerate(model.fallbacks, 1):
+                    models_by_name[f"{role} fallback {number}"] = fallback
         return models_by_name
 
     @property

@@ -56,7 +56,9 @@ async def find_tasks(
     states = _States(journal, waiting)
     records: list[TaskRecord] = []
     state, after = conditions.get("state"), conditions.get("after")
-    for stored_state in (None,) if state is None else stored_states(state):
+    # A journal that is asked for the state None returns tasks in all states.
+    stored_state_filters = (None,) if state is None else stored_states(state)
+    for stored_state in stored_state_filters:
         tasks_of_state: list[TaskRecord] = []
         cursor, has_more = after, True
         while has_more and len(tasks_of_state) < limit:
@@ -93,7 +95,10 @@ async def search_tasks(
     states = _States(journal, waiting)
     found: list[FoundTask] = []
     unindexed = 0
-    for stored_state in (None,) if conditions.state is None else stored_states(conditions.state):
+    state = conditions.state
+    # A journal that is asked for the state None returns tasks in all states.
+    stored_state_filters = (None,) if state is None else stored_states(state)
+    for stored_state in stored_state_filters:
         tasks_of_state: list[FoundTask] = []
         cursor, has_more = before, True
         # One task more than the limit, to know whether there are more.
@@ -103,9 +108,7 @@ async def search_tasks(
             tasks = [
                 replace(match, task=task) for match, task in zip(page.tasks, exact, strict=True)
             ]
-            tasks_of_state += [
-                each for each in tasks if conditions.state in (None, each.task.state)
-            ]
+            tasks_of_state += [match for match in tasks if state in (None, match.task.state)]
             has_more, unindexed = page.more, page.behind
             cursor = page.tasks[-1].task.task_id if page.tasks else cursor
         found += tasks_of_state

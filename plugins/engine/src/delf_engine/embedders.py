@@ -46,7 +46,7 @@ class Embedders:
         self._default = default
         # A factory may ask for another embedder, so the lock is reentrant.
         self._lock = threading.RLock()
-        self._made: dict[tuple[str, str], _Batched] = {}
+        self._embedders: dict[tuple[str, str], _Batched] = {}
 
     def get(self, name: str | None = None) -> Embedder:
         """Return the embedder of a name.
@@ -61,12 +61,12 @@ class Embedders:
         embedder_name = name or self._default or self._only()
         spec = self.spec(embedder_name)
         with self._lock:
-            if (spec.name, embedder_name) not in self._made:
+            if (spec.name, embedder_name) not in self._embedders:
                 option = {} if embedder_name == spec.name else {"model": embedder_name}
                 with using_environ(self.context.environ):
                     embedder = make(self._host, spec, self._options, self.context, option)
-                    self._made[spec.name, embedder_name] = _Batched(embedder)
-            return self._made[spec.name, embedder_name]
+                    self._embedders[spec.name, embedder_name] = _Batched(embedder)
+            return self._embedders[spec.name, embedder_name]
 
     def spec(self, name: str) -> EmbedderSpec:
         """Find the spec of an embedder: by name, or by the longest matching pattern.
@@ -121,7 +121,7 @@ class Embedders:
     async def aclose(self) -> None:
         """Close all embedders."""
         with self._lock:
-            embedders, self._made = self._made, {}
+            embedders, self._embedders = self._embedders, {}
         await close_all(
             {f"the embedder {name!r}": each.inner for (_, name), each in embedders.items()}
         )

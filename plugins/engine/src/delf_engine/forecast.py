@@ -51,18 +51,18 @@ class _Forecast:
         self._calls: dict[str, Counter[str]] = {}
         for node in ast.walk(tree):
             match node:
-                case ast.Assign(targets=[ast.Name(id=word)], value=value):
-                    self._bindings.setdefault(word, []).append(value)
-                case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                    self._bindings.setdefault(word, []).append(None)
-                    self._functions[word] = node
-                case ast.arg(arg=word) | ast.Name(id=word, ctx=ast.Store() | ast.Del()):
-                    self._bindings.setdefault(word, []).append(None)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self._bindings.setdefault(name, []).append(value)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self._bindings.setdefault(name, []).append(None)
+                    self._functions[name] = node
+                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    self._bindings.setdefault(name, []).append(None)
                 case (
-                    ast.Attribute(value=ast.Name(id=word))
-                    | ast.Subscript(value=ast.Name(id=word), ctx=ast.Store() | ast.Del())
+                    ast.Attribute(value=ast.Name(id=name))
+                    | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
                 ):
-                    self._bindings.setdefault(word, []).append(None)  # as ``items.clear()``
+                    self._bindings.setdefault(name, []).append(None)  # as ``items.clear()``
                 case _:
                     pass
 
@@ -123,24 +123,24 @@ class _Forecast:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
         counts = self._of_all(ast.iter_child_nodes(node))
         match node.func:
-            case ast.Name(id=word):
+            case ast.Name(id=name):
                 pass
             case ast.Attribute(value=ast.Name(id=owner), attr=method):
-                word = f"{owner}.{method}"
+                name = f"{owner}.{method}"
             case _:
                 return counts
-        if word in self._names:
-            counts[word] += 1
+        if name in self._names:
+            counts[name] += 1
             return counts
-        function = self._functions.get(word)
+        function = self._functions.get(name)
         # A function that is defined twice, or a generator, is not followed.
-        if function is None or self._bindings[word] != [None]:
+        if function is None or self._bindings[name] != [None]:
             return counts
-        if word not in self._calls:
-            self._calls[word] = Counter()
+        if name not in self._calls:
+            self._calls[name] = Counter()
             if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(function)):
-                self._calls[word] = self.of_body(function.body)
-        return counts + self._calls[word]
+                self._calls[name] = self.of_body(function.body)
+        return counts + self._calls[name]
 
     def _length(self, node: ast.AST) -> int:
         """Return the length of an iterable if it is constant, else 0."""
@@ -151,19 +151,19 @@ class _Forecast:
                 return sum(not isinstance(item, ast.Starred) for item in items)
             case ast.Constant(value=str(text)):
                 return len(text)
-            case ast.Name(id=word):
-                if word not in self._lengths:
-                    self._lengths[word] = 0
-                    values = [each for each in self._bindings.get(word, ()) if each is not None]
+            case ast.Name(id=name):
+                if name not in self._lengths:
+                    self._lengths[name] = 0
+                    values = [each for each in self._bindings.get(name, ()) if each is not None]
                     # One known value; the single None is the target of the same assignment.
-                    if len(values) == 1 and self._bindings[word].count(None) == 1:
-                        self._lengths[word] = self._length(values[0])
-                return self._lengths[word]
+                    if len(values) == 1 and self._bindings[name].count(None) == 1:
+                        self._lengths[name] = self._length(values[0])
+                return self._lengths[name]
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
                 return self._length(inner)
             case ast.Call(func=ast.Name(id="range"), args=args):
                 return _length_of_range(args)
-            case ast.Call(func=ast.Name(id=word), args=[inner, *_]) if word in _SAME_LENGTH:
+            case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name in _SAME_LENGTH:
                 return self._length(inner)
             case ast.Call(func=ast.Name(id="zip"), args=args) if args:
                 return min(self._length(inner) for inner in args)
@@ -180,10 +180,10 @@ def _bound_in(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=word, ctx=ast.Store()) | ast.arg(arg=word):
-                names.add(word)
-            case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                names.add(word)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
             case _:
                 pass
     return names
@@ -193,8 +193,8 @@ def _may_leave(node: ast.AST) -> bool:
     """Return whether a statement may skip the statements after it, as ``return`` does."""
     for part in _walk(node):
         match part:
-            case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if (
-                word in _ENDING_FUNCTIONS
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
+                name in _ENDING_FUNCTIONS
             ):
                 return True
             case _ if isinstance(part, _LEAVING_STATEMENTS):

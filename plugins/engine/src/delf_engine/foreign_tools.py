@@ -316,23 +316,27 @@ def _function(
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     required_names = set(cast("Iterable[str]", schema.get("required") or ()))
-    names = {_python_identifier(own): own for own in parts}
+    names = {_python_identifier(schema_name): schema_name for schema_name in parts}
     if len(names) < len(parts):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
-    for python_name, own in names.items():
-        hint = _type(parts[own], schema)
-        if not validates_itself and not _is_covered(parts[own], schema):
-            hint = _with_validation(hint, own, schema, name)
-        if own not in required_names:
-            hint = Union[hint, None]  # noqa: UP007 - of a value
+    for python_name, schema_name in names.items():
+        hint = _type(parts[schema_name], schema)
+        if not validates_itself and not _is_covered(parts[schema_name], schema):
+            hint = _with_validation(hint, schema_name, schema, name)
+        if schema_name not in required_names:
+            hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
         hints[python_name] = hint
-        default = inspect.Parameter.empty if own in required_names else parts[own].get("default")
+        default = (
+            inspect.Parameter.empty
+            if schema_name in required_names
+            else parts[schema_name].get("default")
+        )
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
-        words = " ".join(str(parts[own].get("description") or "").split())
+        words = " ".join(str(parts[schema_name].get("description") or "").split())
         docs += [f"    {python_name}: {words}"] if words else []
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,12 +359,12 @@ def _function(
     return function
 
 
-def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
+def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], tool: str) -> Any:
     """Return a parameter's type that also validates values against the tool's schema.
 
     Args:
         hint: The type of the parameter.
-        own: The name of the parameter in the schema.
+        schema_name: The name of the parameter in the schema.
         schema: The schema of all parameters.
         tool: The name of the tool, for messages.
     """
@@ -375,7 +379,7 @@ def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) 
     )
 
     def check(value: Any) -> Any:
-        if (fault := checker.fault({own: value})) is not None:
+        if (fault := checker.fault({schema_name: value})) is not None:
             raise ValueError(str(Fault(fault.path[1:], fault.message)))
         return value
 
@@ -455,9 +459,9 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
         item = _type(schema["items"], root, depth + 1)
         python_type = list[item]
     limits = {
-        own: schema[name]
-        for name, own in _LIMITS.get(kind, {}).items()
-        if _is_number(schema.get(name))
+        field_option: schema[keyword]
+        for keyword, field_option in _LIMITS.get(kind, {}).items()
+        if _is_number(schema.get(keyword))
     }
     if not limits:
         return python_type

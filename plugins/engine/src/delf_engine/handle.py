@@ -109,8 +109,9 @@ class FollowsTasks:
     def get_pending_approvals(self) -> list[ApprovalRequest]:
         """Return the pending requests and questions, oldest first; thread-safe.
 
-        A request that no channel can pass on waits for the program to answer it, if its task was
-        submitted or ``wait_approvals=True``.
+        If no channel reaches a person, a request stays pending until the program answers it. This
+        applies to submitted tasks, and to all tasks with ``wait_approvals=True``; in other tasks
+        such a request is rejected.
         """
         return self._pending.list()
 

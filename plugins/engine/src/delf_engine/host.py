@@ -59,7 +59,7 @@ from delf_engine.changes import (
     called_in,
     changes_of,
     changes_requested,
-    returned_by,
+    describe_results,
     used_tools,
 )
 from delf_engine.limits import excess, possible_excess
@@ -93,15 +93,15 @@ class TaskHost:
         self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
-        self._script_ran = False
+        self._has_run_script = False
         self._reruns = 0
-        self._answer: list[str] = []
+        self._answer_texts: list[str] = []
         self._last_output_counts = True
-        self._numbers = itertools.count(1)
+        self._call_ids = itertools.count(1)
         self._open_calls = 0
         self._drafts: list[Draft] = []
-        self._running = False
-        self._closed = False
+        self._is_script_running = False
+        self._is_closed = False
 
     # -- what there is ------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class TaskHost:
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
         """Make a tool call; a cancellation waits for the call's end."""
-        if self._running:
+        if self._is_script_running:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
         self._open_calls += 1
@@ -244,7 +244,7 @@ class TaskHost:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            if not self._closed:
+            if not self._is_closed:
                 self._gate.abandon(request.call_id)  # records that nobody waits for the result
             work.cancel()
             await asyncio.wait({work})
@@ -277,7 +277,7 @@ class TaskHost:
         # If the tool itself has a parameter ``desc``, the description would become its argument.
         extra = {} if description is None or "desc" in parameter_names else {"desc": description}
         return CallRequest(
-            call_id=next(self._numbers),
+            call_id=next(self._call_ids),
             connection=connection,
             method=method,
             args=(),
@@ -293,7 +293,7 @@ class TaskHost:
     @awaited_in_own_context
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script in the task's sandbox, after approval of the whole script if configured."""
-        if self._running or self._open_calls:
+        if self._is_script_running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
         self._take_printed()
@@ -302,25 +302,29 @@ class TaskHost:
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
         # Set before a person is asked: meanwhile the strategy must not make calls.
-        self._running, self._script_ran = True, True
+        self._is_script_running = True
+        self._has_run_script = True
         try:
-            asks = self._asks_for_script(named_bound_actions)
+            asks_about_script = self._asks_for_script(named_bound_actions)
             refusal = await self._refuse_excess(code, attempt)
-            if refusal is None and asks:
+            if refusal is None and asks_about_script:
                 refusal = await self._ask_about(code, attempt, named_bound_actions)
-            outcome = refusal or await self.scripts.run(code, attempt, guard, is_approved=asks)
+            outcome = refusal or await self.scripts.run(
+                code, attempt, guard, is_approved=asks_about_script
+            )
         except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
         finally:
-            self._running = False
+            self._is_script_running = False
             self._run.approvals.script_ended()
-        if isinstance(outcome, Done) and outcome.value == repr(...):  # a placeholder, no result
+        # A script that ends with the placeholder ``...`` has no result.
+        if isinstance(outcome, Done) and outcome.value == repr(...):
             outcome = replace(outcome, value=None)
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        # What a failed script printed is no part of the answer: the next script starts over.
+        # The next script starts over, so a failed script's output is no part of the answer.
         self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not requested_changes
         if isinstance(outcome, Rerun) and not requested_changes:
             await self._record_rerun(outcome, attempt)
@@ -333,7 +337,9 @@ class TaskHost:
             and (outcome.value is None or outcome.value == "")
             and not (printed.strip() or changes or self.scripts.output.files)
         )
-        returned_texts, is_empty = returned_by(log.events, attempt) if is_silent else ((), False)
+        returned_texts, is_empty = (
+            describe_results(log.events, attempt) if is_silent else ((), False)
+        )
         return ScriptResult(
             outcome=outcome,
             printed=printed,
@@ -425,13 +431,13 @@ class TaskHost:
     @property
     def output(self) -> str:
         """The answer so far, without secrets."""
-        return self._clean("".join(self._answer)) + self._printed()
+        return self._clean("".join(self._answer_texts)) + self._printed()
 
     @in_own_context
     def say(self, text: str) -> None:
         """Append a text to the answer."""
         self._take_printed()
-        self._answer.append(text)
+        self._answer_texts.append(text)
         self._run.log.say(text)
         self._run.log.end_prints()
 
@@ -445,7 +451,7 @@ class TaskHost:
     def _take_printed(self) -> None:
         """Append the output of the last script to the answer, unless the script failed."""
         if self._last_output_counts:
-            self._answer += self.scripts.printed_text
+            self._answer_texts += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
@@ -457,7 +463,7 @@ class TaskHost:
         error = self.check_answer(text)
         if error is None:
             return None
-        self._answer.clear()
+        self._answer_texts.clear()
         self._last_output_counts = False
         return error.message
 
@@ -519,7 +525,7 @@ class TaskHost:
     async def retrying(self, reason: str) -> None:
         """Record that a step failed and is retried."""
         attempt = self._attempt
-        if not self._script_ran:  # the model gave no script: nothing to show as a step
+        if not self._has_run_script:  # the model gave no script: nothing to show as a step
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
             return
         async with self._run.log.step(Step.RETRY, attempt):
@@ -527,8 +533,9 @@ class TaskHost:
 
     def _next_attempt(self) -> int:
         """Return the number of the next script."""
-        if self._script_ran:
-            self._attempt, self._script_ran = self._attempt + 1, False
+        if self._has_run_script:
+            self._attempt += 1
+            self._has_run_script = False
         return self._attempt
 
     # -- for the loop -------------------------------------------------------------------
@@ -545,7 +552,7 @@ class TaskHost:
             is_abandoned: Whether the task will be resumed.
             was_cut: Whether a running script is cut off; its calls then get no answer.
         """
-        self._closed = True
+        self._is_closed = True
         self._gate.close(is_abandoned=is_abandoned or was_cut)
         if is_abandoned:
             self._children.keep_resumable()

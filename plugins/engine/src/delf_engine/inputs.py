@@ -107,13 +107,13 @@ def input_files(
         own_files: The paths of files and folders whose contents the user trusts. Paths are
             compared, not names: a stranger can choose the name of an attachment.
     """
-    places = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - as above
+    own_paths = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - pathlib's raises for "~nobody"
     return [
         InputFile(
             name,
             path,
             visible_path(path),
-            trust="own" if any(Path(path).is_relative_to(place) for place in places) else "outside",
+            trust="own" if any(Path(path).is_relative_to(own) for own in own_paths) else "outside",
         )
         for path, name in path_by_name.items()
     ]

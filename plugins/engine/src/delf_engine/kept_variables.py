@@ -50,8 +50,16 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
     return None if isinstance(outcome, Done) else "variables could not be given to the scripts"
 
 
-async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
-    """Store the variables that a task's scripts assigned, if their values are plain data."""
+async def keep_variables(
+    run: TaskRun, session: SandboxSession, type_names: Mapping[str, str]
+) -> None:
+    """Store the variables that a task's scripts assigned, if their values are plain data.
+
+    Args:
+        run: The task.
+        session: The session that ran the scripts.
+        type_names: The type names of each variable, separated by spaces, by the variable's name.
+    """
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
@@ -59,7 +67,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_TIMEOUT_SECONDS):
-        newest_names = [*names][::-1][:_MAX_VARIABLES]
+        newest_names = [*type_names][::-1][:_MAX_VARIABLES]
         for name in newest_names:
             if not is_variable(name):
                 continue
@@ -68,8 +76,10 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
             if not isinstance(outcome_value, dict) or not is_plain(outcome_value):
                 continue
             value = cast("dict[str, Any]", outcome_value)["kept"]
-            if type(value).__name__ not in names[name].split():
-                continue  # a text in place of a value that cannot be transferred, as of a function
+            if type(value).__name__ not in type_names[name].split():
+                # A session returns a text in place of a value that it cannot transfer, such as a
+                # function.
+                continue
             length = len(repr(value))
             if size + length > MAX_TOTAL_LENGTH:
                 left_out.append(name)

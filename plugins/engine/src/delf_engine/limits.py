@@ -11,9 +11,9 @@ from delf_engine.forecast import least_calls
 from delf_engine.task_run import TaskRun
 
 _KB, _MB = 1024, 1024 * 1024
-_MANY: Final = 1_000
+_MANY_CALLS: Final = 1_000
 # Matches a number of three digits; scripts without such a number rarely make many calls.
-_LARGE: Final = re.compile(r"\d{3}|\d_\d")
+_LARGE_NUMBER: Final = re.compile(r"\d{3}|\d_\d")
 
 
 def may_delegate(bound_action: BoundAction) -> bool:
@@ -61,7 +61,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     """
     tools = [*tools]
     starting = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    if not starting and calls >= _MANY and _LARGE.search(code) is None:
+    if not starting and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
         return None  # the usual case, decided without parsing
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
     if (started := sum(min_calls[name] for name in starting)) > children:

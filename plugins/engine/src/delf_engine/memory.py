@@ -35,6 +35,8 @@ _MODEL_SECONDS: Final = 30.0
 _MAX_FACTS: Final = 5
 # The maximum number of characters of a fact; longer facts are not stored.
 _MAX_FACT_LENGTH: Final = 500
+# The maximum number of stored facts to which a new fact is compared.
+_MAX_SIMILAR: Final = 3
 # The maximum number of characters of a task, and of its answer, in a request for new facts.
 _MAX_SHOWN_LENGTH: Final = 6000
 
@@ -87,7 +89,7 @@ class AgentMemory:
         self._top_k = top_k
         self._threshold = threshold
         self._opening: asyncio.Future[MemoryStore] | None = None
-        self._warming: asyncio.Task[None] | None = None
+        self._warm_up_task: asyncio.Task[None] | None = None
         self._unavailable_until = 0.0
 
     @property
@@ -105,11 +107,11 @@ class AgentMemory:
             self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
-    def begin(self) -> asyncio.Future[None]:
+    def start_warm_up(self) -> asyncio.Future[None]:
         """Start opening and warming up the store; return a future that completes after both."""
-        if self._warming is None:
-            self._warming = shared_task(self._warm_up())
-        return self._warming
+        if self._warm_up_task is None:
+            self._warm_up_task = shared_task(self._warm_up())
+        return self._warm_up_task
 
     async def _warm_up(self) -> None:
         try:
@@ -133,7 +135,7 @@ class AgentMemory:
         store = await self._bounded(asyncio.shield(self.open()), timeout)
         if isinstance(store, SupportsEarlyStart):
             # A slow model is no failure: after this time the store searches without the model.
-            await asyncio.wait({self.begin()}, timeout=seconds * _WARM_UP_SHARE)
+            await asyncio.wait({self.start_warm_up()}, timeout=seconds * _WARM_UP_SHARE)
 
         async def search() -> list[str]:
             facts = list(await store.search(query, self._top_k, self._threshold))
@@ -168,7 +170,7 @@ class AgentMemory:
 
         async def save() -> None:
             store = await asyncio.shield(self.open())
-            similar_facts = [await store.search(fact, 3, 0.0) for fact in facts]
+            similar_facts = [await store.search(fact, _MAX_SIMILAR, 0.0) for fact in facts]
             new = [
                 fact
                 for fact, similar in zip(facts, similar_facts, strict=True)
@@ -187,7 +189,7 @@ class AgentMemory:
 
     async def aclose(self) -> None:
         """Close the store if it is open; a later use opens it again."""
-        warming, self._warming = self._warming, None
+        warming, self._warm_up_task = self._warm_up_task, None
         if warming is not None:
             warming.cancel()
         store, self._opening = self.store, None

@@ -514,5 +514,5 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
         )
 
     memories = Memories(make_memory, by_person=memory is None and options.scope == "person")
-    memories.of(None).begin()
+    memories.of(None).start_warm_up()
     return memories

@@ -32,7 +32,7 @@ from delf_engine.descriptors import descriptors_left
 from delf_engine.elsewhere import outcome_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.claims import Claims, is_over
-from delf_engine.loop.pipeline import TaskPipeline, handed_in
+from delf_engine.loop.pipeline import TaskPipeline, queued_event
 from delf_engine.resources import Resources
 from delf_engine.scripts import SandboxDied, ScriptRunner
 from delf_engine.task import TaskOutcome, TaskRequest
@@ -258,7 +258,7 @@ class Runtime:
                 hint='use one that other processes share: journal = "sql"',
             )
         request = self._with_observer_notes(request)
-        queued = handed_in(request, self.resources.agent.agent_id, self.resources.redactor)
+        queued = queued_event(request, self.resources.agent.agent_id, self.resources.redactor)
         if request.queue is not None:
             # Queue first: an entry without a task is dropped by runners, a task without an entry
             # would wait forever.

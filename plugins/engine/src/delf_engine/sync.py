@@ -75,7 +75,10 @@ class LoopThread:
 
 
 def call(
-    coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, *, gives_up: bool = False
+    coroutine: Coroutine[Any, Any, T],
+    loop: asyncio.AbstractEventLoop,
+    *,
+    raises_when_blocked: bool = False,
 ) -> T:
     """Run a coroutine on another thread's loop and wait for it.
 
@@ -85,14 +88,14 @@ def call(
     Args:
         coroutine: The coroutine.
         loop: The loop.
-        gives_up: Whether to stop waiting if the loop is blocked.
+        raises_when_blocked: Whether to raise if the loop is blocked, instead of waiting on.
 
     Raises:
-        TimeoutError: If the loop is blocked for :data:`STOP_SECONDS`, with ``gives_up``.
+        TimeoutError: If the loop is blocked for :data:`STOP_SECONDS`, with ``raises_when_blocked``.
     """
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
-        return _result_of(future, loop, gives_up=gives_up)
+        return _result_of(future, loop, raises_when_blocked=raises_when_blocked)
     except KeyboardInterrupt:
         # The cancellation reaches the loop's task; its clean-up, such as ended calls, is awaited.
         future.cancel()
@@ -100,24 +103,28 @@ def call(
         raise
 
 
-def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: bool) -> T:
+def _result_of(
+    future: Future[T], loop: asyncio.AbstractEventLoop, *, raises_when_blocked: bool
+) -> T:
     """Return the result of a future of another thread's loop; warn if the loop is blocked."""
-    probe_answered, silent_seconds = threading.Event(), 0.0
-    probe_answered.set()  # so that the first pass sends a probe
+    # A probe is a callback that the loop runs at once, unless the loop is blocked.
+    probe_answered = threading.Event()
+    silent_seconds = 0.0
+    has_sent_probe = False
     while True:
         done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
         if done_futures or loop.is_closed():
             return future.result()
-        if probe_answered.is_set():
+        if not has_sent_probe or probe_answered.is_set():
             probe_answered.clear()
             silent_seconds = 0.0
-            # A loop that is not blocked runs this probe at once.
+            has_sent_probe = True
             loop.call_soon_threadsafe(probe_answered.set)
             continue
         silent_seconds += SLOW_SECONDS
         if silent_seconds == SLOW_SECONDS:
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
-        if gives_up and silent_seconds >= STOP_SECONDS:
+        if raises_when_blocked and silent_seconds >= STOP_SECONDS:
             raise TimeoutError("the event loop is blocked")
 
 
@@ -293,7 +300,7 @@ class RuntimeHome:
             loop.create_task(self._stop_runtime())
         else:
             with suppress(TimeoutError):
-                call(self._stop_runtime(), loop, gives_up=True)
+                call(self._stop_runtime(), loop, raises_when_blocked=True)
         if thread is not None:
             thread.stop()
 

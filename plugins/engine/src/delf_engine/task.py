@@ -31,7 +31,7 @@ MODEL: Final = "own_llm"
 VARIABLES: Final = "variables"
 """The key, in a task's setup, of the data that its scripts find as variables."""
 TRUST: Final = "trust"
-"""The key, in a task's setup, of the trust of its words; missing if they are the user's own."""
+"""The key, in a task's setup, of the trust of its text; missing if the user wrote the text."""
 
 
 def new_task_id() -> str:

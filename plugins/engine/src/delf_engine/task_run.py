@@ -112,7 +112,7 @@ class TaskRun:
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
         parent_clock = None if child is None else child.clock
-        clock = TaskClock(request.timeout, parent_clock, never_stops=request.bounded)
+        clock = TaskClock(request.timeout, parent_clock, ignores_pauses=request.bounded)
         self.clock = clock if before is None else before.clock
         self.restarts = Restarts() if before is None else before.restarts
         self.started = time.perf_counter() if before is None else before.started
@@ -319,7 +319,14 @@ class TaskRun:
         # An untrusted task may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
         keyword_names = [str(each.arg) for call in calls for each in call.keywords]
-        return Origins(words, earlier_texts, tool_of, files, has_read=has_read, given=keyword_names)
+        return Origins(
+            words,
+            earlier_texts,
+            tool_of,
+            files,
+            has_read=has_read,
+            untrusted_variables=keyword_names,
+        )
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the trust, the text and the source of what connections add to the prompt."""

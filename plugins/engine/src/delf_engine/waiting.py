@@ -105,17 +105,17 @@ class TaskClock:
     Args:
         seconds: The number of seconds.
         parent: The clock of the parent task, which is paused together with this clock.
-        never_stops: Whether to ignore pauses.
+        ignores_pauses: Whether to ignore pauses.
     """
 
     def __init__(
-        self, seconds: float, parent: TaskClock | None = None, *, never_stops: bool = False
+        self, seconds: float, parent: TaskClock | None = None, *, ignores_pauses: bool = False
     ) -> None:
         self.seconds = seconds
-        self._never_stops = never_stops
+        self._ignores_pauses = ignores_pauses
         self._remaining_seconds = seconds
         self._parent = parent
-        self._stops = 0
+        self._pause_count = 0
         self._timeout: asyncio.Timeout | None = None
         self._is_over = False
 
@@ -128,19 +128,19 @@ class TaskClock:
     def stopped(self) -> Generator[None]:
         """Pause the clock while the block runs; pauses may overlap."""
         with nullcontext() if self._parent is None else self._parent.stopped():
-            if not self._stops:
+            if not self._pause_count:
                 self._pause()
-            self._stops += 1
+            self._pause_count += 1
             try:
                 yield
             finally:
-                self._stops -= 1
-                if not self._stops:
+                self._pause_count -= 1
+                if not self._pause_count:
                     self._resume()
 
     def _pause(self) -> None:
         timeout = self._timeout
-        if timeout is not None and not self._never_stops and not timeout.expired():
+        if timeout is not None and not self._ignores_pauses and not timeout.expired():
             self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
             # Not a new timeout: the block that waits under this one cannot be left and entered
             # again.
@@ -148,12 +148,12 @@ class TaskClock:
 
     def _resume(self) -> None:
         timeout = self._timeout
-        if timeout is not None and not self._never_stops and not timeout.expired():
+        if timeout is not None and not self._ignores_pauses and not timeout.expired():
             timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up."""
-        is_paused = self._stops and not self._never_stops
+        is_paused = self._pause_count and not self._ignores_pauses
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(

@@ -57,8 +57,8 @@ def why_refused(
         )
     if rule.deciders and {_name_of(decider), *decider.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
-    is_local = decider.key is None and LOCAL not in rule.deciders
-    if is_local and rule.four_eyes and not is_rejection:
+    is_unknown_person = decider.key is None and LOCAL not in rule.deciders
+    if is_unknown_person and rule.four_eyes and not is_rejection:
         return (
             "delf does not know who uses this machine: this may be the person who asked; the rule "
             "can name local"
@@ -168,7 +168,7 @@ class Ballot:
         self._shared = shared
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
-        self._counting: set[asyncio.Task[None]] = set()
+        self._count_tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
 
     def decides(self, answer: Answer) -> bool:
@@ -186,7 +186,8 @@ class Ballot:
         refusal = why_refused(self._request, self._asker, answer.who, answer.decision)
         if refusal is not None:
             raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
-        if not rule.two_of or isinstance(answer.decision, (Rejected, ChangesRequested, Edited)):
+        one_person_suffices = isinstance(answer.decision, (Rejected, ChangesRequested, Edited))
+        if not rule.two_of or one_person_suffices:
             return True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
@@ -197,23 +198,23 @@ class Ballot:
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
         return False
 
-    async def counted(self) -> None:
+    async def wait_until_counted(self) -> None:
         """Wait until all votes are counted, and the request is decided if the votes suffice."""
-        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting
-        while self._counting:
-            await asyncio.wait({*self._counting})
+        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _count_tasks
+        while self._count_tasks:
+            await asyncio.wait({*self._count_tasks})
             await asyncio.sleep(0)
 
     def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
         counting = asyncio.create_task(self._count(rule, answer))
-        self._counting.add(counting)
-        counting.add_done_callback(self._counting.discard)
+        self._count_tasks.add(counting)
+        counting.add_done_callback(self._count_tasks.discard)
 
     async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Record a vote, and decide the request if the votes suffice.
 
-        Reads from the journal which voters were removed since their votes; :meth:`decides` cannot
-        wait for the journal.
+        Voters who were removed since their votes are recognised here, because the synchronous
+        :meth:`decides` cannot read the journal.
         """
         pending = self._shared.pending
         request_id = self._request.request_id
@@ -228,11 +229,11 @@ class Ballot:
                 self._voters.discard(normalise_name(_name_of(answer.who)))
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
-            before = [
+            earlier_votes = [
                 each for each in self._votes().values() if is_valid(each, rule, self._asker, people)
             ]
-            if before:  # two votes decide
-                earlier_voters = tuple(dict.fromkeys(each.by for each in before))
+            if earlier_votes:  # two votes decide
+                earlier_voters = tuple(dict.fromkeys(each.by for each in earlier_votes))
                 pending.settle(request_id, replace(answer, others=earlier_voters))
                 return
             await self._log.record(

@@ -59,12 +59,12 @@ class _Callback:
 
     def __init__(self, callback: Callable[[ApprovalRequest], object]) -> None:
         self._callback = callback
-        self._turn = asyncio.Lock()
+        self._callback_lock = asyncio.Lock()
 
     async def _call_back(self, request: ApprovalRequest) -> Any:
         if inspect.iscoroutinefunction(self._callback):
             return await self._callback(request)
-        async with self._turn:
+        async with self._callback_lock:
             answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
         return await answer if inspect.isawaitable(answer) else answer
 

@@ -63,7 +63,14 @@ class Answer:
         *,
         asks_again: bool = False,
     ) -> Answer:
-        """Return an answer that was given by a timeout or by the agent's rules."""
+        """Return an answer of a timeout, a rule or an earlier decision.
+
+        Args:
+            decision: The decision.
+            source: The kind of decider, such as ``policy`` or ``timeout``.
+            by: The name of the rule, or of the person who decided earlier.
+            asks_again: Whether another person has to approve the call.
+        """
         return cls(decision, Decider(name=by), source=source, asks_again=asks_again)
 
     def data(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from delf_engine.calls.call import Call
 from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
-from delf_engine.origins.texts import may_carry
+from delf_engine.origins.texts import may_hide_data
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
 # The maximum number of values whose origins are compared, to show the most suspicious one.
@@ -76,12 +76,12 @@ class TaskFlows:
         self._origins.follow(self._log.events)
         if not self._origins.has_read:
             return None
-        safe = self._log.redactor.value(call.arguments)
-        leaves = dict(islice(values_of(safe), MAX_LEAVES + 1))
+        redacted = self._log.redactor.value(call.arguments)
+        leaves = dict(islice(values_of(redacted), MAX_LEAVES + 1))
         if len(leaves) > MAX_LEAVES:
             return "it has too many values to look for each of them"
         rules = (*self._allowed, *learned)
-        return _Suspect(self._origins, call.bound, safe, leaves, call.line, rules).reason()
+        return _Suspect(self._origins, call.bound, redacted, leaves, call.line, rules).reason()
 
     async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
@@ -99,11 +99,11 @@ class TaskFlows:
         rules: Sequence[str] = ()
         if reason is not None and learned is not None and (rules := await learned()):
             reason = self.reason(call, rules)
-        while reason is not None and await self._has_more_outline(self._origins.planned.answers):
+        while reason is not None and await self._extend_outline(self._origins.planned.answers):
             reason = self.reason(call, rules)
         return reason
 
-    async def _has_more_outline(self, known: int) -> bool:
+    async def _extend_outline(self, known: int) -> bool:
         """Ask the model to extend the outline; return whether the outline has more answers now.
 
         Args:
@@ -112,6 +112,8 @@ class TaskFlows:
         origins, planned = self._origins, self._origins.planned
         async with self._outlining:
             followed = [*origins.followed()]
+            # The texts to outline are the task and the followed texts. A resumed task knows only
+            # how many answers are recorded.
             is_up_to_date = max(self._outlined_texts, planned.answers) > len(followed)
             if planned.answers == known and origins.own_words and not is_up_to_date:
                 self._outlined_texts = 1 + len(followed)
@@ -148,7 +150,7 @@ class _Suspect:
         checked = deciding
         if has_only_content and not deciding:
             checked = [*self.leaves]  # because the call could carry contents out
-        foreign = [path for path in checked if not (is_untainted and self._is_own(path))]
+        foreign = [path for path in checked if not (is_untainted and self._needs_no_review(path))]
         has_own_content = not deciding and len(foreign) < len(self.leaves)
         if is_untainted and (not foreign or has_own_content):
             return None
@@ -156,7 +158,7 @@ class _Suspect:
             self.bound.name,
             self.arguments,
             self._is_content,
-            is_alone=has_only_content,
+            has_only_content=has_only_content,
             foreign=self._foreign_sources(foreign) if is_untainted else None,
         )
         if not (is_untainted or deciding or misfits):
@@ -174,11 +176,11 @@ class _Suspect:
 
     def _foreign_sources(self, paths: Sequence[str]) -> Mapping[str, AbstractSet[str] | None]:
         return {
-            parameter_of(path): self.origins.foreign(self.bound.name, path, self.line)
+            parameter_of(path): self.origins.foreign_sources(self.bound.name, path, self.line)
             for path in paths
         }
 
-    def _is_own(self, path: str) -> bool:
+    def _needs_no_review(self, path: str) -> bool:
         """Return whether a value needs no review.
 
         The value is then the user's own and stays in the user's services, or a rule allows its data
@@ -229,7 +231,7 @@ class _Suspect:
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
                 return f"{path} may tell {result}, which the task does not ask for"
-            if may_carry(text):
+            if may_hide_data(text):
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 

@@ -162,7 +162,8 @@ class Inbox:
                         self._take_talk(note)
                 return  # the journal is closed
             except DelfError as error:
-                level, has_failed = logging.DEBUG if has_failed else logging.WARNING, True
+                level = logging.DEBUG if has_failed else logging.WARNING
+                has_failed = True
                 _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_RETRY_SECONDS)
             # Continue after the last read note; position 0 includes notes that arrived meanwhile.

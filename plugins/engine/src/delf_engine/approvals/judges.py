@@ -130,24 +130,24 @@ class ModeJudge:
         self._shared = shared
         self._task = task
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
-            return so_far.answered(answer, is_journalled=True)
+            return ruling.answered(answer, is_journalled=True)
         if case.outcome_unknown:
             if (settle := self._task.settle) == "ask":
-                return so_far
+                return ruling
             decision = Approved() if settle == "again" else AlreadyDone()
             answer = Answer.given(decision, "policy", f"settle {settle}")
-            return so_far.answered(answer, is_journalled=True)
+            return ruling.answered(answer, is_journalled=True)
         if self._is_pre_approved_case(case):
-            return so_far.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
+            return ruling.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
         if self._shared.config.approval_mode == "approve_all":
             answer = Answer.given(Approved(), "policy", "mode approve_all")
-            return so_far.answered(answer, is_journalled=True)
-        return so_far
+            return ruling.answered(answer, is_journalled=True)
+        return ruling
 
     def _is_pre_approved_case(self, case: Case) -> bool:
         """Return whether the settings approve the call beforehand.
@@ -178,11 +178,11 @@ class PlanJudge:
         self._plans: dict[int, frozenset[str]] = {}
         self._granted: frozenset[str] = frozenset()
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Approve a call whose action a person approved together with the running script."""
         if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
-            return so_far
-        return so_far.answered(Answer.given(Approved(reason="approved with its script"), "policy"))
+            return ruling
+        return ruling.answered(Answer.given(Approved(reason="approved with its script"), "policy"))
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
         """Record that a person approved a script with these actions."""
@@ -210,17 +210,17 @@ class RememberedJudge:
         self._decisions = decisions
         self._lock = asyncio.Lock()
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Look up an earlier decision about the same call or about its action."""
-        is_open = so_far.answer is None and case.request_event is None
+        is_open = ruling.answer is None and case.request_event is None
         if not is_open or case.outcome_unknown or self._is_strict:
-            return so_far
+            return ruling
         async with self._lock:  # so that requests keep the order of their calls
             remembered = await self._decisions.covering(case.request)
         if remembered is None:
-            return so_far
+            return ruling
         answer = Answer.given(Approved(reason="remembered"), "policy", remembered.by)
-        return so_far.answered(answer, remembered=remembered)
+        return ruling.answered(answer, remembered=remembered)
 
 
 class FlowsJudge:
@@ -246,18 +246,18 @@ class FlowsJudge:
         self._decisions = decisions
         self._worker = worker
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Overrule the approval of a call with a suspicious data flow.
 
         A person has to decide instead; with ``flows = "deny"`` the call is denied.
         """
         call = case.call
         if call is None or self._flows is None:
-            return so_far
+            return ruling
         if self._guarding_flows is None:
             # A person sees the flow only in a journalled request.
-            is_shown = so_far.answer is None or so_far.is_journalled
-            return replace(so_far, flow=self._flows.reason(call)) if is_shown else so_far
+            is_shown = ruling.answer is None or ruling.is_journalled
+            return replace(ruling, flow=self._flows.reason(call)) if is_shown else ruling
         bound_action = call.bound
         flow = await self._guarding_flows.reason_to_review(
             call,
@@ -265,9 +265,9 @@ class FlowsJudge:
                 bound_action.name, bound_action.digest, self._worker
             ),
         )
-        ruling = replace(so_far, flow=flow)
-        is_settled = case.outcome_unknown and so_far.answer is not None  # by the option ``settle``
-        if flow is None or is_settled:
+        ruling = replace(ruling, flow=flow)
+        is_decided_by_settle = case.outcome_unknown and ruling.answer is not None
+        if flow is None or is_decided_by_settle:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
@@ -296,10 +296,10 @@ class RuleJudge:
     def __init__(self, shared: Approvals) -> None:
         self._shared = shared
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Overrule all earlier judges if a team rule covers the call."""
         rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
-        return so_far if rule is None else replace(so_far.answered(None), rule=rule)
+        return ruling if rule is None else replace(ruling.answered(None), rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

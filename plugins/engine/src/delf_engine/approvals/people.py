@@ -90,27 +90,27 @@ class PeopleJudge:
         self._clock = clock
         self._decisions = decisions
 
-    async def judge(self, case: Case, so_far: Ruling) -> Ruling:
+    async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
-        if so_far.answer is not None and not so_far.is_journalled:
-            return so_far
-        request, answer = self._request_of(case, so_far), so_far.answer
+        if ruling.answer is not None and not ruling.is_journalled:
+            return ruling
+        request, answer = self._request_of(case, ruling), ruling.answer
         if case.is_question and not self._shared.can_answer(self._task):
             answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
         elif answer is None and self._shared.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
-            return replace(so_far, answer=await self._journal(case, request, answer))
+            return replace(ruling, answer=await self._journal(case, request, answer))
         # While a person decides, the task's time stops and other tasks may use its permit. The
         # answer is journalled before the permit is acquired again, which may take long.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
-                return replace(so_far, answer=await self._journal(case, request))
+                return replace(ruling, answer=await self._journal(case, request))
 
-    def _request_of(self, case: Case, so_far: Ruling) -> ApprovalRequest:
+    def _request_of(self, case: Case, ruling: Ruling) -> ApprovalRequest:
         """Return the request to show; in a resumed task, with the id of the recorded request."""
-        rule = {} if so_far.rule is None else so_far.rule.data()
-        request = replace(case.request, flow=so_far.flow, rule=rule)
+        rule = {} if ruling.rule is None else ruling.rule.data()
+        request = replace(case.request, flow=ruling.flow, rule=rule)
         if (event := case.request_event) is None:
             return request
         return replace(
@@ -174,12 +174,12 @@ class PeopleJudge:
         # After the checks above, which are about the request as people saw it.
         decision = with_secrets(decision, request, case.arguments)
         final_answer = replace(answer, decision=decision, asks_again=needs_another)
-        lasts = isinstance(decision, Approved) and decision.remember == "until_revoked"
+        is_lasting = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
             request_id=request.request_id,
-            key=self._decisions.key if lasts else None,
-            project=self._decisions.project if lasts else None,
+            key=self._decisions.key if is_lasting else None,
+            project=self._decisions.project if is_lasting else None,
             **final_answer.data(),
         )
         if isinstance(decision, Approved) and decision.remember == "task":
@@ -207,10 +207,10 @@ class PeopleJudge:
             return replace(decision, remember="no")  # approves one call only
         if decision.remember == "task":
             return decision
-        # A decision of one person must not hold for later tasks of another.
-        is_theirs = answer.who.key is None or answer.who.key == self._decisions.key
-        lasts = is_theirs and self._decisions.can_last
-        return decision if lasts else replace(decision, remember="task")
+        # One person's decision must not hold for another person's later tasks.
+        is_by_owner = answer.who.key is None or answer.who.key == self._decisions.key
+        may_last = is_by_owner and self._decisions.can_last
+        return decision if may_last else replace(decision, remember="task")
 
 
 class Asking:
@@ -254,7 +254,7 @@ class Asking:
         seconds = self._shared.config.approval_timeout
         # Before the request is visible, because an answer may come as soon as it is.
         pending_answer = self._pending.open(self._request, self._ballot.decides, self._talk.take)
-        # Unless set below. Late answers get this word in their error.
+        # The error about a late answer says what the request's outcome was.
         outcome = "cancelled"
         try:
             await announced
@@ -264,8 +264,7 @@ class Asking:
             except TimeoutError:
                 expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
                 self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
-            # Whatever has decided: of a timeout and an answer in the same moment, the first one
-            # counts.
+            # A person may have answered at the moment of the timeout: the earlier one counts.
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
             await self._talk.ended()
@@ -278,8 +277,8 @@ class Asking:
 
         Reject the request if no such answer can come.
         """
-        # Beside the other sources: a prompt on a terminal must not keep an answer of the page
-        # waiting.
+        # Concurrently, because an answer may arrive from the page while a channel still shows its
+        # prompt on the terminal.
         asking_channels = asyncio.create_task(self._ask_channels(again=again))
         try:
             await asyncio.wait(
@@ -292,7 +291,8 @@ class Asking:
         finally:
             # The first answer counts, so that prompts of other channels disappear.
             asking_channels.cancel()
-        await self._ballot.counted()  # votes from several channels may add up to a decision
+        # Votes from several channels may add up to a decision.
+        await self._ballot.wait_until_counted()
         if not self._may_wait:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
             reason = f"{_UNASKED}{details}; {_ADVICE}"

@@ -113,13 +113,13 @@ class TaskApprovals:
                 count only for the same script with the same actions.
         """
         request = self._request(
-            0,
+            call_id=0,
             action=SCRIPT,
             permission=SCRIPT,
             effect=strictest(bound_action.action.effect for bound_action in actions),
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
-            # With their digests: an action that was changed since is not what the person approved.
+            # A later change of an action changes this digest, so that the approval is void.
             action_digest=call_digest(
                 SCRIPT, {bound_action.name: bound_action.digest for bound_action in actions}
             ),
@@ -177,7 +177,7 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            make_request=lambda: self._request_for_call(case),  # the case as it is then
+            make_request=lambda: self._request_for_call(case),  # uses the final value of ``case``
             changed=changed,
             call=call,
             verdict=verdict,
@@ -192,12 +192,13 @@ class TaskApprovals:
         """Return the answer to a case, from earlier decisions of the task or from the judges."""
         ruling = Ruling(answer=self._earlier_answer(case))
         if ruling.answer is None:
-            # No rule answers a question of a script: only the last judge, a person.
-            for judge in self.judges[-1:] if case.is_question else self.judges:
+            # Only people, asked by the last judge, answer a script's question.
+            judges = self.judges[-1:] if case.is_question else self.judges
+            for judge in judges:
                 ruling = await judge(case, ruling)
         if ruling.remembered is not None:
             await self._note_remembered(case, ruling.remembered)
-        assert ruling.answer is not None  # noqa: S101 - the last judge gives one
+        assert ruling.answer is not None  # noqa: S101 - the last judge always sets an answer
         return ruling.answer
 
     def _earlier_answer(self, case: Case) -> Answer | None:

@@ -69,14 +69,14 @@ class RememberedDecisions:
 
     async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
         """Return the decision that covers a call; None if the call needs approval."""
-        decisions = (*self._task_decisions, *await self._lasting())
+        decisions = (*self._task_decisions, *await self._stored_decisions())
         return next((decision for decision in decisions if decision.covers(request)), None)
 
     async def flow_rules(
         self, action: str, action_digest: str, worker: str | None
     ) -> tuple[str, ...]:
         """Return the remembered approvals of data flows into an action's arguments."""
-        decisions = (*self._task_decisions, *await self._lasting())
+        decisions = (*self._task_decisions, *await self._stored_decisions())
         matching = [
             decision.flow_rules
             for decision in decisions
@@ -85,8 +85,11 @@ class RememberedDecisions:
         ]
         return tuple(chain.from_iterable(matching))
 
-    async def _lasting(self) -> Sequence[RememberedDecision]:
-        """Return the lasting decisions; none if the journal is unreadable."""
+    async def _stored_decisions(self) -> Sequence[RememberedDecision]:
+        """Return the journal's decisions that apply to this task; empty if it cannot be read.
+
+        A decision applies if a person made it in this task, or for the same key and project.
+        """
         if not isinstance(self._journal, SupportsRemembered):
             return ()
         try:

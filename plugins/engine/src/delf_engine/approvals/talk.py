@@ -170,9 +170,7 @@ class RequestTalk:
                 continue
             try:
                 await channel.channel.show_discussion(self._request, newest, reactions[:-1])
-            except (
-                Exception
-            ) as error:  # a plugin may raise anything; other channels still get the event
+            except Exception as error:  # one failing plugin must not keep others from the event
                 self._log.redactor.log_failure(
                     _log, f"the channel {channel.name} reports no comment", error
                 )

@@ -149,9 +149,9 @@ class TaskPipeline:
     async def _record_start(self, origin: str) -> None:
         """Record that the task starts or is resumed, with warnings about its agent."""
         run, request = self._run, self._run.request
-        parent = None if request.child is None else request.child.parent
-        if run.is_continued:
+        if run.is_continued:  # the same process goes on after its sandbox died
             return
+        parent = None if request.child is None else request.child.parent
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
@@ -177,8 +177,8 @@ class TaskPipeline:
         """Prepare the task, and return the strategy's answer."""
         run, tools = self._run, self._run.tools
         if run.request.output is not None:
-            answer = AnswerTool(run.request.output)
-            run.tools = await run.tools.with_builtins([answer])
+            answer_tool: Any = AnswerTool(run.request.output)
+            run.tools = await run.tools.with_builtins([answer_tool])
         if run.approvals.can_answer:
             run.tools = run.tools.showing_questions()
         if not run.replay.resumed:
@@ -231,17 +231,17 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
-            unfinished = self._run.replay.unfinished()
-            # Asked before the work is cut off, when it still waits for something.
+            mismatch = self._run.replay.unfinished()
+            # Determined before the work is cancelled, because a cancelled task waits for nothing.
             awaited = self._waits_for()
-            # Before the work is cancelled: what it does last must not reach tools or the journal.
-            host.close(is_abandoned=unfinished is not None, was_cut=True)
+            # Closed before the work is cancelled, so that its clean-up code cannot call tools.
+            host.close(is_abandoned=mismatch is not None, was_cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
             timeout_error = TaskTimeoutError(
                 f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited}"
             )
-            return host.output, unfinished or timeout_error
+            return host.output, mismatch or timeout_error
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
             async with self._run.failures_as_warnings(
@@ -259,7 +259,7 @@ class TaskPipeline:
             return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
             error = self._internal_error(error)
-        # A child task fails instead: its parent would take the message for a success.
+        # A child task fails with this error: its parent would take an answer for a success.
         if isinstance(error, ToolException) and self._run.request.child is None:
             return await self._refused(error)
         return host.output, error
@@ -281,17 +281,18 @@ class TaskPipeline:
 
     def _place_of(self, error: BaseException) -> str:
         """Return the name of the model or the function in which an error happened."""
-        failure = self._run.models.unexpected
-        return (
-            failure[1] if failure is not None and failure[0] is error else _failed_function(error)
-        )
+        if self._run.models.unexpected is not None:
+            model_error, model_name = self._run.models.unexpected
+            if model_error is error:
+                return model_name
+        return _failed_function(error)
 
     def _waits_for(self) -> str:
         """Return what an unfinished task waits for, as the end of a sentence."""
-        in_events = waiting_for(self._log.events)
+        awaited_in_events = waiting_for(self._log.events)
         calls = ", ".join(self._host.under_way)
         strategy = f"the strategy {self._run.config.strategy!r}"
-        return in_events or calls or self._host.scripts.waiting_for or strategy
+        return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
         """Answer a task that ended because a tool refused a call.
@@ -400,15 +401,17 @@ class TaskPipeline:
     async def _postpone(self, error: DelfError) -> bool:
         """Return a failed task to its queue if a retry may succeed; return whether it is queued."""
         request, log = self._run.request, self._run.log
-        wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
-        if wait is None:
+        delay_seconds = next_try(
+            error, log.events, request.retries or 0, request.retry_after or 0.0
+        )
+        if delay_seconds is None:
             return False
         await log.record(
             TaskPostponed,
             error=error.message,
             code=error.code,
             tries=1 + sum(isinstance(event, TaskPostponed) for event in log.events),
-            not_before=time.time() + wait,
+            not_before=time.time() + delay_seconds,
         )
         return True
 
@@ -438,7 +441,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
+def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
     """Return the event that records a task in a queue, for a runner to start later."""
     conversation = request.conversation
     return TaskQueued(
@@ -468,7 +471,7 @@ def _failed_function(error: BaseException) -> str:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
         if package in ("delf", "delf_engine"):
-            function = None  # called back by the plugin: the error is not the plugin's
+            function = None  # the plugin called delf, which raised the error
         elif function is None and package not in sys.stdlib_module_names:
             function = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
         trace = trace.tb_next

@@ -37,14 +37,13 @@ async def select(run: TaskRun, seconds: float) -> None:
         PrefilterError: If a prefilter that the user named fails.
     """
     recorded_selection = run.replay.selected() if run.replay.resumed else None
-    mode = run.config.prefilter_mode  # may be the default of the task's strategy
+    # ``auto``, ``off`` or the name of a prefilter.
+    mode = run.config.prefilter_mode
     chosen_by = _ALL
     if recorded_selection is not None:
         if recorded_selection.by != _ALL:
             run.tools = run.tools.showing(frozenset(recorded_selection.actions))
-    elif mode not in ("auto", "off") or (
-        mode == "auto" and not run.tools.fits(run.config.tools_budget)
-    ):
+    elif mode != "off" and (mode != "auto" or not run.tools.fits(run.config.tools_budget)):
         chosen_by = await _choose(run, seconds)
     shown_names = tuple(
         bound_action.name for bound_action in run.tools.shown if not bound_action.built_in
@@ -64,10 +63,11 @@ async def _choose(run: TaskRun, seconds: float) -> str:
         names = None
         if choice is not None:
             names = await _names_from_prefilter(run, choice, task, min(seconds, _MAX_SECONDS))
-        everything = run.tools.choice(run.config.tools_budget)
+        all_tools = run.tools.choice(run.config.tools_budget)
+        # A prefilter that the user did not choose only puts its tools first.
         if choice is None or names is None or not choice.forced:
-            names = [*(names or ()), *best_first(everything.catalog, task)]
-        run.tools = run.tools.showing(fill(everything, dict.fromkeys(names), task))
+            names = [*(names or ()), *best_first(all_tools.catalog, task)]
+        run.tools = run.tools.showing(fill(all_tools, dict.fromkeys(names), task))
     return _WORDS if choice is None else choice.name
 
 

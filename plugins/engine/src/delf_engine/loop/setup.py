@@ -23,7 +23,7 @@ async def set_up(run: TaskRun) -> None:
     shared = run.agent_tools
     if shared.awaiting_setup:
         async with shared.lock:
-            if shared.awaiting_setup:
+            if shared.awaiting_setup:  # another task may have set up the connections meanwhile
                 async with run.log.step(Step.SETUP):
                     while shared.awaiting_setup:
                         await _set_up(run, shared.awaiting_setup[0])
@@ -36,14 +36,15 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     problem = f"{connection.name} is not wholly set up"
     async with run.failures_as_warnings(problem):
         # In an empty context: all tasks share what the connection opens here.
-        if not await awaited_in(Context(), _begin(connection, _build_ask(run))):
+        has_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
+        if not has_changed:
             return
     # Also after a failure, whose earlier steps may have effect.
     async with run.failures_as_warnings(problem):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 
 
-async def _begin(connection: SupportsSetup, ask: SetupAsk) -> bool:
+async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
     return await connection.setup(ask)
 
 

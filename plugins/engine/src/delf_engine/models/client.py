@@ -40,7 +40,7 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.journal.replay import Replay
 from delf_engine.models.bounds import EndlessAnswerError, bounded, check_length
 from delf_engine.models.drafts import Draft
-from delf_engine.models.estimates import counted
+from delf_engine.models.estimates import complete_usage
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import ModelPool
 from delf_engine.redact import Redactor
@@ -185,17 +185,19 @@ class ModelClient:
             models, key=lambda model: self._unavailable_until.get(_account_of(model), now) > now
         )
 
-    async def _fall_back(self, failed_model: LLMConfig, other: LLMConfig, error: DelfError) -> None:
+    async def _fall_back(
+        self, failed_model: LLMConfig, next_model: LLMConfig, error: DelfError
+    ) -> None:
         """Warn that another model is asked, and ask the failed model last for some time."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
             self._unavailable_until[_account_of(failed_model)] = (
                 time.monotonic() + _FALLBACK_SECONDS
             )
-        another = (
-            f"{other.model} with another key" if other.model == failed_model.model else other.model
-        )
-        message = f"{failed_model.model} is not available, so {another} is asked: {error.message}"
+        next_name = next_model.model
+        if next_name == failed_model.model:
+            next_name = f"{next_name} with another key"
+        message = f"{failed_model.model} is not available, so {next_name} is asked: {error.message}"
         await self.log.record(Warned, message=message)
 
     async def ask_whole(
@@ -234,6 +236,7 @@ class ModelClient:
                 current_request, received_text = request, ""
                 continuations_left -= 1
                 continue
+            # None if the reply does not continue the received text.
             joined = join_continuation(received_text, reply.text)
             if reply.broken_by is None and (reply.calls or joined is not None):
                 return (
@@ -268,23 +271,29 @@ class ModelClient:
         if not self.ledger.is_limited:
             return None
         price = self.pool.pricing(config.model)
-        source = self.pool.priced(config)
+        source = self.pool.price_source(config)
         if price is None and source is not None:
             price = await self._list_price(source, config)
         return price
 
-    async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
+    async def _cost(
+        self, config: LLMConfig, reply: ModelReply, counted_usage: Usage
+    ) -> float | None:
         """Compute the cost of a reply in USD; None if the cost is unknown.
 
         The user's own prices come first. Next is the cost that the server reported, or the
         provider's list price if the server did not count all tokens.
         """
         price = self.pool.pricing(reply.model)
-        if price is None and used != reply.usage and (source := self.pool.priced(config)):
+        if (
+            price is None
+            and counted_usage != reply.usage
+            and (source := self.pool.price_source(config))
+        ):
             price = await source.price()
         if price is None:
             return reply.cost_usd
-        return None if reply.fees_usd is None else price.cost(used) + reply.fees_usd
+        return None if reply.fees_usd is None else price.cost(counted_usage) + reply.fees_usd
 
     async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
         self.ledger.check()
@@ -355,7 +364,7 @@ class ModelClient:
                 return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
         reply = self.redactor.value(reply)
-        usage = counted(request, reply)
+        usage = complete_usage(request, reply)
         cost = await self._cost(config, reply, usage)
         self.ledger.learn(config, request, cost)
         self.ledger.add(reply.usage, cost, self.log.task_id)
@@ -402,17 +411,18 @@ class ModelClient:
 
         def show(delta: ModelDelta) -> None:
             """Add a piece to the draft and the received text, and pass pieces to the listeners."""
-            deltas = None  # the pieces that people see
+            visible_deltas = None  # the pieces that people see; None until known
             if (delta.text or delta.whole) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
-                deltas = on_delta(delta)
+                visible_deltas = on_delta(delta)
             if delta.text and delta.call is None:
                 received_pieces.append(delta.text)
-                deltas = (delta,) if deltas is None else deltas
+                if visible_deltas is None:
+                    visible_deltas = (delta,)
             if watch is not None:
-                for seen_delta in deltas or ():
-                    watch(seen_delta)
+                for visible_delta in visible_deltas or ():
+                    watch(visible_delta)
 
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as stream:

@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     maximum: float
 
 
-def counted(request: ModelRequest, reply: ModelReply) -> Usage:
+def complete_usage(request: ModelRequest, reply: ModelReply) -> Usage:
     """Return the token counts of a reply; counts that the server omits are estimated."""
     usage = reply.usage
     if not usage.input_tokens:

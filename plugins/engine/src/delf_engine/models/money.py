@@ -59,7 +59,9 @@ class Ledger:
         )
         """The cost of the most expensive reply so far, by model and purpose."""
         self._tasks: set[str] = set()
+        # Child tasks that ended in an earlier process, and whose cost is already counted.
         self._ended: set[str] = set()
+        # The outermost parent task of each child task, to which the cost is attributed.
         self._payers: dict[str, str] = {}
         self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -204,7 +206,7 @@ class Ledger:
                 amount = await self._reserve(estimate)
                 stack.callback(self._give_back, amount)
             if self.within is not None:
-                # Inner before outer, for every task: two tasks cannot wait for each other.
+                # All tasks reserve in the inner ledger first, so that no two tasks deadlock.
                 await stack.enter_async_context(self.within.reserved(estimate))
             yield
 
@@ -271,7 +273,8 @@ class Ledger:
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
         with self._lock:
-            if payer := self._payers.get(task_id, task_id):
+            payer = self._payers.get(task_id, task_id)
+            if payer:  # empty for a call outside of tasks
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
                 # Limited, because a server may run for months.
                 while len(self._by_task) > _MAX_TASKS:
@@ -303,7 +306,7 @@ class Ledger:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
-                # Counted here: if its call is answered from the journal, the child is not begun.
+                # Counted now, because a child task whose result is recorded does not begin again.
                 self._ended.add(event.child_id)
                 self._count(Usage(), event.cost_usd, task_id)
         if self.within is not None:

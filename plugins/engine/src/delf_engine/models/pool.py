@@ -53,9 +53,9 @@ class ModelPool:
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context
         self._record = record
-        self._open: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
-        self._priced: dict[str, SupportsPrice] = {}
+        self._price_sources: dict[str, SupportsPrice] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Return a configuration with the provider and the model that its model name stands for."""
@@ -70,14 +70,14 @@ class ModelPool:
         """
         config = self.resolve_provider(config)
         key = _key(config)
-        model = self._open.get(key)
+        model = self._models.get(key)
         if model is None:
             spec = self._host.model_spec(config)
             client: Model = self._make(spec, config)
             if isinstance(client, SupportsPrice):
-                self._priced[key] = client
+                self._price_sources[key] = client
             self._names[key] = self.name_of(config)
-            model = self._open[key] = self._with_recorder(client)
+            model = self._models[key] = self._with_recorder(client)
         return model
 
     def name_of(self, config: LLMConfig) -> str:
@@ -101,20 +101,20 @@ class ModelPool:
             self.explain(error)
             raise
 
-    def priced(self, config: LLMConfig) -> SupportsPrice | None:
+    def price_source(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the client as one that knows prices in advance; None if it does not."""
         self.get(config)
-        return self._priced.get(_key(self.resolve_provider(config)))
+        return self._price_sources.get(_key(self.resolve_provider(config)))
 
     def _with_recorder(self, model: Model) -> Model:
         """Return the client, wrapped in a recorder if recording is enabled."""
         if self._record is None:
             return model
         spec = self._host.model_spec(f"recorded:{self._record}")
-        player = self._host.resolve(spec)
-        if not isinstance(player, SupportsRecording):
+        recorder = self._host.resolve(spec)
+        if not isinstance(recorder, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return player.record(model, self._record, self._redactor.text)
+        return recorder.record(model, self._record, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it supports this."""
@@ -151,10 +151,10 @@ class ModelPool:
         """Close every model."""
         models = {
             f"{self._names[key]}, number {n}": model
-            for n, (key, model) in enumerate(self._open.items(), 1)
+            for n, (key, model) in enumerate(self._models.items(), 1)
         }
-        self._open.clear()
-        self._priced.clear()
+        self._models.clear()
+        self._price_sources.clear()
         await close_all(models)
 
 

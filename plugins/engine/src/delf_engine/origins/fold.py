@@ -54,33 +54,34 @@ class Origins:
 
     Args:
         task: The user's words.
-        before: Returns the texts that the model gets in addition to the task, each as trust, text
-            and place. The user's earlier messages are trusted; an earlier answer may contain
+        context_texts: Returns the texts that the model gets in addition to the task, each as trust,
+            text and place. The user's earlier messages are trusted; an earlier answer may contain
             untrusted data.
         tool_of: Returns an action of the task by its name.
         files: Reads the input files, which are untrusted, and returns names and texts.
         has_read: Whether scripts can read untrusted data without a call, for example in input
             files.
-        given: The variables that hold untrusted values before the first script, in a routine.
+        untrusted_variables: The variables that hold untrusted values before the first script, in a
+            routine.
     """
 
     def __init__(
         self,
         task: str,
-        before: Callable[[], Iterable[tuple[Trust, str, str]]],
+        context_texts: Callable[[], Iterable[tuple[Trust, str, str]]],
         tool_of: Callable[[str], BoundAction | None],
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
         *,
         has_read: bool = False,
-        given: Collection[str] = (),
+        untrusted_variables: Collection[str] = (),
     ) -> None:
         self._words = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        self._context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
+        self._context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = context_texts
         self._tool_of = tool_of
         self._files = files
-        self._seen = 0
+        self._processed_count = 0
         self.has_read = has_read or not task
         """True if the task has received untrusted data, even if no model has read the data."""
         self.is_untainted = bool(task)
@@ -90,7 +91,7 @@ class Origins:
         """
         # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
-        self._scripts = Scripts(self._parameters_of, given)
+        self._scripts = Scripts(self._parameters_of, untrusted_variables)
         self._calls: dict[int, ReadCall] = {}
         self._calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
         # All texts that the task has read, each as a call with its result.
@@ -117,14 +118,14 @@ class Origins:
 
     def follow(self, events: Sequence[Event]) -> None:
         """Process the events that are new since the last call."""
-        for event in events[self._seen :]:
+        for event in events[self._processed_count :]:
             match event:
                 case CallStarted():
                     self._take_call(event)
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
                 case ModelCalled(purpose="generate"):
-                    self._take_before()
+                    self._take_context_texts()
                     self.has_read = self.has_read or bool(event.server_side)  # such as a web search
                     self.is_untainted, self._code = not self.has_read, None
                 case ScriptGenerated(code=code):
@@ -145,9 +146,9 @@ class Origins:
                     self.has_read = self.has_read or tool is None or tool.check is not None
                 case _:
                     pass
-        self._seen = len(events)
+        self._processed_count = len(events)
 
-    def _take_before(self) -> None:
+    def _take_context_texts(self) -> None:
         """Record the model's initial context, when a model is first asked."""
         for trust, text, where in self._context_texts() if self._context_texts else ():
             if trust == "own" and where == CONVERSATION:
@@ -213,10 +214,10 @@ class Origins:
         The user must have named the author of a text, and the service must report the same author.
         """
         for call in self._calls.values():
-            author_field = (call.tool and call.tool.action.author) or ""
-            if not any(
-                author_field and self.planned.is_call(each, call) for each in self.planned.orders
-            ):
+            author_field = None if call.tool is None else call.tool.action.author
+            if not author_field:
+                continue
+            if not any(self.planned.is_call(order, call) for order in self.planned.orders):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
@@ -238,7 +239,7 @@ class Origins:
             text: The value.
             line: The line of the script with the call, if known.
         """
-        sources = self.foreign(action, path, line) if self.is_untainted else None
+        sources = self.foreign_sources(action, path, line) if self.is_untainted else None
         if sources is None:
             return False
         fields = {source[1:] for source in sources if source[0] == FIELD}
@@ -263,7 +264,7 @@ class Origins:
             return frozenset()
         return self._scripts.sources(action, path, line)
 
-    def foreign(self, action: str, path: str, line: int | None) -> AbstractSet[str] | None:
+    def foreign_sources(self, action: str, path: str, line: int | None) -> AbstractSet[str] | None:
         """Return the sources of a value whose results are not all the user's own.
 
         The fields that the script reads are included, as ``.field``. None if the sources are

@@ -139,7 +139,9 @@ class Results:
         others = trust.keys() - own
         for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
             if isinstance(record, dict):
-                for name in record.keys() - others if "*" in own else own:
+                # The name "*" stands for all fields without a trust of their own.
+                own_names = record.keys() - others if "*" in own else own
+                for name in own_names:
                     item = record.get(name)
                     if isinstance(item, str):
                         self._own.add(same_text(item))
@@ -177,7 +179,9 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
     """
     value = letters_of(text)
     whole = f"{_SEPARATOR}{value}{_SEPARATOR}" if len(value) < _MIN_PART_LENGTH else value
-    for wanted in (whole, *pieces_of(text)) if len(value) >= _MIN_SEARCHED_LENGTH else ():
+    if len(value) < _MIN_SEARCHED_LENGTH:
+        return None
+    for wanted in (whole, *pieces_of(text)):
         matching = [call for call in calls if wanted in call.letters]
         for trust in _TRUSTS:
             if origin := next(_origins_in(matching, wanted, value, trust), None):

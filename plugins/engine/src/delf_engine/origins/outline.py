@@ -102,7 +102,8 @@ class Planned:
         """The calls that read texts whose instructions the user asks to follow."""
         self.answers = 0
         """The number of the model's answers to the question for an outline."""
-        self._passed: Counter[tuple[str, ...]] = Counter()
+        # The number of calls that :meth:`exhausts` has let pass, by action and deciding values.
+        self._passed_counts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, answer: str) -> None:
         """Add the calls of a model's answer to the outline.
@@ -110,10 +111,10 @@ class Planned:
         Only the first answer may name texts whose instructions the agent obeys, with ``follow(…)``.
         """
         for call in calls_of(answer):
-            inner = [each for each in calls_in(call) if dotted(each.func) != "follow"]
-            self._calls += inner
+            planned_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
+            self._calls += planned_calls
             if dotted(call.func) == "follow" and not self.answers:
-                self.orders = [*self.orders, *inner]
+                self.orders = [*self.orders, *planned_calls]
         self.answers += 1
 
     def misfits(
@@ -122,7 +123,7 @@ class Planned:
         arguments: Mapping[str, Any],
         is_content: IsContent,
         *,
-        is_alone: bool = False,
+        has_only_content: bool = False,
         foreign: Foreign | None = None,
     ) -> Sequence[Sequence[str]]:
         """Compare a call with each planned call of the same action.
@@ -131,8 +132,8 @@ class Planned:
             action: The called action.
             arguments: The arguments of the call.
             is_content: Decides which values are content that may differ.
-            is_alone: Whether the call has only content. A planned call without constant arguments
-                then allows no other content.
+            has_only_content: Whether the call has only content. A planned call without constant
+                arguments then allows no other content.
             foreign: The parameters to compare, for a script whose author had read no untrusted
                 data; all parameters when omitted.
 
@@ -142,14 +143,16 @@ class Planned:
         """
         differences: list[Sequence[str]] = []
         for call in self._planned(action):
-            is_bare = is_alone and not any(map(is_constant, self._planned_arguments(call).values()))
+            is_bare = has_only_content and not any(
+                map(is_constant, self._planned_arguments(call).values())
+            )
             differences.append(
                 [*self._misfits(call, arguments, _never if is_bare else is_content, foreign)]
             )
         return differences
 
     def states(self, action: str, name: str, value: Any) -> bool:
-        """Return whether the outline gives this value of a parameter as a constant."""
+        """Return True if a planned call of the action has this value as a literal argument."""
         values = (
             self._planned_arguments(call).get(letters_of_name(name))
             for call in self._planned(action)
@@ -181,11 +184,13 @@ class Planned:
         past_calls = self._past_calls.get(action, ())
         for call in past_calls:
             call.key = call.key or key_of(call.arguments)
-        same = [call for call in past_calls if call.key == key]
-        used = max(len(same), self._passed[key]) - sum(call.has_failed for call in same)
-        is_exhausted = used >= planned
+        same_calls = [call for call in past_calls if call.key == key]
+        failed_count = sum(call.has_failed for call in same_calls)
+        # A call that was let pass may not have started yet, and is then missing in past_calls.
+        made_count = max(len(same_calls), self._passed_counts[key]) - failed_count
+        is_exhausted = made_count >= planned
         if not is_exhausted:
-            self._passed[key] += 1
+            self._passed_counts[key] += 1
         return is_exhausted
 
     def has(self, past_call: ReadCall) -> bool:
@@ -221,7 +226,12 @@ class Planned:
     ) -> Iterator[str]:
         """Yield the names of arguments that differ from a planned call.
 
-        With ``foreign``, only the parameters with untrusted sources are compared.
+        Args:
+            call: The planned call.
+            arguments: The arguments of the real call.
+            is_content: Decides which values are content that may differ.
+            foreign: The untrusted sources of parameters; only these parameters are compared.
+                All parameters are compared when omitted.
         """
         planned, tool = self._planned_arguments(call), self._tool_of(dotted(call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
@@ -241,10 +251,11 @@ class Planned:
             elif foreign is None or node is None:
                 is_fitting = self._fits(node, value, name, is_content)
             else:
-                # What the task leaves open may also be data for machines, such as a table.
-                has_content_name = partial(_is_named, is_content)
+                # Only the parameter's name decides what is content here: an argument that the task
+                # leaves open may hold data for machines, such as a table.
+                is_content_by_name = partial(_is_named, is_content)
                 is_fitting = self._is_computed_from(node, foreign[name]) or self._fits(
-                    node, value, name, has_content_name
+                    node, value, name, is_content_by_name
                 )
             if not is_fitting:
                 yield name
@@ -359,10 +370,13 @@ class Planned:
             differing = [*self._misfits(call, past_call.arguments, _never)]
             has_other_filter = not {*self._filters(past_call)}.isdisjoint(differing)
             nodes = [planned.get(letters_of_name(name)) for name in differing]
-            wanted = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
+            planned_values = [
+                ast.literal_eval(node) for node in nodes if node and is_constant(node)
+            ]
             is_usable = not (past_call.has_failed or past_call.changes or has_other_filter)
-            if is_usable and len(wanted) == len(differing):
-                yield fields_at(past_call.result, path, dict(zip(differing, wanted, strict=True)))
+            if is_usable and len(planned_values) == len(differing):
+                conditions = dict(zip(differing, planned_values, strict=True))
+                yield fields_at(past_call.result, path, conditions)
 
 
 def _is_open(node: ast.expr | None) -> bool:

@@ -288,8 +288,9 @@ class Scripts:
 
     def _sources_of(self, name: str) -> _Sources:
         """Return the sources of the value of a name."""
-        if functions := self._functions.get(name):
-            # The function is passed on, so that it may be called with any arguments.
+        functions = self._functions.get(name)
+        if functions:
+            # The function is used as a value, so that it may be called with any arguments.
             for function in functions:
                 self._grow_parameters(function, {UNKNOWN})
             return {UNKNOWN}
@@ -318,15 +319,15 @@ class Scripts:
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value
         functions = self._functions.get(name, ())
-        changed = self._values.get(name, set()) if functions else self.read(receiver)
-        added = self._read_all(each for each in arguments if not _is_lambda(each))
+        receiver_sources = self._values.get(name, set()) if functions else self.read(receiver)
+        argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         if method == "get" and arguments:
-            added |= _fields(arguments[0])
+            argument_sources |= _fields(arguments[0])
         # A function can give a lambda only what the function itself was given.
         for each in filter(_is_lambda, arguments):
-            self._grow_parameters(each, changed | added)
-            added |= self._read_parts(each)
-        sources = changed | added
+            self._grow_parameters(each, receiver_sources | argument_sources)
+            argument_sources |= self._read_parts(each)
+        sources = receiver_sources | argument_sources
         for each in functions:
             sources |= self._call(each, call, arguments)
         is_known = root in self._modules or name in _HARMLESS_BUILTINS.split()
@@ -335,7 +336,7 @@ class Scripts:
             method in _CHANGING_METHODS.split()
             and dotted(receiver) not in _HARMLESS_BUILTINS.split()
         ):
-            self._change(receiver, added, call)
+            self._change(receiver, argument_sources, call)
         elif not (functions or is_harmless or method in _READING_METHODS.split()):
             # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
@@ -364,9 +365,9 @@ class Scripts:
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         sources = self.read(value)
         # The variables of ``a = b = []`` share their value.
-        shared = ast.Starred(ast.Tuple([value, *targets])) if len(targets) > 1 else value
+        shared_value = ast.Starred(ast.Tuple([value, *targets])) if len(targets) > 1 else value
         for target in targets:
-            self._bind(target, sources, shared)
+            self._bind(target, sources, shared_value)
         return sources
 
     def _bind(

@@ -88,7 +88,7 @@ def is_only_one(word: str, text: str) -> bool:
     return words == {word.strip().casefold()}
 
 
-def may_carry(text: str) -> bool:
+def may_hide_data(text: str) -> bool:
     """Return whether a text may hide data: an address, an account number or an encoded word.
 
     A word written letter by letter also counts.
