@@ -56,7 +56,7 @@ sorted/networks/b7.md
 commits: Prices are higher, A price
 1 file changed, 2 insertions(+), 1 deletion(-)
 to be done: repo/shop.py:2 # later: rebates
-git.run is refused: blocked: 'git push' is of no rule
+git.run is refused: blocked: 'git push' matches no rule
 """,
     "ask_documents.py": """\
 # Desks Desks are built on order, and cannot be given back (docs/desks.md)

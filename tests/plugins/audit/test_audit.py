@@ -289,7 +289,7 @@ def test_head_command_prints_a_digest_that_verify_accepts(
     trail.append({"what": "end"})
     message = invoke(path, "verify", "--head", noted)
     assert message.exit_code == 0
-    assert "1 of them after the digest given" in message.stdout
+    assert "1 of them after the given digest" in message.stdout
 
 
 def test_missing_audit_file_is_reported(tmp_path: Path) -> None:

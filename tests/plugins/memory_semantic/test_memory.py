@@ -55,7 +55,7 @@ def test_added_files_are_split_into_pieces(memory: Memory, tmp_path: Path) -> No
     with pytest.raises(MemorySetupError, match="there is no file"):
         memory.add(tmp_path / "gone.md")
     (tmp_path / "notes.pdf").write_bytes(b"%PDF-1.7")
-    with pytest.raises(MemorySetupError, match="of a kind that is not known"):
+    with pytest.raises(MemorySetupError, match="has an unknown file type"):
         memory.add(str(tmp_path / "notes.pdf"))
     memory.close()
 

@@ -55,9 +55,15 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """
     checked = trail.check(head)
     if as_json:
-        result = {"records": checked.records, "head": checked.head, "cut": list(checked.cut)}
-        proven = {"after": checked.after, "not_proven": list(checked.missing)}
-        click.echo(json.dumps({"path": str(trail.path), **result, **proven}))
+        result = {
+            "path": str(trail.path),
+            "records": checked.records,
+            "head": checked.head,
+            "cut": list(checked.cut),
+            "after": checked.after,
+            "not_proven": list(checked.missing),
+        }
+        click.echo(json.dumps(result))
     else:
         _show_result(trail, checked)
     for missing in checked.missing:
@@ -71,7 +77,7 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     for number in checked.cut:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
     if 0 < checked.after < checked.records:
-        click.echo(f"{checked.after:,} of them after the digest given: note the new one")
+        click.echo(f"{checked.after:,} of them after the given digest; note the new digest")
     click.echo(f"head {checked.head}")
 
 
@@ -87,7 +93,12 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
 @audit.command()
 @click.argument("task", default="")
 @click.option(
-    "-n", "--last", default=50, metavar="N", help="The most records to show.", show_default=True
+    "-n",
+    "--last",
+    default=50,
+    metavar="N",
+    help="The maximum number of records.",
+    show_default=True,
 )
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
 @click.pass_obj

@@ -64,12 +64,12 @@ class AuditObserver:
 
     async def observe(self, event: Event) -> None:
         """Write a record for an event of a task, an approval or a call; ignore other events."""
-        content = self._record_of(event)
-        if content is None:
+        fields = self._fields_of_event(event)
+        if fields is None:
             return
-        record = {"at": _time(event.at), "task": event.task_id, **content}
+        record = {"at": _time(event.at), "task": event.task_id, **fields}
         # Reads are not synced to disk: a read lost in a crash changed nothing, and syncing is slow.
-        is_read = content.get("effect") == "read" or content["what"] == "read"
+        is_read = fields.get("effect") == "read" or fields["what"] == "read"
         await asyncio.to_thread(self._trail.append, record, durable=not is_read)
 
     async def observe_person(self, change: PersonChange) -> None:
@@ -90,20 +90,21 @@ class AuditObserver:
     async def aclose(self) -> None:
         """Do nothing, because each record is written before the next event is observed."""
 
-    def _record_of(self, event: Event) -> dict[str, Any] | None:
+    def _fields_of_event(self, event: Event) -> dict[str, Any] | None:
+        """Return the fields of the record for an event; None for an event without a record."""
         match event:
             case TaskQueued() | TaskStarted():
-                is_queued = isinstance(event, TaskQueued)
-                content = {"origin": event.origin, "text": event.task}
-                fields = {"for": name_of_holder(event.key), "from": event.setup.get(ASKED_FROM)}
-                record = {
-                    "what": "queued" if is_queued else "task",
+                fields = {
+                    "what": "queued" if isinstance(event, TaskQueued) else "task",
                     **_process_fields(),
-                    **content,
-                    **fields,
+                    "origin": event.origin,
+                    "text": event.task,
+                    "for": name_of_holder(event.key),
+                    "from": event.setup.get(ASKED_FROM),
                 }
-                parent = None if isinstance(event, TaskQueued) else event.parent
-                return record if parent is None else {**record, "parent": parent}
+                if isinstance(event, TaskStarted) and event.parent is not None:
+                    fields["parent"] = event.parent
+                return fields
             case TaskResumed():
                 return {"what": "resumed", **_process_fields(), "origin": event.origin}
             case ApprovalRequested():
@@ -112,14 +113,14 @@ class AuditObserver:
             case ApprovalDecided():
                 return _decision_fields(event)
             case ApprovalVoted():
-                voted = {"what": "vote", "request": event.request_id, "by": event.by}
-                return {**voted, "via": event.via, "reason": event.reason}
+                fields = {"what": "vote", "request": event.request_id, "by": event.by}
+                return {**fields, "via": event.via, "reason": event.reason}
             case ApprovalCommented():
-                talk = {"what": "comment", "request": event.request_id, "by": event.by}
-                return {**talk, "via": event.via, "text": event.text}
+                fields = {"what": "comment", "request": event.request_id, "by": event.by}
+                return {**fields, "via": event.via, "text": event.text}
             case ApprovalAssigned():
-                talk = {"what": "assigned", "request": event.request_id, "by": event.by}
-                return {**talk, "via": event.via, "to": event.to}
+                fields = {"what": "assigned", "request": event.request_id, "by": event.by}
+                return {**fields, "via": event.via, "to": event.to}
             case ApprovalRemembered():
                 return {
                     "what": "remembered",

@@ -84,12 +84,12 @@ class AuditTrail:
             # Several processes write: reading the last digest and appending must be one step.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size
-            before = _last_line(descriptor, end)
+            last_line = _last_line(descriptor, end)
             line = self._line(
-                {**record, "prev": NO_PREDECESSOR if before is None else _digest(before)}
+                {**record, "prev": NO_PREDECESSOR if last_line is None else _digest(last_line)}
             )
-            ends_line = before is None or _ends_line(descriptor, end)
-            _append_completely(descriptor, (b"" if ends_line else b"\n") + line + b"\n", end)
+            is_terminated = last_line is None or _ends_line(descriptor, end)
+            _append_completely(descriptor, (b"" if is_terminated else b"\n") + line + b"\n", end)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -115,7 +115,8 @@ class AuditTrail:
         """
         head, count, number = NO_PREDECESSOR, 0, 0
         cut: list[int] = []
-        position = 0 if known in (None, NO_PREDECESSOR) else None
+        # The number of records up to the known digest; None until the digest is found.
+        known_position = 0 if known in (None, NO_PREDECESSOR) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 cut.append(number)
@@ -124,13 +125,13 @@ class AuditTrail:
                 count += 1
             head = _digest(line)
             if head == known:
-                position = count
+                known_position = count
         if cut and cut[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
-                hint="a process may have died while it wrote; the next record goes on from it",
+                hint="a process may have died while it wrote; the next record continues the chain",
             )
-        if position is None:
+        if known_position is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {known}",
                 hint="lines at the end were removed, or the file was rewritten",
@@ -138,14 +139,18 @@ class AuditTrail:
         missing = [] if self._key is not None else [NO_KEY]
         missing += [NO_HEAD] if known in (None, NO_PREDECESSOR) else []
         return VerifiedTrail(
-            records=count, head=head, cut=tuple(cut), after=count - position, missing=tuple(missing)
+            records=count,
+            head=head,
+            cut=tuple(cut),
+            after=count - known_position,
+            missing=tuple(missing),
         )
 
     def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:
         if record.get("prev") != head:
             raise AuditTrailError(
                 f"{self.path}:{number}: the chain is broken",
-                hint="the line before it was changed, removed or added",
+                hint="the line before this line was changed, removed or added",
             )
         if self._key is None:
             return
@@ -219,6 +224,6 @@ def _append_completely(descriptor: int, data: bytes, end: int) -> None:
         while written < len(data):
             written += os.write(descriptor, data[written:])
     finally:
-        # Half a record would look like somebody's change.
+        # An incomplete record would look like a manipulation.
         if written < len(data):
             os.ftruncate(descriptor, end)

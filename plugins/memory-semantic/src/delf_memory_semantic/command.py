@@ -58,7 +58,7 @@ class _ProjectMemory:
     def __init__(self, program: object, namespace: str | None) -> None:
         project: AnyProject | None = None
         if isinstance(program, Program):
-            # The program loads the engine's project, which has the agent's configuration, too.
+            # The command line's project is the engine's, which has the agent's configuration.
             project = cast("AnyProject", program.load_project())
             _check_store(program.discover(project.environ), project)
         default = "default" if project is None else project.agent.memory_config.namespace
@@ -98,7 +98,7 @@ def _check_store(host: PluginHost, project: AnyProject) -> None:
     host.spec(MemorySpec, name)  # raises for an unknown store
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
-        hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} anyway",
+        hint=f"to use the store {_STORE} anyway, set DELF_MEMORY={_STORE} for this command",
     )
 
 
@@ -142,7 +142,7 @@ def search(
     facts = memory_store.use(lambda store: store.search(query, top_k, threshold))
     _print_facts(facts, as_json)
     if not facts:
-        click.echo("nothing found; a lower --threshold finds what fits less", err=True)
+        click.echo("nothing found; a lower --threshold finds weaker matches", err=True)
 
 
 @memory.command("list")
@@ -166,8 +166,8 @@ def forget(
     memory_store: _ProjectMemory, numbers: Sequence[int], everything: bool, yes: bool, as_json: bool
 ) -> None:
     """Forget the facts with the given numbers, which ``delf memory list`` shows."""
-    if bool(numbers) == everything:
-        raise click.UsageError("name numbers, or --all")
+    if everything == bool(numbers):  # both or neither
+        raise click.UsageError("give the numbers of facts, or --all")
     facts = memory_store.use(lambda store: store.all())
     chosen = [fact for fact in facts if everything or fact.id in numbers]
     missing = set(numbers) - {fact.id for fact in facts}
@@ -190,23 +190,25 @@ def forget(
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--from",
-    "chosen",
+    "namespace",
     metavar="NAME",
     help="The namespace of Delfhos to import, if there are several.",
 )
 @as_json_option
 @click.pass_obj
 def import_command(
-    memory_store: _ProjectMemory, file: str, chosen: str | None, as_json: bool
+    memory_store: _ProjectMemory, file: str, namespace: str | None, as_json: bool
 ) -> None:
     """Import the facts of a memory file of Delfhos; either all are added or none."""
     facts = facts_of(Path(file))
     names = sorted({fact.namespace for fact in facts})
-    if chosen is not None and chosen not in names:
-        raise click.UsageError(f"{file} has no namespace {chosen!r}: {', '.join(names) or 'none'}")
-    if chosen is None and len(names) > 1:
+    if namespace is not None and namespace not in names:
+        raise click.UsageError(
+            f"{file} has no namespace {namespace!r}: {', '.join(names) or 'none'}"
+        )
+    if namespace is None and len(names) > 1:
         raise click.UsageError(f"{file} has several namespaces: --from {' or '.join(names)}")
-    imported = [fact for fact in facts if chosen in (None, fact.namespace)]
+    imported = [fact for fact in facts if namespace in (None, fact.namespace)]
     texts, saved_at = [fact.content for fact in imported], [fact.saved_at for fact in imported]
     memory_store.use(lambda store: store.save(texts, "Delfhos", saved_at))
     _print_count(len(imported), "remembered", as_json)

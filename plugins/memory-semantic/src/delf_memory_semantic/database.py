@@ -79,7 +79,7 @@ _vectors = sa.Table(
     sa.Column("model", sa.Text, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
-_SQLITE_WORDS: Final = (
+_SQLITE_WORD_INDEX: Final = (
     (
         "CREATE VIRTUAL TABLE IF NOT EXISTS delf_memory_words USING fts5("
         "words, content='delf_memory_facts', content_rowid='id', tokenize='porter unicode61')"
@@ -94,30 +94,30 @@ _SQLITE_WORDS: Final = (
         "VALUES ('delete', old.id, old.words); END"
     ),
 )
-_POSTGRESQL_WORDS: Final = (
+_POSTGRESQL_WORD_INDEX: Final = (
     (
         "CREATE INDEX IF NOT EXISTS delf_memory_words ON delf_memory_facts "
         "USING gin (to_tsvector('english', left(words, 200000)))"
     ),
 )
-_FOUND_IN_SQLITE: Final = sa.text(
+_SEARCH_SQLITE: Final = sa.text(
     "SELECT f.id, bm25(delf_memory_words) AS counts FROM delf_memory_words w "
     "JOIN delf_memory_facts f ON f.id = w.rowid "
     "WHERE delf_memory_words MATCH :words AND f.namespace = :namespace "
     "ORDER BY counts, f.id LIMIT :limit"
 )
-_FOUND_IN_POSTGRESQL: Final = sa.text(
+_SEARCH_POSTGRESQL: Final = sa.text(
     "SELECT id, ts_rank_cd(to_tsvector('english', left(words, 200000)), q, 1) AS counts "
     "FROM delf_memory_facts, to_tsquery('english', :words) q "
     "WHERE to_tsvector('english', left(words, 200000)) @@ q AND namespace = :namespace "
     "ORDER BY counts DESC, id LIMIT :limit"
 )
-_MADE: Final = sa.text(
+_INSERT_META: Final = sa.text(
     "INSERT INTO delf_memory_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING"
 )
-_COUNTED: Final = sa.text(
+_INCREMENT_COUNTER: Final = sa.text(
     "INSERT INTO delf_memory_meta (key, value) VALUES (:key, :start) ON CONFLICT (key) "
-    "DO UPDATE SET value = CAST(CAST(delf_memory_meta.value AS BIGINT) + :more AS TEXT)"
+    "DO UPDATE SET value = CAST(CAST(delf_memory_meta.value AS BIGINT) + :increment AS TEXT)"
 )
 
 
@@ -145,8 +145,8 @@ class FactDatabase:
     def __init__(self, url: str, namespace: str) -> None:
         self._url = _parse_url(url)
         self.namespace = namespace
-        self._writes = f"writes:{namespace}"
-        self._alterations = f"alterations:{namespace}"
+        self._writes_key = f"writes:{namespace}"
+        self._alterations_key = f"alterations:{namespace}"
         self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
 
@@ -161,7 +161,7 @@ class FactDatabase:
         Raises:
             MemorySetupError: If the database cannot be used.
         """
-        with self._begin():
+        with self._begin():  # connects, and creates the tables
             pass
 
     def save(
@@ -195,28 +195,28 @@ class FactDatabase:
             self._count(connection, writes=1)
             if self._remove(connection, _facts.c.digest, rows):
                 self._count(connection, alterations=1)
-            added = [
+            fact_rows = [
                 {
                     "namespace": self.namespace,
                     "digest": digest,
                     "content": content,
                     "words": prepare_for_index(content),
                     "source": source,
-                    "saved_at": moment,
+                    "saved_at": time_saved,
                 }
-                for digest, (content, source, _, moment) in rows.items()
+                for digest, (content, source, _, time_saved) in rows.items()
             ]
-            if not added:
+            if not fact_rows:
                 return
             insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
-            ids = connection.scalars(insert, added)
-            found = [
+            ids = connection.scalars(insert, fact_rows)
+            vector_rows = [
                 {"fact_id": number, "model": model, "vector": vector}
                 for number, (_, _, vector, _) in zip(ids, rows.values(), strict=True)
                 if vector is not None
             ]
-            if found:
-                connection.execute(sa.insert(_vectors), found)
+            if vector_rows:
+                connection.execute(sa.insert(_vectors), vector_rows)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Store vectors of facts, given by number; facts that were removed are skipped.
@@ -254,16 +254,19 @@ class FactDatabase:
             self._count(connection, alterations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
-    def _remove(self, connection: sa.Connection, column: sa.Column[str], of: Iterable[str]) -> int:
+    def _remove(
+        self, connection: sa.Connection, column: sa.Column[str], values: Iterable[str]
+    ) -> int:
         """Remove the facts that have one of the given values in a column.
 
         Return the number of removed facts.
         """
-        values, removed = list(of), 0
-        for start in range(0, len(values), _MAX_BATCH):
-            here = _facts.c.namespace == self.namespace
-            some = column.in_(values[start : start + _MAX_BATCH])
-            removed += connection.execute(sa.delete(_facts).where(here, some)).rowcount
+        all_values = list(values)
+        in_namespace = _facts.c.namespace == self.namespace
+        removed = 0
+        for start in range(0, len(all_values), _MAX_BATCH):
+            in_batch = column.in_(all_values[start : start + _MAX_BATCH])
+            removed += connection.execute(sa.delete(_facts).where(in_namespace, in_batch)).rowcount
         return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
@@ -273,9 +276,12 @@ class FactDatabase:
         counters start at random numbers, so that a store that was deleted and created again is
         recognised.
         """
-        more = (self._writes, writes), (self._alterations, alterations)
-        values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]
-        connection.execute(_COUNTED, values)
+        increments = {self._writes_key: writes, self._alterations_key: alterations}
+        values = [
+            {"key": key, "increment": increment, "start": str(secrets.randbits(48))}
+            for key, increment in increments.items()
+        ]
+        connection.execute(_INCREMENT_COUNTER, values)
 
     def all(self) -> list[StoredFact]:
         """Return all facts of the namespace, oldest first."""
@@ -295,14 +301,17 @@ class FactDatabase:
 
         The result is a mapping from the number of a fact to its score.
         """
-        chosen = significant_words(query)[:_MAX_WORDS]
-        if not chosen:
+        words = significant_words(query)[:_MAX_WORDS]
+        if not words:
             return {}
         with self._read() as connection:
-            sqlite = connection.dialect.name == "sqlite"
-            joined = " OR ".join(f'"{w}"' for w in chosen) if sqlite else " | ".join(chosen)
-            values = {"words": joined, "namespace": self.namespace, "limit": limit}
-            rows = connection.execute(_FOUND_IN_SQLITE if sqlite else _FOUND_IN_POSTGRESQL, values)
+            if connection.dialect.name == "sqlite":
+                statement, any_word = _SEARCH_SQLITE, " OR ".join(f'"{word}"' for word in words)
+            else:
+                statement, any_word = _SEARCH_POSTGRESQL, " | ".join(words)
+            values = {"words": any_word, "namespace": self.namespace, "limit": limit}
+            rows = connection.execute(statement, values)
+            # The scores of SQLite are negative.
             return {row[0]: abs(row[1]) for row in rows}
 
     def state(self) -> tuple[int, int]:
@@ -311,11 +320,11 @@ class FactDatabase:
         A write adds facts; an alteration removes facts or adds vectors. Both counters start at
         random numbers, and are 0 before the first change.
         """
-        keys = self._writes, self._alterations
+        keys = self._writes_key, self._alterations_key
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
         with self._read() as connection:
             values = {key: int(value) for key, value in connection.execute(wanted)}
-        return values.get(self._writes, 0), values.get(self._alterations, 0)
+        return values.get(self._writes_key, 0), values.get(self._alterations_key, 0)
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield batches of pairs of a fact's number and its vector by an embedding model.
@@ -325,11 +334,11 @@ class FactDatabase:
             after: The number after which facts are returned.
         """
         # A join would read the vectors in random order.
-        here = sa.select(_facts.c.id).where(_facts.c.namespace == self.namespace)
+        fact_ids = sa.select(_facts.c.id).where(_facts.c.namespace == self.namespace)
         wanted = (
             sa.select(_vectors.c.fact_id, _vectors.c.vector)
             .where(_vectors.c.model == model, _vectors.c.fact_id > after)
-            .where(_vectors.c.fact_id.in_(here.where(_facts.c.id > after)))
+            .where(_vectors.c.fact_id.in_(fact_ids.where(_facts.c.id > after)))
             .order_by(_vectors.c.fact_id)
         )
         with self._read() as connection:
@@ -380,14 +389,14 @@ class FactDatabase:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
         if engine.dialect.name == "sqlite":
             if engine.url.database:
-                place = Path(engine.url.database)
-                if is_delfhos(place):
+                path = Path(engine.url.database)
+                if is_delfhos(path):
                     engine.dispose()
                     raise MemorySetupError(
-                        f"{place} is a memory of Delfhos, which has another format",
-                        hint=f"give the memory another path, then: delf memory import {place}",
+                        f"{path} is a memory of Delfhos, which has another format",
+                        hint=f"give the memory another path, then: delf memory import {path}",
                     )
-                _make_file(place)
+                _make_file(path)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
             _make_tables(engine)
@@ -404,15 +413,15 @@ def _database_name(engine: sa.Engine) -> str:
     return str(url.database) if is_file else url.render_as_string(hide_password=True)
 
 
-def _make_file(place: Path) -> None:
+def _make_file(path: Path) -> None:
     try:
-        make_private_folder(place.parent)
+        make_private_folder(path.parent)
     except OSError as error:
         raise MemorySetupError(
-            f"the memory's folder {place.parent} cannot be made: {error.strerror}"
+            f"the memory's folder {path.parent} cannot be created: {error.strerror}"
         ) from error
     with suppress(OSError):  # opening the database reports the error
-        make_private_file(place)
+        make_private_file(path)
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
@@ -435,14 +444,15 @@ def _make_tables(engine: sa.Engine) -> None:
             if version is not None:
                 return
     with engine.begin() as connection:
-        sqlite = engine.dialect.name == "sqlite"
-        if not sqlite:  # IF NOT EXISTS fails for concurrent creators
+        is_sqlite = engine.dialect.name == "sqlite"
+        if not is_sqlite:  # IF NOT EXISTS fails for concurrent creators
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SETUP_LOCK)))
         for table in _tables.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
-        for statement in _SQLITE_WORDS if sqlite else _POSTGRESQL_WORDS:
+        for statement in _SQLITE_WORD_INDEX if is_sqlite else _POSTGRESQL_WORD_INDEX:
             connection.execute(sa.text(statement))
-        connection.execute(_MADE, {"key": "version", "value": _VERSION})  # all tables exist
+        # Last, because the version says that all tables exist.
+        connection.execute(_INSERT_META, {"key": "version", "value": _VERSION})
 
 
 def _parse_url(url: str) -> sa.URL:
@@ -452,7 +462,7 @@ def _parse_url(url: str) -> sa.URL:
     except ArgumentError as error:
         raise MemorySetupError(
             "the memory's url cannot be understood",
-            hint="as sqlite:///memory.db or postgresql://user:password@host/database",
+            hint="write sqlite:///memory.db or postgresql://user:password@host/database",
         ) from error
     if parsed.drivername in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
@@ -477,6 +487,7 @@ def significant_words(query: str) -> list[str]:
         query: The query in plain words.
     """
     words = dict.fromkeys(re.findall(r"[^\W_]+", query))
+    # words_of() returns nothing for a stop word.
     return list(dict.fromkeys(part for word in words if words_of(word) for part in parts_of(word)))
 
 

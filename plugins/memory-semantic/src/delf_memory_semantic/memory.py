@@ -50,6 +50,7 @@ class Memory(FixedAttributes):
         except PluginError:
             if embedding_model != _MODEL:
                 raise
+            # Without the default model, search by words alone.
             store = SemanticStore(context, url, "off", guidelines)
         self.store = store
         """The asynchronous memory store on which this object works."""
@@ -84,12 +85,13 @@ class Memory(FixedAttributes):
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
                 and for a value that is neither text nor path.
         """
-        source, content = None, cast("object", text)
-        if not isinstance(content, (str, Path)):
+        given = cast("object", text)
+        if not isinstance(given, (str, Path)):
             raise MemorySetupError(
-                f"a memory adds a text or the path of a file, not {type(content).__name__}",
+                f"a memory adds a text or the path of a file, not {type(given).__name__}",
                 hint="add one text or file after another; decode bytes first",
             )
+        source = None
         if isinstance(text, Path) or is_file_name(text):
             source = str(text).strip()
             text = read_file(Path(source))
@@ -111,7 +113,7 @@ class Memory(FixedAttributes):
         if top_k < 1 or not 0 <= threshold <= 1:
             raise MemorySetupError(
                 f"search with top_k={top_k!r} and threshold={threshold!r} finds nothing",
-                hint="top_k is a number from 1 on, and threshold one from 0 to 1",
+                hint="top_k is at least 1, and threshold is from 0 to 1",
             )
         return list(self._run(self.store.search(query, top_k, threshold)))
 

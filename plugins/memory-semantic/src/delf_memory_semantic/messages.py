@@ -21,7 +21,7 @@ from delf.protocols.conversation import ChatMessage
 from delf_memory_semantic.database import prepare_for_index, significant_words
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 
-_WORDS: Final = """
+_SCHEMA: Final = """
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY, conversation TEXT, role TEXT, content TEXT, at REAL, digest BLOB
 );
@@ -30,12 +30,12 @@ CREATE VIRTUAL TABLE words USING fts5(
     content, content='messages', content_rowid='id', tokenize='porter unicode61'
 );
 """
-_VECTORS: Final = """
+_VECTORS_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS vectors (
     namespace TEXT, model TEXT, digest BLOB, vector BLOB, PRIMARY KEY (namespace, model, digest)
 ) WITHOUT ROWID
 """
-_FOUND: Final = """
+_SEARCH: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
 WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
 """
@@ -66,23 +66,24 @@ class MessageIndex:
         self._file = file
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._words = sqlite3.connect(":memory:", check_same_thread=False)
-        self._words.create_function("searched", 1, prepare_for_index, deterministic=True)
-        self._words.executescript(_WORDS)
+        self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self._database.create_function("searched", 1, prepare_for_index, deterministic=True)
+        self._database.executescript(_SCHEMA)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
 
     def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Replace all messages of a conversation in the index."""
         rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
-        with self._lock, self._words as database:
+        with self._lock, self._database as database:
+            # The full-text index needs the old texts to delete their entries.
             database.execute(
                 "INSERT INTO words(words, rowid, content) "
                 "SELECT 'delete', id, searched(content) FROM messages WHERE conversation = ?",
                 (conversation,),
             )
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
-            first = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
+            last_id = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
             database.executemany(
                 "INSERT INTO messages (conversation, role, content, at, digest) "
                 "VALUES (?, ?, ?, ?, ?)",
@@ -91,7 +92,7 @@ class MessageIndex:
             database.execute(
                 "INSERT INTO words(rowid, content) "
                 "SELECT id, searched(content) FROM messages WHERE id > ?",
-                (first,),
+                (last_id,),
             )
 
     def without_vector(self, model: str) -> list[tuple[bytes, str]]:
@@ -100,15 +101,15 @@ class MessageIndex:
         The vectors of removed messages are deleted from the file.
         """
         with self._lock:
-            rows = self._words.execute(
+            rows = self._database.execute(
                 "SELECT digest, substr(content, 1, ?) FROM messages", (_MAX_EMBEDDED_CHARS,)
             )
             texts: dict[bytes, str] = dict(rows)
             if model != self._model:
-                self._vectors, self._model = self._read(model), model
+                self._vectors, self._model = self._read_vectors(model), model
             removed = self._vectors.keys() - texts.keys()
             if removed:
-                self._forget(removed)
+                self._delete_vectors(removed)
             return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
 
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
@@ -138,9 +139,9 @@ class MessageIndex:
         with self._lock:
             by_words: dict[int, float] = {}
             if words:
-                matched = " OR ".join(f'"{word}"' for word in words)
-                values = (matched, since, until, RANKING_SIZE)
-                by_words = dict(self._words.execute(_FOUND, values).fetchall())
+                any_word = " OR ".join(f'"{word}"' for word in words)
+                values = (any_word, since, until, RANKING_SIZE)
+                by_words = dict(self._database.execute(_SEARCH, values).fetchall())
             near = self._nearest(vector, since, until, by_words)
             best = next(iter(by_words), None)
             share = (
@@ -162,40 +163,46 @@ class MessageIndex:
         """
         if vector is None:
             return {}
-        rows = self._words.execute(
+        rows = self._database.execute(
             "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
         )
         vectors: list[tuple[int, Any]] = [
             (number, self._vectors[digest]) for number, digest in rows if digest in self._vectors
         ]
-        vectors = [(number, row) for number, row in vectors if len(row) == len(vector)]
+        vectors = [
+            (number, message_vector)
+            for number, message_vector in vectors
+            if len(message_vector) == len(vector)
+        ]
         if not vectors:
             return {}
         # einsum uses one thread; BLAS's threads would contend with a model's.
-        likeness = np.einsum("ij,j->i", np.stack([row for _, row in vectors]), vector)
-        order: list[int] = np.argsort(-likeness)[:RANKING_SIZE].tolist()
-        numbers = {vectors[index][0] for index in order} | by_words.keys()
+        similarities = np.einsum(
+            "ij,j->i", np.stack([message_vector for _, message_vector in vectors]), vector
+        )
+        nearest_indexes: list[int] = np.argsort(-similarities)[:RANKING_SIZE].tolist()
+        numbers = {vectors[index][0] for index in nearest_indexes} | by_words.keys()
         return {
-            number: float(like)
-            for (number, _), like in zip(vectors, likeness, strict=True)
+            number: float(similarity)
+            for (number, _), similarity in zip(vectors, similarities, strict=True)
             if number in numbers
         }
 
     def _message(self, number: int) -> FoundMessage:
-        row = self._words.execute(
+        row = self._database.execute(
             "SELECT conversation, role, content, at FROM messages WHERE id = ?", (number,)
         ).fetchone()
         message = ChatMessage(role=row[1], content=row[2], at=row[3])
         return FoundMessage(row[0], message)
 
-    def _read(self, model: str) -> dict[bytes, Any]:
+    def _read_vectors(self, model: str) -> dict[bytes, Any]:
         rows = self._run_on_file(
             "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
             [(self._namespace, model)],
         )
         return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in rows}
 
-    def _forget(self, digests: set[bytes]) -> None:
+    def _delete_vectors(self, digests: set[bytes]) -> None:
         for digest in digests:
             del self._vectors[digest]
         self._run_on_file(
@@ -219,7 +226,7 @@ class MessageIndex:
         database = sqlite3.connect(self._file, timeout=10)
         try:
             with database:
-                database.execute(_VECTORS)
+                database.execute(_VECTORS_SCHEMA)
                 if statement.startswith("SELECT"):
                     return database.execute(statement, rows[0]).fetchall()
                 database.executemany(statement, rows)

@@ -54,11 +54,11 @@ class VectorIndex:
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
         # One thread: for a single query, further threads would only spin.
         self._faiss.omp_set_num_threads(1)
-        likeness, ids = self._index.search(query, min(limit, len(self)))
-        pairs = zip(ids[0].tolist(), likeness[0].tolist(), strict=True)
+        similarities, ids = self._index.search(query, min(limit, len(self)))
+        pairs = zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
         return [(number, value) for number, value in pairs if number >= 0]
 
-    def likeness(self, number: int, vector: Any) -> float | None:
+    def similarity(self, number: int, vector: Any) -> float | None:
         """Return the similarity of a fact to a vector; None if the fact has no vector."""
         try:
             own = self._index.reconstruct(number)
@@ -94,7 +94,7 @@ class VectorSearch:
         with self._lock:
             return dict(self._current_index(len(vector), model).nearest(vector, limit))
 
-    def likeness(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
+    def similarities(self, vector: Any, model: str, numbers: Iterable[int]) -> dict[int, float]:
         """Return the similarities of facts to a vector.
 
         The result is a mapping from the number of a fact to its similarity; facts without a vector
@@ -107,8 +107,12 @@ class VectorSearch:
         """
         with self._lock:
             index = self._current_index(len(vector), model)
-            similarities = {number: index.likeness(number, vector) for number in numbers}
-        return {number: like for number, like in similarities.items() if like is not None}
+            similarities = {number: index.similarity(number, vector) for number in numbers}
+        return {
+            number: similarity
+            for number, similarity in similarities.items()
+            if similarity is not None
+        }
 
     def close(self) -> None:
         """Release the vectors from memory. The next search loads them again."""
@@ -123,7 +127,9 @@ class VectorSearch:
         state, index = self._database.state(), self._index
         if index is not None and state == self._indexed_state:
             return index
-        if index is None or state[1] != self._indexed_state[1]:
+        _, alterations = state
+        _, indexed_alterations = self._indexed_state
+        if index is None or alterations != indexed_alterations:
             index = VectorIndex(dimension)
         for rows in self._database.vectors(model, after=index.highest):
             index.add(rows)

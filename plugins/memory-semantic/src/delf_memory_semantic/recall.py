@@ -25,7 +25,7 @@ from delf_memory_semantic.store import embedder_of
 _log = logging.getLogger(__name__)
 
 _PAGE: Final = 1000
-_ALL: Final = 2**31 - 1
+_NO_LIMIT: Final = 2**31 - 1
 _MAX_SHOWN_CHARS: Final = 600
 """The maximum number of characters of a message that a script gets."""
 _EMBEDDING_BATCH: Final = 256
@@ -33,7 +33,8 @@ _EMBEDDING_BATCH: Final = 256
 _VECTOR_SECONDS: Final = 2.0
 """The number of seconds that a call waits for the vectors of messages.
 
-After that, the search uses words only, and the vectors are computed in the background.
+After that, the missing vectors are computed in the background; the search finds messages without a
+vector by words only.
 """
 _END_OF_TIME: Final = 1e12
 
@@ -52,7 +53,7 @@ class RecallSettings(PluginSettings):
         default=None, description='An embedder; the agent\'s when omitted; "off": words alone.'
     )
     max_messages: int = Field(
-        default=20_000, ge=1, description="The number of newest conversations to search."
+        default=20_000, ge=1, description="The number of newest messages to search."
     )
 
 
@@ -70,13 +71,13 @@ class Recall(Connection[RecallSettings]):
 
     is_function = True
 
-    def __init__(self, *first: Any, **options: Any) -> None:
-        super().__init__(*first, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._context: PluginContext | None = None
         self._journal: SharedJournal | None = None
         self._index: MessageIndex | None = None
-        self._seen: dict[str, tuple[float, int]] = {}
-        self._following = asyncio.Lock()
+        self._indexed_states: dict[str, tuple[float, int]] = {}
+        self._index_lock = asyncio.Lock()
         self._embedding: asyncio.Task[None] | None = None
 
     def use_context(self, context: PluginContext) -> None:
@@ -111,7 +112,7 @@ class Recall(Connection[RecallSettings]):
     async def _updated_index(self) -> MessageIndex:
         """Return the index, after adding new messages and dropping removed ones."""
         context = self._plugin_context()
-        async with self._following:
+        async with self._index_lock:
             if self._journal is None:
                 url = self.settings.url
                 url_text = None if url is None else url.get_secret_value()
@@ -131,27 +132,30 @@ class Recall(Connection[RecallSettings]):
         """
         indexed: dict[str, tuple[float, int]] = {}
         remaining = self.settings.max_messages
-        for record in await store.find(_ALL):
+        for record in await store.find(_NO_LIMIT):
             if remaining <= 0:
                 break
             remaining -= record.messages
             state = record.updated_at, record.messages
             indexed[record.conversation] = state
-            if self._seen.get(record.conversation) != state:
+            if self._indexed_states.get(record.conversation) != state:
                 messages = await _messages(store, record.conversation)
                 await asyncio.to_thread(index.replace_messages, record.conversation, messages)
-        for conversation in self._seen.keys() - indexed.keys():
+        for conversation in self._indexed_states.keys() - indexed.keys():
             await asyncio.to_thread(index.replace_messages, conversation, ())
-        self._seen = indexed
+        self._indexed_states = indexed
 
     async def _vector(self, index: MessageIndex, query: str) -> Any:
-        """Return the vector of a query; None if the messages' vectors are not ready in time."""
+        """Return the vector of a query; None without a working embedder.
+
+        Wait a short time for the vectors of new messages, which are computed in the background.
+        """
         embedder = embedder_of(self._plugin_context(), self.settings.embedding_model)
         if embedder is None:
             return None
         if self._embedding is None or self._embedding.done():
             self._embedding = shared_task(self._embed(index, embedder))
-            self._embedding.add_done_callback(_tell_failure)
+            self._embedding.add_done_callback(_log_failure)
         await asyncio.wait({self._embedding}, timeout=_VECTOR_SECONDS)
         try:
             (vector,) = await embedder.embed([query], "query")
@@ -162,9 +166,9 @@ class Recall(Connection[RecallSettings]):
     async def _embed(self, index: MessageIndex, embedder: Any) -> None:
         missing = await asyncio.to_thread(index.without_vector, embedder.model)
         for start in range(0, len(missing), _EMBEDDING_BATCH):
-            some = missing[start : start + _EMBEDDING_BATCH]
-            rows = await embedder.embed([text for _, text in some], "passage")
-            vectors = {digest: row for (digest, _), row in zip(some, rows, strict=True)}
+            batch = missing[start : start + _EMBEDDING_BATCH]
+            rows = await embedder.embed([text for _, text in batch], "passage")
+            vectors = {digest: row for (digest, _), row in zip(batch, rows, strict=True)}
             await asyncio.to_thread(index.add_vectors, vectors, embedder.model)
 
     def _plugin_context(self) -> PluginContext:
@@ -186,7 +190,7 @@ class Recall(Connection[RecallSettings]):
 
 
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
-    """Return all messages of people and models in a conversation."""
+    """Return all messages in a conversation that have a text."""
     messages: list[ChatMessage] = []
     while page := await store.read(conversation, messages[-1].position if messages else 0, _PAGE):
         messages += page
@@ -208,13 +212,17 @@ def _excerpt(text: str, query: str) -> str:
     if len(text) <= _MAX_SHOWN_CHARS:
         return text
     words = set(words_of(query))
-    places = (m.start() for m in re.finditer(r"[^\W_]+", text) if words & {*words_of(m.group())})
-    start = min(max(0, next(places, 0) - _MAX_SHOWN_CHARS // 4), len(text) - _MAX_SHOWN_CHARS)
+    match_positions = (
+        word.start() for word in re.finditer(r"[^\W_]+", text) if words & {*words_of(word.group())}
+    )
+    start = min(
+        max(0, next(match_positions, 0) - _MAX_SHOWN_CHARS // 4), len(text) - _MAX_SHOWN_CHARS
+    )
     end = start + _MAX_SHOWN_CHARS
     return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
 
 
-def _tell_failure(embedding: asyncio.Task[None]) -> None:
+def _log_failure(embedding: asyncio.Task[None]) -> None:
     if not embedding.cancelled() and (error := embedding.exception()) is not None:
         message = error.describe() if isinstance(error, DelfError) else error
         _log.warning("messages are found by words alone, they could not be embedded: %s", message)

@@ -38,7 +38,7 @@ FIRST_ANSWER_SECONDS: Final = 5.0
 
 If a save does not get them, the vectors are added later in the background.
 """
-_WITHOUT: Final = "facts are found by words alone: no embedder is installed"
+_NO_EMBEDDER: Final = "facts are found by words alone: no embedder is installed"
 VECTOR_SECONDS: Final = 2.0
 """The number of seconds that the first search waits for the vectors of facts without one."""
 
@@ -66,6 +66,7 @@ class SemanticStore:
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
+        # Without a password in the URL, PostgreSQL's client takes it from the environment.
         login = (url or "").partition("://")[2].rpartition("@")[0]
         if (url or "").startswith("postgres") and ":" not in login:
             check_variables("the memory", source_of(url), ("PGPASSWORD",))
@@ -75,10 +76,10 @@ class SemanticStore:
         self._embedder = embedder_of(context, embedding_model)
         self._is_off = embedding_model == "off"
         self._paused_until = 0.0
-        self._failure_message = _WITHOUT
+        self._failure_message = _NO_EMBEDDER
         self._has_reported = False
         self._load: asyncio.Task[None] | None = None
-        self._loads_beside = False
+        self._loads_in_background = False
         self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
@@ -95,7 +96,7 @@ class SemanticStore:
 
         Until then, searches use words only and do not wait.
         """
-        self._loads_beside = True
+        self._loads_in_background = True
         if (load := self._begin_load()) is not None:
             await asyncio.wait({load})
 
@@ -137,12 +138,13 @@ class SemanticStore:
         Raises:
             MemorySetupError: If the facts cannot be written.
         """
-        filled = [n for n, text in enumerate(facts) if text.strip()]
-        texts = [facts[n] for n in filled]
+        indexes = [index for index, text in enumerate(facts) if text.strip()]
+        texts = [facts[index] for index in indexes]
         if not texts:
             return
-        moments = None if saved_at is None else [saved_at[n] for n in filled]
-        vectors = await self._embed(texts) if self._is_loaded else None  # added later
+        moments = None if saved_at is None else [saved_at[index] for index in indexes]
+        # Without a loaded model, the next search adds the vectors.
+        vectors = await self._embed(texts) if self._is_loaded else None
         self._has_gaps = self._has_gaps or vectors is None
         rows = [(text, source) for text in texts]
         await self._in_thread(self._database.save, rows, vectors, self._model, moments)
@@ -171,9 +173,10 @@ class SemanticStore:
         return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
 
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
-        """Return the vector of a query, and the similarities of the nearest facts by number.
+        """Return the vector of a query, and a mapping from the nearest facts to their similarities.
 
-        Without an embedder, the vector is None and the mapping is empty.
+        Facts without a vector get one in the background. Without an embedder, the vector is None
+        and the mapping is empty.
         """
         vector = await self._query_vector(query)
         if vector is None:
@@ -182,7 +185,7 @@ class SemanticStore:
         if self._has_gaps and not is_filling:
             self._has_gaps = False
             self._filling = shared_task(self.fill())
-            self._filling.add_done_callback(_tell_failure)
+            self._filling.add_done_callback(_log_failure)
             await asyncio.wait({self._filling}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, RANKING_SIZE)
 
@@ -196,7 +199,7 @@ class SemanticStore:
         """
         if vector is not None:
             others = by_words.keys() - near.keys()
-            near = near | self._nearest.likeness(vector, self._model, others)
+            near = near | self._nearest.similarities(vector, self._model, others)
         best = self._database.facts(tuple(by_words)[:1])
         share = max((share_of_words(query, fact.content) for fact in best.values()), default=0.0)
         return fuse_rankings(by_words, near, share), near
@@ -303,7 +306,7 @@ class SemanticStore:
                 note(self._failure_message)
             return None
         load = self._begin_load()
-        if load is not None and self._loads_beside:
+        if load is not None and self._loads_in_background:
             note(f"facts are found by words alone: {self._model} is still being loaded")
             return None
         if load is not None:
@@ -341,9 +344,11 @@ class SemanticStore:
         now = time.monotonic()
         was_slow = started is not None and now - started > SLOW_SECONDS
         self._paused_until = now + _PAUSE_SECONDS if was_slow else 0.0
-        why = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
-        why = error.describe() if isinstance(error, DelfError) else why
-        message = f"facts are found by words alone, the embedder failed: {why}"
+        if isinstance(error, DelfError):
+            reason = error.describe()
+        else:
+            reason = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
+        message = f"facts are found by words alone, the embedder failed: {reason}"
         note(message)
         self._failure_message = message
         (_log.info if self._has_reported else _log.warning)("%s", message)
@@ -358,6 +363,7 @@ class SemanticStore:
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
+                # After its first answer, the embedder works and may take as long as it needs.
                 async with asyncio.timeout(None if vectors else FIRST_ANSWER_SECONDS):
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
                 vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
@@ -390,6 +396,6 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
         return None
 
 
-def _tell_failure(filling: asyncio.Task[int]) -> None:
+def _log_failure(filling: asyncio.Task[int]) -> None:
     if not filling.cancelled() and (error := filling.exception()) is not None:
         _log.warning("facts could not be given their vectors: %s", error)

@@ -42,7 +42,7 @@ def read_file(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        MemorySetupError: If the file is unreadable or of an unknown kind.
+        MemorySetupError: If the file does not exist, cannot be read, or has an unknown type.
     """
     if not path.exists():
         raise MemorySetupError(
@@ -59,7 +59,7 @@ def read_file(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise MemorySetupError(f"{path} is not UTF-8 text") from error
     raise MemorySetupError(
-        f"{path} is of a kind that is not known", hint=f"known are {' '.join(_TEXTS)}"
+        f"{path} has an unknown file type", hint=f"supported types: {' '.join(_TEXTS)}"
     )
 
 

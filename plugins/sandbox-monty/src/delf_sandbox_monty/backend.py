@@ -16,7 +16,7 @@ from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE, InputNames
 from delf_sandbox_monty.session import SCRATCH, MontySession
 
-_MANY = 10**9
+_NO_LIMIT = 10**9
 _START_SECONDS = 30.0
 
 
@@ -60,12 +60,10 @@ class MontyBackend:
             mounts = _monty_mounts(folder, spec)
             checkout = pool.checkout(
                 limits=_monty_limits(spec),
-                os_policy={"sleep_system_max": _MANY, "timezone": _monty_zone(spec.zone)},
+                os_policy={"sleep_system_max": _NO_LIMIT, "timezone": _monty_zone(spec.zone)},
                 assert_message_annotations=False,
             )
-            session = MontySession(
-                await _entered(checkout), spec, mounts, folder, self._open.discard
-            )
+            session = MontySession(await _enter(checkout), spec, mounts, folder, self._open.discard)
         except BaseException:
             for mount in mounts:
                 mount.close()
@@ -125,7 +123,7 @@ class MontyBackend:
         async with self._opening:
             if self._pool is None:
                 pool = AsyncMonty(max_processes=self._max_sessions, checkout_timeout=_START_SECONDS)
-                self._pool = await _entered(pool)
+                self._pool = await _enter(pool)
         return self._pool
 
     def _make_folder(self, spec: SessionSpec) -> Path:
@@ -141,7 +139,7 @@ class MontyBackend:
         return folder
 
 
-async def _entered(manager: Any) -> Any:
+async def _enter(manager: Any) -> Any:
     """Enter an asynchronous context manager, and return the value it gives.
 
     Raises:
@@ -184,5 +182,5 @@ def _monty_limits(spec: SessionSpec) -> Any:
     return {
         "max_memory": spec.limits.memory_bytes,
         "max_feed_duration_secs": max(spec.limits.cpu_seconds, 0.001),
-        "max_suspensions": _MANY,
+        "max_suspensions": _NO_LIMIT,
     }

@@ -39,20 +39,20 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            changed = functions.write_action_per_item(node) or _named_expression_in(node)
-            if changed and not _is_consumed_completely(node, parents):
+            effect = functions.write_action_per_item(node) or _named_expression_in(node)
+            if effect and not _is_consumed_completely(node, parents):
                 raise AmbiguousError.at_node(
                     node,
-                    f"this sandbox goes through generators and map() at once, so {changed} for "
+                    f"this sandbox goes through generators and map() at once, so {effect} for "
                     "every item: make a list of it, or write a loop",
                 )
     for scope in functions.syntax.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
-            changed = functions.write_action_in(scope) or _printed_in(scope.node)
-            if changed:
+            effect = functions.write_action_in(scope) or _printed_in(scope.node)
+            if effect:
                 raise AmbiguousError.at_node(
                     scope.node,
-                    f"this sandbox runs a generator to its end at once, with each {changed}: "
+                    f"this sandbox runs a generator to its end at once, with each {effect}: "
                     "build a list and return it",
                 )
 

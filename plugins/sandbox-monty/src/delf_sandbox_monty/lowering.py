@@ -62,7 +62,7 @@ _RENAMED: Final = {
     "repr": "__delf_repr__",
     "round": "__delf_round__",
 }
-_TAKING: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
+_TAKES_FUNCTION: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 _DICT_ATTRIBUTES: Final = frozenset(dir(dict))
 """The attributes of dicts, which are not items of a record."""
@@ -101,12 +101,13 @@ class MontyRewriting(Rewriting):
             self._rewrite_connection(place)
 
     def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
+        """Replace a method of a connection that is passed as a value by its plain function."""
         node = place.node
         word = getattr(node.value, "id", "")
         methods = self._initial_names.tools.get(word, ())
-        # The rewriting may have replaced the node; a hand-over would then undo its work.
-        is_there = place.current is node
-        if is_there and not is_called and node.attr in methods and not place.scope.find(word):
+        # If the rewriting has replaced the node, another replacement would undo this.
+        is_unchanged = place.current is node
+        if is_unchanged and not is_called and node.attr in methods and not place.scope.find(word):
             place.put(name(node, method_name(word, node.attr)))
 
     def _rewrite_connection(self, place: CallPlace) -> None:
@@ -159,7 +160,7 @@ class MontyRewriting(Rewriting):
         """Rewrite a call such as ``sorted(names, key=fetch)`` whose passed function may wait."""
         node = place.node
         match node.func:
-            case ast.Name(id=word) if word in _TAKING:
+            case ast.Name(id=word) if word in _TAKES_FUNCTION:
                 keys = [item.value for item in node.keywords if item.arg == "key"]
                 if word in ("map", "filter", "reduce"):
                     keys = node.args[:1]
@@ -256,7 +257,7 @@ class Lowering(ast.NodeTransformer):
         if (source, word) in _REPLACED_FUNCTIONS:
             return name(node, _REPLACED_FUNCTIONS[source, word])
         if source in ("typing", "typing_extensions") and word not in _TYPING_NAMES:
-            # Types mean nothing at run time here, so that any value does.
+            # Types have no effect in Monty, so any value can stand for a type.
             return ast.Constant(value=None, **position_of(node))
         return None
 
@@ -328,33 +329,35 @@ class Lowering(ast.NodeTransformer):
     ) -> list[ast.stmt]:
         # Numbered names, because statements nest: an inner one must not overwrite the outer flag.
         self._number += 1
-        manager, fine, error = (
+        manager, has_no_error, error = (
             f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")
         )
 
-        def exited(*arguments: Any) -> ast.expr:
+        def exit_call(*arguments: Any) -> ast.expr:
             function = attribute(name(node, manager), "__aexit__")
             return await_node(call_of(function, list(arguments)))
 
         # As PEP 492 expands the statement: the exit gets an exception and may suppress it; the flag
         # keeps it from being called a second time.
-        nothing = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
+        nones = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
         entered = await_node(
             call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), []))
         )
-        begin: ast.stmt = ast.Expr(value=entered, **position_of(node))
+        enter: ast.stmt = ast.Expr(value=entered, **position_of(node))
         if item.optional_vars is not None:
-            begin = ast.Assign(targets=[item.optional_vars], value=entered, **position_of(node))
+            enter = ast.Assign(targets=[item.optional_vars], value=entered, **position_of(node))
         failed = name(node, error)
         caught = ast.ExceptHandler(
             type=name(node, "BaseException"),
             name=error,
             body=[
-                build_assignment(node, fine, ast.Constant(value=False, **position_of(node))),
+                build_assignment(
+                    node, has_no_error, ast.Constant(value=False, **position_of(node))
+                ),
                 ast.If(
                     test=ast.UnaryOp(
                         op=ast.Not(),
-                        operand=exited(call_of(name(node, "type"), [failed]), failed, nothing[0]),
+                        operand=exit_call(call_of(name(node, "type"), [failed]), failed, nones[0]),
                         **position_of(node),
                     ),
                     body=[ast.Raise(**position_of(node))],
@@ -364,20 +367,26 @@ class Lowering(ast.NodeTransformer):
             ],
             **position_of(node),
         )
-        inner = ast.Try(body=body, handlers=[caught], orelse=[], finalbody=[], **position_of(node))
-        last = ast.If(
-            test=name(node, fine),
-            body=[ast.Expr(value=exited(*nothing), **position_of(node))],
+        body_with_handler = ast.Try(
+            body=body, handlers=[caught], orelse=[], finalbody=[], **position_of(node)
+        )
+        exit_without_error = ast.If(
+            test=name(node, has_no_error),
+            body=[ast.Expr(value=exit_call(*nones), **position_of(node))],
             orelse=[],
             **position_of(node),
         )
         statement = ast.Try(
-            body=[inner], handlers=[], orelse=[], finalbody=[last], **position_of(node)
+            body=[body_with_handler],
+            handlers=[],
+            orelse=[],
+            finalbody=[exit_without_error],
+            **position_of(node),
         )
         return [
             build_assignment(node, manager, item.context_expr),
-            begin,
-            build_assignment(node, fine, ast.Constant(value=True, **position_of(node))),
+            enter,
+            build_assignment(node, has_no_error, ast.Constant(value=True, **position_of(node))),
             statement,
         ]
 

@@ -124,8 +124,10 @@ def _export_main_variables(tree: ast.Module) -> None:
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
-        is_shared = any(isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main))
-        names = [] if is_shared else sorted(bound_names(main))
+        has_scope_declaration = any(
+            isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main)
+        )
+        names = [] if has_scope_declaration else sorted(bound_names(main))
         if names and not main.args.args and not main.args.kwonlyargs:
             main.body.insert(0, ast.Global(names=names, **position_of(main.body[0])))
 
@@ -149,6 +151,7 @@ class _FormatCalls(ast.NodeTransformer):
 
 
 def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
+    """Return an f-string as a template for ``str.format``, and append its values to a list."""
     parts: list[str] = []
     for part in node.values:
         match part:
@@ -168,19 +171,19 @@ def _map_lines(tree: ast.Module, written: ast.Module) -> list[int]:
     """Return the number of the model's line for each line of the rewritten text, from 1."""
     line_numbers: dict[int, int] = {}
 
-    def follow(one: ast.AST, other: ast.AST) -> None:
-        pairs = zip(ast.iter_child_nodes(one), ast.iter_child_nodes(other), strict=False)
-        for a, b in pairs:
-            if type(a) is not type(b):
+    def record_lines(node: ast.AST, written_node: ast.AST) -> None:
+        pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(written_node), strict=False)
+        for child, written_child in pairs:
+            if type(child) is not type(written_child):
                 continue
-            if isinstance(a, (ast.stmt, ast.ExceptHandler)) and isinstance(
-                b, (ast.stmt, ast.ExceptHandler)
+            if isinstance(child, (ast.stmt, ast.ExceptHandler)) and isinstance(
+                written_child, (ast.stmt, ast.ExceptHandler)
             ):
-                line_numbers[b.lineno] = a.lineno
-            if not isinstance(a, ast.expr):
-                follow(a, b)
+                line_numbers[written_child.lineno] = child.lineno
+            if not isinstance(child, ast.expr):
+                record_lines(child, written_child)
 
-    follow(tree, written)
+    record_lines(tree, written)
     lines: list[int] = []
     last = 1
     for number in range(1, max(line_numbers, default=0) + 1):

@@ -102,7 +102,7 @@ class MontySession:
         self._limit: LimitReached | None = None
         self._rerun: tuple[str, str, tuple[str, ...]] | None = None
         self._printed = 0
-        self._numbers = 0
+        self._last_call_id = 0
         self._raised: dict[tuple[str, str], int] = {}
         """For the name and message of each exception, the number of the call that raised it.
 
@@ -245,8 +245,8 @@ class MontySession:
             return Rerun(context=context, remaining=remaining, carry=carry)
         if error is None:
             value = await _in_thread_if_large(plain_or_text, running.result(), self._copied_bytes)
-            used = await _in_thread_if_large(self._uses.find, value)
-            return Done(value=value) if used is None else Failed(kind="TypeError", message=used)
+            misuse = await _in_thread_if_large(self._uses.find, value)
+            return Done(value=value) if misuse is None else Failed(kind="TypeError", message=misuse)
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):
@@ -350,8 +350,8 @@ class MontySession:
         host = self._host
         if host is None:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
-        self._numbers += 1
-        number = self._numbers
+        self._last_call_id += 1
+        number = self._last_call_id
         if self._calls_left_after_end is not None:
             self._calls_left_after_end -= 1
             if self._calls_left_after_end < 0:
@@ -420,8 +420,10 @@ class MontySession:
             problem = f"the result cannot be passed to the script: {error}"
             raise _EXCEPTIONS["ToolError"](problem) from None
         if len(data) > limit:
-            problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
-            raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
+            problem = (
+                f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be passed"
+            )
+            raise _EXCEPTIONS["ToolError"](f"{problem}; ask for less")
         return for_monty(loads(data))
 
     def _status(self, kind: str, message: str) -> int | None:

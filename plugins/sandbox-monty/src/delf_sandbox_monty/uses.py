@@ -65,6 +65,7 @@ class ToolUses:
             TypeError: If the script should have called the action; the message has the call to
                 write.
         """
+        # A quick test, because a file can be large.
         if any(mark.encode() in data for mark in _MARKS):
             self.check(data.decode("utf-8", "replace"))
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from delf.values.encoding import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
-_FIRST: Final = frozenset("dr<")
+_FIRST_OF_REPR: Final = frozenset("dr<")
 _REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
@@ -47,15 +47,19 @@ class _Copy:
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
             self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
-            if self._refuses and kind is str and value[:1] in _FIRST and _REPR_ONLY.match(value):
+            if (
+                self._refuses
+                and kind is str
+                and value[:1] in _FIRST_OF_REPR
+                and _REPR_ONLY.match(value)
+            ):
                 raise UnsupportedValueError(
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )
             return value
-        copied = self._copies.get(id(value), self)
-        if copied is self:
-            copied = self._copies[id(value)] = self._copy(value)
-        return copied
+        if id(value) not in self._copies:
+            self._copies[id(value)] = self._copy(value)
+        return self._copies[id(value)]
 
     def _copy(self, value: Any) -> Any:
         """Copy a value to plain data, and add its size to that of the whole copy."""

@@ -182,5 +182,5 @@ def _explain(
     if kind == "NameError" and (match := _NO_NAME.search(text)) and match[1] in _MISSING_NAMES:
         return kind, f"{SUBSET} without {match[1]}(): {_MISSING_NAMES[match[1]]}"
     if "Internal error in monty" in text:
-        return kind, f"{SUBSET}, and stumbled over this script: {text}"
+        return kind, f"{SUBSET}, and failed on this script: {text}"
     return kind, text

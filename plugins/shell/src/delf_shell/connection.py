@@ -88,11 +88,11 @@ class Shell(Connection[ShellSettings]):
 
     def _blocked_message(self, words: tuple[str, ...]) -> str:
         patterns = ", ".join(repr(rule.pattern) for rule in self.settings.rules) or "none"
-        blocked = f"blocked: {shlex.join(words)!r} is of no rule. Rules: {patterns}"
+        blocked = f"blocked: {shlex.join(words)!r} matches no rule. Rules: {patterns}"
         if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
             blocked += (
-                ". A * stands for words of programs that are known to only read them, and not for "
-                "options; a rule names others, or ends with **"
+                ". A * matches no options, and only arguments that the program is known to only read; "
+                "for other words, a rule must name them or end with **"
             )
         return blocked
 

@@ -79,6 +79,7 @@ def parse(text: str) -> tuple[Pipeline, ...]:
         if value != "|":
             pipelines.append(Pipeline(joint, tuple(commands)))
             joint, commands = _joint(value), []
+    # The text may end with ";", but not with another operator.
     if words or commands or joint != ";" or not pipelines:
         _end_command(text, words, commands)
         pipelines.append(Pipeline(joint, tuple(commands)))
@@ -144,10 +145,8 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
         elif character == '"':
             part, position = _double_quoted(text, position + 1)
         elif character == "\\":
-            part, position = (
-                _check_character(text[position + 1 : position + 2] or "\n"),
-                position + 2,
-            )
+            escaped = text[position + 1 : position + 2] or "\n"  # a line cannot be continued
+            part, position = _check_character(escaped), position + 2
         elif character == "&":
             raise _not_understood("&", "commands in the background")
         elif character in _REFUSED:
@@ -183,7 +182,10 @@ def _double_quoted(text: str, position: int) -> tuple[str, int]:
 
 
 def _check_character(character: str, *, quoted: bool = False) -> str:
-    """Return a character; raise if it has a special meaning in any shell or cannot be seen."""
+    """Return a character. Raise if it is a control character or a space other than ``" "``.
+
+    In quotes, line breaks and tabs are allowed.
+    """
     if quoted and character in "\n\t":
         return character
     kind = unicodedata.category(character)

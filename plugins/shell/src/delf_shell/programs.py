@@ -13,14 +13,14 @@ from typing import Final
 from delf_shell.parse import Words
 
 _WildcardCheck = Callable[[Words, Collection[int]], bool]
-"""A function with the arguments and result of :func:`may_cover` for one program."""
+"""A function with the arguments and result of :func:`only_reads_matched` for one program."""
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_GIT_READS: Final = _words(
+_GIT_ALLOWED: Final = _words(
     "add annotate blame cat-file check-attr check-ignore cherry commit count-objects describe diff "
     "diff-files diff-index diff-tree for-each-ref fsck grep log ls-files ls-tree merge-base "
     "name-rev range-diff rev-list rev-parse shortlog show show-branch show-ref status var "
@@ -31,7 +31,7 @@ _GIT_CHANGES: Final = frozenset({"add", "commit"})
 
 A wildcard may match their arguments, but not the command itself.
 """
-_GIT_VALUES: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
+_GIT_OPTIONS_WITH_VALUE: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
 _NEVER_MATCHES: Final = re.compile(r"(?!)")
 _UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
     **dict.fromkeys(
@@ -52,23 +52,25 @@ The options write files, run programs or read file names from a file.
 """
 
 
-def may_cover(command: Words, covered: Collection[int]) -> bool:
+def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     """Return True if a program only reads the words that wildcards matched.
 
     Args:
         command: All words of the command, starting with the program.
-        covered: The positions of the words that wildcards matched.
+        matched: The positions of the words that wildcards matched.
     """
-    if not covered:
+    if not matched:
         return True
-    check = _CHECKS.get(command[0])
-    return command[0] in _UNSAFE_OPTIONS if check is None else check(command, covered)
+    check = _WILDCARD_CHECKS.get(command[0])
+    if check is not None:
+        return check(command, matched)
+    return command[0] in _UNSAFE_OPTIONS
 
 
 def only_reads(command: Words, options: Sequence[str]) -> bool:
     """Return True if a program only reads files when it is called with some options.
 
-    False for a program that is not known, if there are any options.
+    Return False for an unknown program that is called with options.
 
     Args:
         command: All words of the command, starting with the program.
@@ -80,25 +82,29 @@ def only_reads(command: Words, options: Sequence[str]) -> bool:
     return unsafe_options is not None and not any(map(unsafe_options.match, options))
 
 
-def _check_git(command: Words, covered: Collection[int]) -> bool:
-    """Return True if git only reads the matched words, and none of them names a transport."""
+def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
+    """Return True if git only reads the matched words, and none of them names a transport.
+
+    A transport, such as ``ext::sh``, runs a program.
+    """
     position = 1
     while position < len(command) and command[position].startswith("-"):
-        position += 2 if command[position] in _GIT_VALUES else 1
+        position += 2 if command[position] in _GIT_OPTIONS_WITH_VALUE else 1
     subcommand = command[position] if position < len(command) else ""
-    allowed = _GIT_READS - _GIT_CHANGES if position in covered else _GIT_READS
-    has_earlier = any(index < position for index in covered)
-    return (
-        not has_earlier
-        and subcommand in allowed
-        and not any("::" in command[index] for index in covered)
-    )
+    if any(index < position for index in matched):
+        return False  # a wildcard matched an option of git itself
+    allowed = _GIT_ALLOWED - _GIT_CHANGES if position in matched else _GIT_ALLOWED
+    has_transport = any("::" in command[index] for index in matched)
+    return subcommand in allowed and not has_transport
 
 
-def _check_uniq(command: Words, covered: Collection[int]) -> bool:
+def _uniq_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     """Return True unless a wildcard matched the second argument, which names the output file."""
     plain = [index for index, word in enumerate(command) if index and not word.startswith("-")]
-    return not set(plain[1:]) & set(covered)
+    return not set(plain[1:]) & set(matched)
 
 
-_CHECKS: Final[dict[str, _WildcardCheck]] = {"git": _check_git, "uniq": _check_uniq}
+_WILDCARD_CHECKS: Final[dict[str, _WildcardCheck]] = {
+    "git": _git_only_reads_matched,
+    "uniq": _uniq_only_reads_matched,
+}

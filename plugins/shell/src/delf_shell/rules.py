@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
-from delf_shell.programs import may_cover, only_reads
+from delf_shell.programs import only_reads, only_reads_matched
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
-_LEADS_OUT = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
+_OUTSIDE_PATH = re.compile(r"(?:^|[=:@,])[/~\\]|(?:^|[/=:@,])\.\.(?:/|$)|://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,20 @@ class Rule:
         if self.ask or not self.reading:
             return self.ask
         further = range(len(self.words) - 1, len(command))
+        if any(_OUTSIDE_PATH.search(command[index]) for index in further):
+            return True
         arguments = [index for index in further if not command[index].startswith("-")]
         options = [command[index] for index in further if command[index].startswith("-")]
-        stays_inside = not any(_LEADS_OUT.search(command[index]) for index in further) and not any(
-            "/" in word for word in options if not word.startswith("--")
-        )
-        return not (stays_inside and may_cover(command, arguments) and only_reads(command, options))
+        # In a short option, a path may follow the letter at once.
+        if any("/" in word for word in options if not word.startswith("--")):
+            return True
+        return not (only_reads_matched(command, arguments) and only_reads(command, options))
 
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern."""
-        pattern_words, covered = self.words, list[int]()
+        pattern_words = self.words
+        matched: list[int] = []
+        # A "*" or "**" at the end stands for all further words of the command.
         if pattern_words[-1] in ("*", "**") and len(pattern_words) > 1:
             if len(command) < len(pattern_words) - 1:
                 return False
@@ -64,14 +68,14 @@ class Rule:
             if pattern_words[-1] == "*":
                 if not all(_is_inside(command[index]) for index in rest):
                     return False
-                covered += rest
+                matched += rest
             pattern_words = (*pattern_words[:-1], *(command[index] for index in rest))
         if len(pattern_words) != len(command) or not all(
             map(_matches_word, pattern_words, command)
         ):
             return False
-        covered += (index for index, word in enumerate(pattern_words) if word != command[index])
-        return may_cover(command, covered)
+        matched += (index for index, word in enumerate(pattern_words) if word != command[index])
+        return only_reads_matched(command, matched)
 
 
 def _matches_word(pattern: str, word: str) -> bool:
@@ -79,29 +83,29 @@ def _matches_word(pattern: str, word: str) -> bool:
         return True
     if not any(sign in pattern for sign in "*?"):
         return False
-    fixed = re.split(r"[*?]", pattern, maxsplit=1)[0]
-    rest = word[len(fixed) :]
-    if not word.startswith(fixed) or not _is_inside(rest if fixed else word):
+    prefix = re.split(r"[*?]", pattern, maxsplit=1)[0]
+    matched_part = word[len(prefix) :]
+    if not word.startswith(prefix) or not _is_inside(matched_part):
         return False
-    if word.startswith("-") and not _is_value(fixed, rest):
+    if word.startswith("-") and not _is_value(prefix, matched_part):
         return False
     # Brackets are not wildcards here.
     return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
 
 
-def _is_value(option: str, rest: str) -> bool:
+def _is_value(option: str, matched_part: str) -> bool:
     """Return True if ``rest`` is the value of an option, and not further options.
 
     The value of a short option may only be a number, because letters would be further options.
     """
     if option.startswith("--") or "=" in option:
         return "=" in option
-    return len(option) > 1 and _NUMBER.fullmatch(rest) is not None
+    return len(option) > 1 and _NUMBER.fullmatch(matched_part) is not None
 
 
 def _is_inside(word: str) -> bool:
     """Return True if a word is no option, and no path that leads out of the folder."""
-    return not word.startswith("-") and not _LEADS_OUT.search(word)
+    return not word.startswith("-") and not _OUTSIDE_PATH.search(word)
 
 
 def parse_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
@@ -124,8 +128,9 @@ def parse_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
         if not words or any(sign in words[0] for sign in "*?/"):
             raise ConnectionConfigurationError(
                 f"{name}: the pattern {rule.pattern!r} does not begin with the name of a program",
-                hint='a pattern is as "git log *"; default is for commands that no rule names',
+                hint='write a pattern such as "git log *"; default is for commands without a rule',
             )
+        # The matches "prefix" and "reading" allow further words.
         if rule.match != "words" and words[-1] != "**":
             words = (*words, "**")
         parsed.append(Rule(words, rule.approval_required, reading=rule.match == "reading"))

@@ -125,14 +125,12 @@ class Runner:
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:
-                    # A joint of "" or ";" runs the pipeline whatever the status.
-                    is_skipped = (
-                        status != 0
-                        if pipeline.joint == "&&"
-                        else (pipeline.joint == "||" and status == 0)
-                    )
-                    if not is_skipped:
-                        status = await self._pipeline(pipeline.commands, output)
+                    # After "" or ";", a pipeline runs whatever the status of the last one.
+                    if pipeline.joint == "&&" and status != 0:
+                        continue
+                    if pipeline.joint == "||" and status == 0:
+                        continue
+                    status = await self._pipeline(pipeline.commands, output)
         except TimeoutError:
             raise ToolExecutionError(
                 f"the command was killed after {self.timeout:g} seconds; it had written: "
@@ -159,7 +157,7 @@ class Runner:
                     # The program has copies of these pipe ends; if ours stayed open, a reader
                     # would wait forever.
                     for end in (stdin, stdout):
-                        if end >= 0:
+                        if end >= 0:  # the constants PIPE and DEVNULL are negative
                             os.close(end)
                     stdin = asyncio.subprocess.DEVNULL if next_stdin is None else next_stdin
                 processes.append(process)
