@@ -343,7 +343,7 @@ async def test_killed_writer_leaves_only_complete_batches(tmp_path: Path) -> Non
     [
         ("data/memory.db", b"not a database" * 100, "not a database"),
         ("data/memory.db/in the way", b"", "unable to open"),
-        ("data", b"a file in its place", "cannot be made"),
+        ("data", b"a file in its place", "cannot be created"),
     ],
 )
 async def test_non_database_is_reported(

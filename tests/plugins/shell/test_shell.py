@@ -125,7 +125,9 @@ def test_strictest_rule_of_all_parts_applies(folder: Path) -> None:
     assert isinstance(verdict(shell, "ls && git commit -m 'a b'"), NeedsApproval)
     blocked = verdict(shell, "ls && rm -rf a")
     assert isinstance(blocked, Refused)
-    assert blocked.message == ("blocked: 'rm -rf a' matches no rule. Rules: 'ls *', 'git commit **'")
+    assert blocked.message == (
+        "blocked: 'rm -rf a' matches no rule. Rules: 'ls *', 'git commit **'"
+    )
 
 
 def test_approval_shows_each_part_quoted(folder: Path) -> None:

@@ -101,7 +101,7 @@ def test_blocked_command_names_the_expanded_wildcard() -> None:
     shell = Shell(rules=["sed -n *"])
     judged = shell.check(ProposedCall(action="run", arguments={"command": "sed -n '1e id' f"}))
     assert isinstance(judged, Refused)
-    assert "ends with **" in judged.message
+    assert "end with **" in judged.message
 
 
 @pytest.mark.parametrize(
