@@ -1,4 +1,4 @@
-"""What holds for every test: a clean environment, and no silent skip in CI."""
+"""Fixtures for all tests: a clean environment, and no silent skip in CI."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ THOROUGH_CASES: Final = frozenset(
 SERVICE_SECONDS: Final = 120
 _running: ContextVar[pytest.Item | None] = ContextVar("running", default=None)
 OF_IMAGES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-"""What images of containers say to every Python: programs that tests start would begin cold."""
+"""Unset variables that images of containers set for every Python: programs would start cold."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whichever test is a service's first also waits for its start, on a busy machine.
+    """Give a service's first test more time, because it waits for the start on a busy machine.
 
     Slow tests come first: one that came last would leave the other workers nothing to do.
     """
@@ -213,7 +213,7 @@ def clean_environment(
 
 @pytest.fixture(autouse=True)
 def level_of_log() -> Iterator[None]:
-    """What a command with ``--debug`` logs in this process is not in the logs of later tests."""
+    """Keep logs of a command with ``--debug`` out of later tests in this process."""
     log = logging.getLogger("delf")
     level = log.level
     yield
@@ -247,7 +247,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was collected is never looked through again, nor copied into forks by that.
+    """Freeze collected objects: the garbage collector skips them, and forks do not copy them.
 
     What tests make is looked through as often as the program ``delf`` does.
     """
@@ -260,7 +260,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_garbage() -> Iterator[None]:
-    """What a module's tests leave is looked through once, at its end, and not with all later."""
+    """Collect the garbage of a module's tests once, at its end."""
     yield
     gc.collect()
     gc.freeze()

@@ -95,7 +95,7 @@ def live(folder: Path, task_id: str | None, kills: list[Kill], message: Path) ->
         model = ScriptedModel(default=answer)
         host.provide(model.spec, lambda *_: model)
         options: dict[str, Any] = {"llm": "scripted", "host": host, "journal": "sql"}
-        options["retry_count"] = 0  # no script fails here, so that one which does is told
+        options["retry_count"] = 0  # no script fails here, so that a failure is reported
         async with Agent(
             tools=[write, hand_over], sandbox="local", on_confirm=person, **options
         ) as agent:

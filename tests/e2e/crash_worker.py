@@ -60,7 +60,7 @@ print(len(stamp))
 
 
 def answer(request: Any) -> str:
-    """What the model writes: by what it was told, not by how often it was asked."""
+    """The model's answer, which depends on the prompt and not on the number of requests."""
     shown = [message.text for message in request.messages]
     if "half is done" in shown[-1]:
         return script(FAILING)
@@ -81,7 +81,7 @@ def decide(url: str) -> Any:
 
 
 def is_written(url: str, number: int) -> bool:
-    """Whether a step is in the database."""
+    """True if a step is in the database."""
     if url.startswith("sqlite:///"):
         with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
             file.execute("BEGIN IMMEDIATE")  # whoever still writes is through after this

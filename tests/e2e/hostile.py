@@ -32,7 +32,7 @@ SECONDS: Final = 20
 EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "9"))
 """Each how many command lines are run in a checkout; 1 for all."""
 LASTING: Final = ("serve", "runner")
-"""Commands that go on where there is nothing to trust, until they are told to end."""
+"""Commands that go on where there is nothing to trust, until they get a signal to end."""
 ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf approvals approve": ("req_1",),
     "delf approvals assign": ("req_1", "ann"),
@@ -130,7 +130,7 @@ TYPED: Final = ("delf run -c ", "delf run --llm ", "delf runs show ", "delf conf
 
 @dataclass(frozen=True)
 class Checkout:
-    """What a trick is made with.
+    """The parts of a trick.
 
     Args:
         root: The folder in which commands are run.
@@ -436,7 +436,7 @@ def main() -> None:
 
 
 def _measure_once() -> None:
-    """What sandboxes confine is tried out here, not again in each checkout: seconds each."""
+    """Test the confinement of sandboxes here and not in each checkout, which would take seconds."""
     from delf_engine.sandboxes import backends
 
     measure, known = backends.measure, dict[type, Any]()
@@ -518,7 +518,7 @@ def _end(over: threading.Event) -> None:
 
 
 class _Output(io.TextIOWrapper):
-    """What was written, as text or bytes."""
+    """The written text or bytes."""
 
     def __init__(self) -> None:
         self._bytes = io.BytesIO()

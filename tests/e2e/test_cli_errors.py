@@ -1,4 +1,4 @@
-"""What can be wrong around a run: each is one clear line with a hint, and the right status."""
+"""Errors of `delf run`: each gives one clear line with a hint, and the right status."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where ``delf run`` keeps what happened."""
+"""The journal that ``delf run`` uses."""
 
 import json
 import os

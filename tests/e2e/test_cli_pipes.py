@@ -1,4 +1,4 @@
-"""What the program does when nobody reads what it writes any more."""
+"""Commands whose output has no reader any more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.program import DELF, delf, environment, failure_lines, start, write
 pytestmark = pytest.mark.timeout(90)
 
 NOBODY_READS = 141
-"""What a shell says of a program that SIGPIPE ended."""
+"""The status with which a shell reports a program that SIGPIPE ended."""
 LINES = 20_000
 
 

@@ -68,7 +68,7 @@ def run_of(here: Path, script: str, *options: str, tools: str = TOOLS) -> list[o
 
 
 def starts_call(line: str, *actions: str) -> bool:
-    """Whether an event is the start of a call: of any, or of these actions."""
+    """True if an event is the start of a call, of any action or of the given ones."""
     event = json.loads(line)
     return event["type"] == "CallStarted" and (not actions or event["data"]["action"] in actions)
 

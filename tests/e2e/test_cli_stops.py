@@ -61,7 +61,7 @@ def written(here: Path) -> list[int]:
 
 
 def project(here: Path, program: str) -> list[str | Path]:
-    """Make a project of one task; the command that does it, or is told of it."""
+    """Make a project of one task; return the command that works on the task or watches it."""
     here.mkdir()
     (here / "tools.py").write_text(TOOLS)
     llm = write_recording(here / "answers.jsonl", SCRIPT)

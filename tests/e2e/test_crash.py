@@ -38,7 +38,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Death:
-    """When to kill whom: so many microseconds after so many further events."""
+    """The moment of a kill: so many microseconds after so many further events."""
 
     events: int
     microseconds: int
@@ -50,7 +50,7 @@ class Death:
 
 @dataclass(frozen=True)
 class End:
-    """How one process ended."""
+    """The end of one process."""
 
     status: int
     task: str
@@ -61,7 +61,7 @@ class End:
 
 @dataclass(frozen=True)
 class Life:
-    """What happened to a task that was killed."""
+    """The history of a task that was killed."""
 
     plan: str
     deaths: int
@@ -99,7 +99,7 @@ class Workers:
         return status, output.read_text().splitlines()
 
     def files(self) -> dict[str, str]:
-        """What was handed over."""
+        """The delivered items."""
         return {path.name: path.read_text() for path in (self._folder / "files").iterdir()}
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ class Runs:
                 return end, processes, died
 
     def left(self) -> dict[str, Any]:
-        """What the task did."""
+        """The effects of the task."""
         rows = self._database.run("SELECT n, v FROM steps ORDER BY n, v").split()
         return {"rows": rows, "files": self._workers.files()}
 

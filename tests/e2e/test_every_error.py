@@ -49,7 +49,7 @@ RAISED: Final = [cls for cls in EVERY if cls is not errors.TaskLeftError]
 
 @dataclass
 class World:
-    """What the cases need."""
+    """The parts that the cases need."""
 
     folder: Path
     host: TestHost

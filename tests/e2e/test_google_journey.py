@@ -73,7 +73,7 @@ def office(google: GoogleServer) -> str:
 
 
 def check(google: GoogleServer, book: str) -> None:
-    """What the journey leaves behind."""
+    """The changes that the journey leaves."""
     stored = [f for f in google.drive.files.values() if f.data["name"] == "invoice 7.pdf"]
     assert [f.content for f in stored] == [b"%PDF-7" * 100]
     assert google.sheets.books[book].sheets[0].last_row() == 1
@@ -256,7 +256,9 @@ def test_mail_of_a_killed_process_is_not_sent_again_without_asking(
     google: GoogleServer, project: DelfProject
 ) -> None:
     script = 'sent = await gmail.send("bob@example.com", "Once", "Once.")\nprint("sent")'
-    google.hang("gmail.users.messages.send", after=1, done=True)  # it is sent, and nobody is told
+    google.hang(
+        "gmail.users.messages.send", after=1, done=True
+    )  # the mail is sent, and its answer is lost
     task = killed(project, google, script, "gmail.users.messages.send", 2)
     inbox = google.gmail.box("bob@example.com").mails
     assert len(inbox) == 1

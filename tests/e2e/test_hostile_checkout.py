@@ -170,7 +170,7 @@ def check(trick: str, record: dict[str, Any]) -> None:
 
 
 def harmless(text: str) -> None:
-    """What a command said holds no secret, and steers no terminal."""
+    """Check that a command's output holds no secret and no control sequence."""
     for planted in (SECRET, "hunter2", TOKEN, KEY, "\x1b[2J", "\x07", "\x1b]0"):
         assert planted not in text
 

@@ -1,4 +1,4 @@
-"""What delf writes in the user's folders is the user's alone, whatever the umask is."""
+"""Files that delf writes in the user's folders: only the user can read them, with any umask."""
 
 import os
 import subprocess

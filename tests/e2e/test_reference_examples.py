@@ -80,7 +80,7 @@ SCRIPTS: Final[dict[int, list[str]]] = {
     37: ["print(await gmail.search())"],
     46: ["print(await personal_email.send('ada@example.com', 'x', 'y'))"],
 }
-"""What the model writes where a connection of delf has other arguments than the reference's."""
+"""The model's answers where a connection of delf has other arguments than the reference's."""
 CHECKS: Final = {
     6: "assert result.status, result.error",
     14: "assert agent.run('x').status",

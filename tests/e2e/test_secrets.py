@@ -71,7 +71,7 @@ def pay(note: str) -> str:
 
 ANSWERS = "answers.jsonl"
 _ATTEMPTS = 4
-"""How often a script is asked for that fails."""
+"""The number of scripts that fail."""
 
 CONFIG = """
 [agent]
@@ -87,7 +87,7 @@ openai = "{provider}"
 
 
 def scripts_of(request: Request) -> str | Reply:
-    """What the model answers is in the task: a script, or an error that echoes its key."""
+    """The model's answer, which the task contains: a script, or an error that echoes its key."""
     prompt = request.prompt
     if "echo the key" in prompt:
         return Reply(status=401, error=f"Incorrect API key provided: {MODEL} ({HEADER})")
@@ -165,7 +165,7 @@ class Place:
         return [self.delf(*command) for command in commands]
 
     def leaks(self) -> list[str]:
-        """Where a secret was seen, or lies in a file that delf wrote."""
+        """The places in which a secret was seen: outputs, and files that delf wrote."""
         own = {self.folder / name for name in ("tools.py", "delf.toml", ANSWERS)}
         homes = [self.folder, *(Path(os.environ[n]) for n in HOMES if n in os.environ)]
         files = {path for home in homes for path in home.rglob("*") if path.is_file()} - own
@@ -186,7 +186,7 @@ def forms_of(secret: str) -> list[bytes]:
 
 
 def context_of(data: bytes, secret: str) -> str:
-    """What is around it."""
+    """The text around the secret."""
     at = max(0, data.find(secret[:-3].encode()) - 150)
     return data[at : at + 220].decode(errors="replace")
 

@@ -1,4 +1,4 @@
-"""What a library finds in the environment by itself goes to no address of a project's file."""
+"""Keys that a library finds in the environment: no address of a project's file receives them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_program(text: str) -> str:
 
 
 def _logged_in(url: str) -> Any:
-    """What a connection does at its first call, with the login that a person has here."""
+    """The first call of a connection, with the login that a person has here."""
     mail = Gmail(base_url=url)
     tokens = Tokens("gmail", mail.settings, (), lambda _: None)
     return tokens._check_address("a login")  # noqa: SLF001 - a whole login needs Google

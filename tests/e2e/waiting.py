@@ -122,6 +122,6 @@ def resuming(here: Path, task: str, *flags: str) -> Iterator[Run]:
 
 
 def sent(here: Path) -> list[str]:
-    """What the tools have done in a folder."""
+    """The effects of the tools in a folder."""
     path = here / "sent.txt"
     return path.read_text().splitlines() if path.exists() else []

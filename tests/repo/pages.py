@@ -104,7 +104,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 def answers_of(text: str) -> list[str]:
-    """What the model answers on a page."""
+    """The model's answers on a page."""
     found = _ANSWER.finditer(text)
     return [script(m[2]) if m[1] == "answers" else m[2].strip() for m in found]
 

@@ -62,7 +62,7 @@ def _packages() -> list[Path]:
 
 
 def _vendors() -> list[str]:
-    """What others publish: it comes from an index, and everything of delf from the folder."""
+    """Packages of others come from an index, and everything of delf from the folder."""
     projects = [tomllib.loads((p / "pyproject.toml").read_text())["project"] for p in _packages()]
     lines = [line for project in projects for line in project["dependencies"]]
     return ["hatchling", *(line for line in lines if not line.startswith("delf"))]

@@ -46,7 +46,7 @@ def _listed(found: list[str], headline: str) -> str:
 def test_docstring_opening_is_not_a_question_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {text.strip().splitlines()[0]}"
-        for path in (*SOURCES, *sorted(BESIDE))
+        for path in (*SOURCES, *sorted(BESIDE), *TESTS)
         for line, text in docstrings(path)
         if OPENING.match(text.strip())
     ]
@@ -87,6 +87,16 @@ def test_names_hold_no_banned_word() -> None:
         for line, name in banned_names(path.read_text(encoding="utf-8"))
     ]
     assert not found, _listed(found, "see NAMES in tests/repo/vocabulary.py:")
+
+
+def test_docstrings_of_tests_hold_no_banned_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {word}"
+        for path in TESTS
+        for line, text in docstrings(path)
+        for _, word in banned_prose(text)
+    ]
+    assert not found, _listed(found, "see PROSE in tests/repo/vocabulary.py:")
 
 
 def test_prose_holds_no_banned_word() -> None:

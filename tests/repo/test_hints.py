@@ -36,7 +36,7 @@ def _resolved(words: Sequence[str]) -> tuple[click.Command, list[str]]:
 
 
 def _faults(text: str, *, whole: bool = True) -> Iterator[str]:
-    """What cannot be typed in the commands of a text.
+    """The words in the commands of a text that nobody can type.
 
     Args:
         text: A hint, a line of help, a line of code on a page.

@@ -1,4 +1,4 @@
-"""What is told to people to install is delf's own: on the index, `delf` is another project's."""
+"""Packages that messages and pages name for installation are delf's; `delf` on the index is not."""
 
 import ast
 import re

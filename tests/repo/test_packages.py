@@ -1,4 +1,4 @@
-"""Every package has one shape, so that whoever knows one plugin knows them all."""
+"""Every package has the same layout."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What plugins and programs are written against does not change without being told."""
+"""Public names change only together with their snapshot, which a reviewer sees."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text_of(site: Path, page: str) -> str:
-    """What a page says, without its marks."""
+    """The text of a page, without its marks."""
     found = (site / page / "index.html").read_text(encoding="utf-8")
     article = found.partition("<article")[2].partition("</article>")[0]
     return html.unescape(re.sub(r"<[^>]+>", "", article))

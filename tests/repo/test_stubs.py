@@ -1,4 +1,4 @@
-"""What the model reads of a connection speaks of no action that is not allowed."""
+"""Stubs and texts of a connection for the model mention no action that is not allowed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What users' type checkers make of delf."""
+"""Types of delf as users' type checkers see them."""
 
 from pathlib import Path
 

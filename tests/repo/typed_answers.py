@@ -1,4 +1,4 @@
-"""What a type checker knows of answers; a test has it checked, and nothing runs it."""
+"""Types of answers as a type checker sees them; a test checks this file, and nothing runs it."""
 
 from typing import Any, TypedDict, assert_type
 

@@ -35,7 +35,7 @@ async def pay(to: str, amount: float) -> str:
 
 
 class DeskSettings(PluginSettings):
-    """Where the desk is."""
+    """The place of the desk."""
 
     url: str
     token: SecretStr

@@ -2,7 +2,7 @@
 
 Each begins with ``=== NAME``; after ``---`` stands what it prints, ``! CALL`` for what it changes,
 ``? WORDS`` for an error that says these, ``file: NAME`` for what it hands over, ``sorted`` where
-the order of lines is not told, ``monty: error`` where Monty may refuse it, and ``monty: other``
+the order of lines is not fixed, ``monty: error`` where Monty may refuse it, and ``monty: other``
 where it does what is as good.
 """
 
@@ -69,7 +69,7 @@ def kinds() -> list[str]:
 
 
 def wrong_ones(scripts: list[Written], sandbox: str, folder: Path) -> dict[str, str]:
-    """What did not do what it means, and what it did."""
+    """The lines that did not do as they mean, with their effects."""
     host, model = TestHost.discover(), ScriptedModel(default="ok")
     host.provide(model.spec, model.factory)
     options: dict[str, Any] = {"prefilter_mode": "off", "allow_unpriced": True, "journal": "none"}

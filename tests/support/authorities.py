@@ -1,4 +1,4 @@
-"""Whom tests trust over TLS: one authority, as clients read all of them each time (20 ms)."""
+"""The authority that tests trust over TLS: only one, as clients read all each time (20 ms)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 def tls(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """What a server and its client need; ``server.pem`` in the folder is trusted by the latter."""
+    """Files for a server and its client, which trusts ``server.pem`` in the folder."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = dt.datetime.now(dt.UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(1))

@@ -1,4 +1,4 @@
-"""What ``docs/json.md`` says of the JSON that commands write."""
+"""The descriptions of the commands' JSON in ``docs/json.md``."""
 
 from __future__ import annotations
 

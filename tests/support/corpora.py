@@ -46,7 +46,7 @@ SECRETS = (
 )
 HOST_SECRET = SECRETS[2]
 FOR_ALL_USERS_ALIKE = ("exhaust_cpu", "exhaust_memory", "exhaust_output")
-"""What a process is kept from by limits of its own, whoever runs it."""
+"""Access that limits of its own deny to a process, for every user."""
 _WRITES = {"153_file_append_lines.py": ("todo.txt",)}
 _RESOURCES = re.compile("exhaust|hang|kill|crash")
 _LISTENED = "DELF-LISTENER"
@@ -171,11 +171,11 @@ async def _run_honest(session: SandboxSession, entry: dict[str, Any]) -> list[st
 
 @dataclass(frozen=True)
 class Target:
-    """What attempts go for: a folder with a secret and a socket, and the host's own memory.
+    """Targets of attempts: a folder with a secret and a socket, and the host's own memory.
 
     Args:
         folder: The folder.
-        heard: What came to the sockets.
+        received: The bytes that the sockets received.
     """
 
     folder: Path

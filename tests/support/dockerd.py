@@ -33,7 +33,7 @@ _WHEEL = "delf_test_lib-1.0-py3-none-any.whl"
 
 @dataclass(frozen=True)
 class DockerEngine:
-    """Where the engine is, and an image with Python in it."""
+    """The address of the engine, and an image with Python."""
 
     url: str
     folder: str
@@ -52,7 +52,7 @@ class DockerEngine:
 
 
 def engine_recipe(dockerd: str) -> Recipe:
-    """How to run an engine in a folder of its own."""
+    """The command for an engine in a folder of its own."""
     folder = new_folder("delf-engine-", None)
     driver = "overlay2" if _can_overlay(folder) else "vfs"
     serve = [dockerd, f"--storage-driver={driver}", "--iptables=false", "--ip6tables=false"]
@@ -70,7 +70,7 @@ def engine_recipe(dockerd: str) -> Recipe:
 
 
 def _can_overlay(folder: str) -> bool:
-    """Whether file systems can be laid over each other here; in some containers they cannot."""
+    """True if overlay file systems work here; in some containers they do not."""
     probe = pathlib.Path(folder, "probe")
     places = {name: probe / name for name in ("lower", "upper", "work", "merged")}
     for place in places.values():

@@ -1,4 +1,4 @@
-"""The stub that tells editors what ``from delf import NAME`` gives from our plugins.
+"""The stub with the types of ``from delf import NAME``, for editors.
 
 ``python -m support.exported`` writes it anew; a test fails while it is not what plugins bring.
 Constructors of connections are written out, because settings are keywords that no signature has.

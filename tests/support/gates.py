@@ -70,7 +70,7 @@ class GateBench:
 
     @property
     def events(self) -> list[Event]:
-        """What was recorded."""
+        """The recorded events."""
         return self.log.events
 
     @property

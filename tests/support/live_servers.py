@@ -1,6 +1,6 @@
 """Loopback servers that speak OpenAI's Realtime API and Gemini's Live API, in text.
 
-What they answer is a function of all that was said to them, as one text: a list of pieces, each a
+Their answer is a function of all received messages, joined to one text: a list of pieces, each a
 text or a call ``(name, arguments)``. Whatever a client sends is kept, and validated by the
 provider's own types in :attr:`requests`.
 """
@@ -21,12 +21,12 @@ Piece = str | tuple[str, dict[str, Any]]
 Answers = Callable[[str], Sequence[Piece]]
 
 CHARS = 7
-"""How many characters of a text come in one event."""
+"""The number of characters of a text in one event."""
 
 
 @cache
 def _realtime() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
-    """What clients and servers of OpenAI say; the types take a second to import."""
+    """The types of clients and servers of OpenAI, whose import takes a second."""
     from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
 
     return TypeAdapter(RealtimeClientEvent), TypeAdapter(RealtimeServerEvent)
@@ -45,7 +45,7 @@ class CutError(Exception):
 
 
 class LiveServer:
-    """What both servers have.
+    """The common parts of both servers.
 
     Args:
         answers: What is answered.

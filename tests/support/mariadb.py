@@ -28,7 +28,7 @@ PASSWORD = "p@ss/w:rd%42"  # of a server that lives for one test session
 
 @dataclass(frozen=True)
 class MariadbServer:
-    """Where the server is; ``database`` makes a fresh database."""
+    """The address of the server; ``database`` makes a fresh database."""
 
     folder: str
     port: int

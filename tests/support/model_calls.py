@@ -1,4 +1,4 @@
-"""What every plugin of models does with requests and answers, on a server that speaks as they do."""
+"""Tests of requests and answers for every model plugin, on a server that speaks its protocol."""
 
 import asyncio
 import base64
@@ -194,7 +194,7 @@ _RESULT = ["function_call_output"]
 
 
 def sent_back(provider, body):
-    """What a request sends back of the reasoning before its call."""
+    """The reasoning before a call that a request sends back."""
     if provider == "openai":
         return body["messages"][1].get("reasoning_content")
     if provider == "openai-responses":

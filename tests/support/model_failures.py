@@ -1,4 +1,4 @@
-"""What every plugin of models does about failures: what is tried again, and what errors say."""
+"""Tests of failures for every model plugin: retries and error messages."""
 
 import asyncio
 import logging

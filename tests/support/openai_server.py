@@ -29,7 +29,7 @@ Drop = Literal["request", "stream", "quiet"]
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What the server does with one request.
+    """The server's reaction to one request.
 
     Args:
         text: The answer; ``chunks`` gives its streamed pieces, or it is cut by words.
@@ -81,7 +81,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client sent."""
+    """The request of a client."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""What people, files and other programs name: commands, keys, variables, JSON, HTTP, events.
+"""Names that people, files and programs use: commands, keys, variables, JSON, HTTP, events.
 
 The names are those of the running code. ``python -m support.public_names`` writes the list.
 """

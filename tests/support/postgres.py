@@ -56,12 +56,12 @@ END $$;
 CREATE SCHEMA public;
 GRANT USAGE ON SCHEMA public TO PUBLIC;
 """
-"""What a test leaves in a database: connections, large objects, everything in a schema."""
+"""The remains of a test in a database: connections, large objects, everything in a schema."""
 
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """Where the server is; ``database`` gives an empty database."""
+    """The address of the server; ``database`` gives an empty database."""
 
     socket_folder: str
     port: int
@@ -85,7 +85,7 @@ class PostgresServer:
             PostgreSQL prints them.
 
         Raises:
-            psycopg.OperationalError: With what the server said.
+            psycopg.OperationalError: With the server's message.
         """
         connection = self._kept.pop(database, None)
         if connection is None or connection.exec_(b"DISCARD ALL").status != ExecStatus.COMMAND_OK:
@@ -250,7 +250,7 @@ def own_postgres(*, clock: bool = True) -> Iterator[OwnPostgres]:
 
 
 def postgres_is_installed() -> bool:
-    """Whether a server can be started."""
+    """True if a server can be started."""
     return bool(shutil.which("postgres") or glob.glob("/usr/lib/postgresql/*/bin/postgres"))
 
 

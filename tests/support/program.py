@@ -116,6 +116,6 @@ def write_recording(path: Path, *scripts: str, **reply: Any) -> str:
 
 
 def failure_lines(stderr: str) -> list[str]:
-    """What was said beside warnings and the closing line."""
+    """The output without warnings and the closing line."""
     quiet = ("warning:", "failed ·", "done ·", "hint: delf runs show")
     return [line for line in stderr.splitlines() if line and not line.startswith(quiet)]

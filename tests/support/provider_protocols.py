@@ -1,4 +1,4 @@
-"""How the providers put an answer on the wire: OpenAI, Anthropic, Gemini."""
+"""The wire formats of answers: OpenAI, Anthropic, Gemini."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def unannounced(api: int, before: list[str], now: list[str]) -> list[str]:
 
 
 def write() -> None:
-    """Write the files; refuse where plugins would break without being told."""
+    """Write the files; refuse a change that would break plugins silently."""
     now = public_names()
     if SNAPSHOT.exists() and (gained := unannounced(*kept(), now)):
         sys.exit("raise PLUGIN_API in hookspecs.py: required are now " + ", ".join(gained))

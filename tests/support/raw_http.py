@@ -33,7 +33,7 @@ class Seen:
 
 @dataclass
 class Reply:
-    """What is answered."""
+    """The response."""
 
     status: int = 200
     body: bytes = b"{}"

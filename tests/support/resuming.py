@@ -1,4 +1,4 @@
-"""Tasks on journals that end where a test wants, and what is told of them."""
+"""Tasks on journals that end where a test wants, and checks of their resumption."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ print("all done")
 
 
 class World:
-    """What the tools change."""
+    """The values that the tools change."""
 
     def __init__(self) -> None:
         self.writes: list[str] = []
@@ -121,13 +121,13 @@ def prints_of(events: Sequence[ev.Event]) -> str:
 
 
 def untimed(writes: Sequence[str]) -> list[str]:
-    """What was written, without the moments, which are new where none was recorded."""
+    """The written text, without the times, which are new if none was recorded."""
     moment = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+|\b\d{10}$")
     return sorted(moment.sub("…", text) for text in writes)
 
 
 def replayed(model: ScriptedModel, events: Sequence[ev.Event]) -> None:
-    """Let the model know only what it has not said in these events."""
+    """Script the model with the answers that these events do not contain."""
     message = sum(isinstance(e, ev.ModelReplied) for e in events)
     model.replies.clear()
     model.writes(*[FIRST, SECOND][message:])

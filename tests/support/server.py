@@ -27,7 +27,7 @@ _ROOM = 4 * 2**30
 
 @dataclass(kw_only=True)
 class Recipe:
-    """How to run a server in a folder."""
+    """The command for a server in a folder."""
 
     folder: str
     setup: list[list[str]]
@@ -64,7 +64,7 @@ def service_user(name: str) -> str | None:
 
 
 def temporary_root() -> str:
-    """Where what tests write is: in memory, with room, and by short paths, which sockets need.
+    """The folder for files of tests: in memory, large enough, with short paths for sockets.
 
     A disk that others use, too, holds the tests up for up to a tenth of their time.
     """

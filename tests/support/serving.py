@@ -55,7 +55,7 @@ def doing(code: str, words: str = "do it") -> str:
 
 @dataclass
 class Outbox:
-    """What the tools of the tests have done."""
+    """The effects of the tests' tools."""
 
     sent: list[tuple[str, int]] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,7 +123,7 @@ class Served:
                 await asyncio.sleep(0.02)
 
     async def question(self, task_id: str) -> dict[str, Any]:
-        """What a task asks."""
+        """The question of a task."""
         await self.until(task_id, "waiting")
         asked = (await self.client.get("/approvals")).json()["approvals"]
         return next(item for item in asked if item["task_id"] == task_id)

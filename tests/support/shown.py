@@ -1,4 +1,4 @@
-"""How texts are shown to a person, on a terminal and on the page: one table for both."""
+"""Texts as a person sees them on a terminal and on the page: one table for both."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def hook_page(kind: str) -> Path:
 
 
 def optional_members(kind: str) -> str:
-    """What an object of a kind may have beside its protocol, with types."""
+    """The typed optional parts of an object of a kind, beside its protocol."""
     lines = ["| protocol | member | is |", "|---|---|---|"]
     declared_by = protocol_of(kind)
     assert declared_by is not None

@@ -1,4 +1,4 @@
-"""The commands that a text tells people to type."""
+"""The commands that a text asks people to type."""
 
 from __future__ import annotations
 

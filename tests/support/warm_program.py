@@ -71,7 +71,7 @@ def preload() -> None:
 
 
 def finish() -> None:
-    """What was imported stays as it is; garbage is looked for as rarely as by ``delf``."""
+    """Freeze imported objects, and collect garbage as rarely as ``delf`` does."""
     assert threading.active_count() == 1, "a process with threads cannot be forked"
     gc.freeze()
     gc.set_threshold(50_000)

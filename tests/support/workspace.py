@@ -100,7 +100,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 
 
 def place(path: Path, node: ast.AST | None = None) -> str:
-    """Where something is, as an editor opens it."""
+    """A place in a file, as an editor opens it."""
     line = f":{node.lineno}" if node is not None and hasattr(node, "lineno") else ""
     return f"{path.relative_to(ROOT)}{line}"
 

@@ -160,7 +160,7 @@ def test_annotations_give_descriptions_and_limits(hint, doc, notes):
 
 
 class Kind(enum.Enum):
-    """What a line does.
+    """The effect of a line.
 
     Attributes:
         P: It produces.
@@ -241,13 +241,13 @@ class Bare:
 @pytest.mark.parametrize(
     ("hint", "doc", "notes"),
     [
-        (Kind, "What a line does; 'p': It produces; 2: It stands still", ""),
+        (Kind, "The effect of a line; 'p': It produces; 2: It stands still", ""),
         (Priority | None, "1: Within the hour", ""),
-        (Annotated[Kind, "the kind"], "the kind; What a line does; 'p': It produces; 2: It stands still", ""),
+        (Annotated[Kind, "the kind"], "the kind; The effect of a line; 'p': It produces; 2: It stands still", ""),
         (
             Run,
             "A run of a line",
-            "seconds: Since midnight; speed: In metres per minute; kind: As reported; What a line does; 'p': It produces; 2: It stands still; weight: In grams",
+            "seconds: Since midnight; speed: In metres per minute; kind: As reported; The effect of a line; 'p': It produces; 2: It stands still; weight: In grams",
         ),
         (list[Wait], "", "[]: Somebody who waits; ref: The code; waiting: In seconds"),
         (Measured, "A measured value", "t: In Fahrenheit; ≤ 500"),

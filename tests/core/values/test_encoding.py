@@ -444,7 +444,7 @@ def test_weight_stops_counting_above_the_limit():
     "wrap", [lambda v: v, lambda v: {"at": [v]}, lambda v: {v: 1}], ids=["bare", "inside", "key"]
 )
 def test_encoding_keeps_the_fold_of_a_time(wrap, fold: int) -> None:
-    """When clocks are put back, 02:30 occurs twice, and ``==`` does not tell the two apart."""
+    """Times that occur twice, such as 02:30 when clocks are put back: ``==`` sees no difference."""
     twice = (dt.datetime(2026, 10, 25, 2, 30, fold=fold), dt.time(2, 30, fold=fold))
     for value in twice:
         back = loads(dumps(wrap(value)))

@@ -46,7 +46,7 @@ class Slack:
         self.answers: dict[str, Any] = {}
         self.http_port: int | None = None
         self.to = -1
-        """The number of the connection that is told what people do."""
+        """The number of the connection that receives people's actions."""
         self.sent = asyncio.Event()
         self.closed = asyncio.Event()
         self.sockets: list[web.WebSocketResponse] = []

@@ -117,7 +117,7 @@ class TestTasks:
         chat.then("who am I?", "you are Ada")
         assert chat.leave() == 0
         assert "2 tasks · $0.0200" in chat.text
-        assert chat.text.count("warning:") <= 1  # each is said once a session
+        assert chat.text.count("warning:") <= 1  # each appears once a session
         assert typed(here) == ["I am Ada", "who am I?"]
 
     @pytest.mark.parametrize("word", ["exit", "Quit"])

@@ -209,7 +209,7 @@ def test_missing_model_key_is_reported_with_other_findings(run, here, command, m
     assert found.exit_code > 0
     message = problems(json.loads(found.stdout))
     assert "OPENAI_API_KEY is not set" in " ".join(message)
-    assert "unknown strategy 'x'" in message, "all of them are told at once"
+    assert "unknown strategy 'x'" in message, "all faults are reported at once"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What scripts print is seen while they run, and stays however a task ends."""
+"""Printed text is visible while a script runs, and after any end of its task."""
 
 import json
 import re

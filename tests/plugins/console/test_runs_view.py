@@ -1,4 +1,4 @@
-"""How tasks and events look on a terminal."""
+"""Tasks and events on a terminal."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What ``delf plugins check`` and ``delf doctor`` tell the author of a plugin."""
+"""Problems that ``delf plugins check`` and ``delf doctor`` report to the author of a plugin."""
 
 from __future__ import annotations
 

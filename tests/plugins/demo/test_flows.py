@@ -1,4 +1,4 @@
-"""What guarding against others' words asks in the demonstration: nothing more than without."""
+"""The demonstration asks no more questions with ``flows = "guard"`` than without."""
 
 import pytest
 

@@ -265,7 +265,7 @@ def test_sample_events_cover_every_kind() -> None:
     assert [event.seq for event in made] == list(range(1, len(made) + 1))
 
 
-# -- what a test is told ----------------------------------------------------------------
+# -- messages to a test -----------------------------------------------------------------
 
 
 def test_edited_arguments_are_accepted_as_a_decision(

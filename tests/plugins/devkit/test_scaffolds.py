@@ -1,4 +1,4 @@
-"""What ``delf plugins new`` writes, as its author ships it: on every Python, from wheels alone."""
+"""Plugins made by ``delf plugins new`` work on every Python, installed from wheels alone."""
 
 from __future__ import annotations
 

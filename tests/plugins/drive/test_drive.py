@@ -161,7 +161,7 @@ async def test_interrupted_upload_creates_one_file(google: GoogleServer, drive: 
     made = await drive.create("big.bin", content)
     assert google.drive.files[made["id"]].content == content
     google.faults.clear()
-    google.lose("drive.files.create", after=1)  # it is stored, and nobody is told
+    google.lose("drive.files.create", after=1)  # the file is stored, and the answer is lost
     again = await drive.create("again.bin", content)
     assert sum(f.data["name"] == "again.bin" for f in google.drive.files.values()) == 1
     assert google.drive.files[again["id"]].content == content

@@ -1,4 +1,4 @@
-"""What counts as a secret in URLs, connection strings, options and environments."""
+"""Values that count as secrets in URLs, connection strings, options and environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be used is said with its place and a way out, before any model is asked."""
+"""Unusable data sets are reported with a place and a hint, before a model is called."""
 
 import json
 

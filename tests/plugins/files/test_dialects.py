@@ -1,4 +1,4 @@
-"""The dialect of separated values: no cell is moved untold. DuckDB's sniffer is the other opinion."""
+"""The dialect of separated values: a moved cell is reported. DuckDB gives a second opinion."""
 
 from __future__ import annotations
 

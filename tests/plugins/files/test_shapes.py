@@ -1,4 +1,4 @@
-"""What a prompt says of input files, and what reading them as told gives."""
+"""Descriptions of input files in the prompt, and the values read as described."""
 
 import asyncio
 import datetime as dt
@@ -488,7 +488,7 @@ async def test_unchanged_files_are_described_once(files: Any, tmp_path: Path):
     assert "2 rows" in await known.context("")
 
 
-# -- reading as told ------------------------------------------------------------------------
+# -- reading as described -------------------------------------------------------------------
 
 
 async def test_title_above_the_header_is_reported(

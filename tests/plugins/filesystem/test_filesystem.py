@@ -1,4 +1,4 @@
-"""What scripts can do with files, and what they are told when they cannot."""
+"""Actions of scripts on files, and the messages of failures."""
 
 import os
 import stat

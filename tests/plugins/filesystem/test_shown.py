@@ -1,4 +1,4 @@
-"""What is written is what a person has seen; what has changed since is asked about again."""
+"""Writes are made as a person saw them; after a change of the file the person is asked again."""
 
 from __future__ import annotations
 

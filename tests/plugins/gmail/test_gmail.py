@@ -126,7 +126,7 @@ async def test_send_delivers_a_mail(google: GoogleServer, gmail: Any) -> None:
     got = sent_to(google)
     assert got["subject"] == "Grüße 😀"
     assert got["to"] == "Bob Müller <bob@example.com>"
-    assert (got["cc"], got["bcc"]) == ("eve@example.com", None)  # bcc is not told to others
+    assert (got["cc"], got["bcc"]) == ("eve@example.com", None)  # other recipients do not see bcc
     assert got.get_body(("plain",)).get_content().strip() == "Hallo"
     assert got.get_body(("html",)).get_content().strip() == "<p>Hallo</p>"
     assert [(p.get_filename(), p.get_content_type()) for p in got.iter_attachments()] == [

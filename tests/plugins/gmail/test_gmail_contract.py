@@ -1,4 +1,4 @@
-"""What every connection must do, by Gmail."""
+"""The contract of every connection, kept by Gmail."""
 
 from __future__ import annotations
 

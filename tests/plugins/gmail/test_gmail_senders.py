@@ -1,4 +1,4 @@
-"""Who a mail is from, as far as Gmail checked it."""
+"""The sender of a mail, as far as Gmail checked it."""
 
 import pytest
 

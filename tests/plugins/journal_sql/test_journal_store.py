@@ -1,4 +1,4 @@
-"""What the journal keeps, finds, refuses and removes."""
+"""Storage of the journal: events that it keeps, finds, refuses and removes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Shop:
 
         @tool(effect="read", confirm=False)
         async def stock() -> int:
-            """How many there are."""
+            """The number of rows."""
             self._answer()
             return 7
 

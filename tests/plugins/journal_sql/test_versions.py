@@ -13,7 +13,7 @@ from . import journal_schemas
 NEWEST = schema.newest()
 VERSIONS = range(schema.FIRST, NEWEST + 1)
 NEXT = "ALTER TABLE delf_tasks ADD COLUMN later TEXT; CREATE TABLE delf_later (x INTEGER)"
-"""What a version to come might change."""
+"""Changes that a version to come might make."""
 END = {"status": True, "text": "", "duration_ms": 1.0}
 
 

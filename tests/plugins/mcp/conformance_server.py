@@ -1,4 +1,4 @@
-"""What `delf mcp serve` offers, under the suite of `@modelcontextprotocol/conformance`.
+"""`delf mcp serve` under the suite of `@modelcontextprotocol/conformance`.
 
 `make conformance` runs it, with a port of loopback.
 """

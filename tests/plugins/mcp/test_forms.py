@@ -1,4 +1,4 @@
-"""What the client's user is asked: all facts of a request, and an answer that fits it."""
+"""Forms for the client's user: all facts of a request, and an answer that fits the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key of a client goes where its user said, not where a server says."""
+"""A client's key goes only where its user configured it, not where a server wants it."""
 
 from contextlib import suppress
 

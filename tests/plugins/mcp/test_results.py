@@ -1,4 +1,4 @@
-"""What happens to a tool's result: values for the script, and files of the task."""
+"""Results of tools: values for the script, and files of the task."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What specifications and arguments cannot do to the host: hang it, crash it, or flood it."""
+"""Hostile specifications and arguments cannot hang, crash or flood the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a user's keys go: never where only a specification says."""
+"""Addresses that get a user's keys: none that only a specification names."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What neither an argument, nor a service, nor a specification can make happen."""
+"""Effects that no argument, service or specification can cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collector receives of tasks: by the conventions, in one trace, without what was said."""
+"""Spans of tasks at a collector: named by the conventions, in one trace, without content."""
 
 from __future__ import annotations
 

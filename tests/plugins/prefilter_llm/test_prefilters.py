@@ -1,4 +1,4 @@
-"""What the light model is asked, and what happens to its answers."""
+"""Requests to the light model, and the use of its answers."""
 
 import pytest
 

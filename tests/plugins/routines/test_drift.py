@@ -1,4 +1,4 @@
-"""Drift: told before anything changes, and repaired by a model where that is wanted."""
+"""Drift of services: detected before anything changes, and repaired by a model if enabled."""
 
 import sqlite3
 from dataclasses import replace

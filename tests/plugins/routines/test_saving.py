@@ -1,4 +1,4 @@
-"""What of a script becomes a parameter: values by the place of their argument, words of answers."""
+"""Parameters of a saved script: values by the place of their argument, words of answers."""
 
 import pytest
 

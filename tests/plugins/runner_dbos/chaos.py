@@ -1,4 +1,4 @@
-"""What befalls runners: they are killed, stopped or told to end, and so is their database.
+"""Failures of runners: killed, stopped or ended, and so is their database.
 
 It crashes, or its clock is set back.
 """
@@ -21,7 +21,7 @@ from support.postgres import OwnPostgres
 from .fleet import OVER, Fleet
 
 _END_SECONDS = 30.0
-"""The most seconds for a runner to end that was told to."""
+"""The most seconds for a runner to end that got the signal to end."""
 
 
 @dataclass

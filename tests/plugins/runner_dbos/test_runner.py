@@ -1,4 +1,4 @@
-"""What a runner makes of a workflow, without DBOS: a queue that only notes what it is told."""
+"""The work of runners on workflows, without DBOS: the queue is a double that records calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts, hosts and engines do at their worst."""
+"""Hostile scripts, hosts and engines."""
 
 import asyncio
 import subprocess

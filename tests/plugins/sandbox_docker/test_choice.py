@@ -35,7 +35,7 @@ def test_skipped_docker_choice_is_reported_once(project, run, registry, caplog):
     second = run("run", "a task")
     assert (second.exit_code, second.stdout.strip()) == (0, "1"), second.output
     message = [line for line in caplog.messages if "cannot be built from" in line]
-    assert len(message) == 1, "it is told once on a machine"
+    assert len(message) == 1, "the notice appears once on a machine"
     assert len(registry.asked) == asked
 
 

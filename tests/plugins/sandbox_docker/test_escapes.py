@@ -164,7 +164,7 @@ async def test_own_escape_attempts_fail(make_backend: Any):
 async def test_proxy_password_is_not_inside_the_container(
     docker_engine: Any, make_backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The Docker client copies its configured proxies into containers, unless told otherwise."""
+    """The Docker client copies its configured proxies into containers, unless configured otherwise."""
     proxies = {"httpProxy": "http://me:a-secret-4411@proxy:3128", "noProxy": "a-secret-4411"}
     (tmp_path / "config.json").write_text(json.dumps({"proxies": {"default": proxies}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))

@@ -29,7 +29,7 @@ pytestmark = [
 NOBODY = 65534
 PARTS = 4
 _NOBODY = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
-"""Whoever is not root cannot become somebody else, and has no rights anyway."""
+"""Skip changes of the user without root: another user cannot change and has no rights anyway."""
 here = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="the attempts use the call numbers of x86_64"
 )

@@ -1,4 +1,4 @@
-"""What surrounds scripts: processes, descriptors, folders, environment; and what they leave."""
+"""The environment of scripts: processes, descriptors, folders, variables, and their remains."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What scripts do in the real sandbox: every shape of Python that models write."""
+"""Scripts in the real sandbox: every shape of Python that models write."""
 
 from datetime import date, datetime
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""Lets three people work on the real page, and compares all that it tells them with the truth.
+"""Lets three people work on the real page, and compares the page with the journal.
 
     cd tests && python -m plugins.serve.journeys --minutes 60 [--seed 7] [--folder FOLDER]
 
@@ -9,7 +9,7 @@ service sends webhooks; sometimes the server is killed. After each step all thre
 with what the API tells each person, and the API with the journal: states, groups, counts, titles,
 cards with their facts and buttons, inboxes, costs, answers. At the end the calls that really
 happened are compared with the decisions in the journal. It prints what it saw as JSON; ``faults``
-is empty if nothing was told wrongly.
+is empty if the page showed nothing wrong.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class Journeys:
         self.now = ""
 
     def fault(self, text: str) -> None:
-        if text in self.known:  # what stays wrong is told once
+        if text in self.known:  # a lasting fault is reported once
             return
         self.known.add(text)
         line = f"after {self.now}: {text}"
@@ -1321,7 +1321,7 @@ STEPS: Final[dict[Step, int]] = {
     replay: 3, search: 3, go_on: 3, remembered: 2, manage_people: 2, audit: 2, schedule: 2,
     webhook: 3, notices: 2, budget: 3, routine: 2, log_out: 2, restart: 1,
 }  # fmt: skip
-"""What people do, and how often."""
+"""The actions of people, with their frequencies."""
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ async def raw(url: str, *pieces: bytes, pause: float = 0.0) -> bytes:
             if pause:
                 await asyncio.sleep(pause)
     except ConnectionError:
-        pass  # it was closed while it was still sent; what was said before can be read
+        pass  # it was closed while it was still sent; the response before that can be read
     try:
         async with asyncio.timeout(5):
             while chunk := await reader.read(65_536):

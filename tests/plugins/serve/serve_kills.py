@@ -7,7 +7,7 @@ servers; ends one of them and starts it again. ``ENDINGS`` names the ways in whi
 ended, in turn: signals joined by ``+``, and the seconds of grace, as ``TERM/0,INT+INT/5,KILL/0``.
 Journals are slow at random. Prints what it saw as JSON; ``faults`` is empty if all is well: each
 task that was accepted ended right, none of its steps was made twice, and no stream left an event
-out, told one twice, or told another one than the journal's.
+out, reported one twice, or reported another one than the journal's.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ async def test_answered_request_is_no_longer_listed_as_open(serve):
         task = await first.run("await send('bob')\nprint(await hold())", wait=60)
         assert task["state"] == "waiting"
         (name,), place = task["approvals"], f"/tasks/{task['task_id']}"
-        for server in servers:  # what they have read before must not be told again
+        for server in servers:  # events that they have read must not come again
             assert (await server.client.get(place)).json()["state"] == "waiting"
         decided = await servers[1].client.post(f"/approvals/{name}", json={"decision": "approve"})
         assert decided.status_code == 200

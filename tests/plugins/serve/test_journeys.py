@@ -1,4 +1,4 @@
-"""Three people work on the real page for some seconds, and nothing is told wrongly.
+"""Three people work on the real page for some seconds; the page shows nothing wrong.
 
 ``DELF_TEST_JOURNEYS=3600`` for an hour; ``journeys.py`` says what they do.
 """

@@ -1,4 +1,4 @@
-"""What one client may take of the server: bytes, time, connections, streams, and room for files."""
+"""Limits of one client: bytes, time, connections, streams, and space for files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People of a server: keys that come and go, whose tasks are seen, who is told to have acted."""
+"""People of a server: changes of keys, visible tasks, and the recorded name of each actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, to whom, and that nothing is lost by it."""
+"""Requests that the server refuses, by key and right; no refusal loses data."""
 
 from __future__ import annotations
 

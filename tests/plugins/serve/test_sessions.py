@@ -1,4 +1,4 @@
-"""Who is let in, for how long, and what is told of it: sessions, keys that change, the log."""
+"""Access to the server: sessions, expiry, keys that change, and the log."""
 
 from __future__ import annotations
 

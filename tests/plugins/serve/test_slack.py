@@ -193,7 +193,7 @@ async def test_slack_decision_counts_once_on_two_servers(office):
         assert len(slack.sockets) == 2
         assert len(slack.questions) == 2, "a question has one message"
         questions = {to: await slack.question(to) for to in ("bob", "eva")}
-        slack.to = 1  # the process of the second task is told of the first one's button
+        slack.to = 1  # the process of the second task receives the press of the first task's button
         await slack.press(questions["bob"], APPROVE, "U0BO")
         slack.to = 0
         await slack.press(questions["eva"], EDIT, "U0BO")

@@ -1,4 +1,4 @@
-"""A client's stream of a task's events reaches the task's end, whatever was heard meanwhile."""
+"""A client's stream of a task's events reaches the task's end, with or without live events."""
 
 from __future__ import annotations
 

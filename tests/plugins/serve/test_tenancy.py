@@ -23,7 +23,7 @@ WORD = "Zanzibar"
 """The word that is in all that is Ada's, and in nothing else."""
 YES = {"decision": "approve"}
 WHO = ("eve", "mo", "spy")
-"""Who attacks: a person of no team, one who sees another team, a key of the settings."""
+"""The attackers: a person of no team, one who sees another team, a key of the settings."""
 
 
 @dataclass
@@ -195,7 +195,7 @@ NAMED = [
     Attack("DELETE", "/files/<file>"),
     Attack("DELETE", "/sessions/<session>"),
 ]
-"""What names something of Ada's: the answer is that of something that is not there."""
+"""Requests that name something of Ada's: the answer is the same as for something unknown."""
 
 LISTED = [
     "/tasks",

@@ -1,4 +1,4 @@
-"""Attempts to run what no rule allows, from `attempts.txt`. None may succeed, whoever approves."""
+"""Attempts to run forbidden commands, from `attempts.txt`. All fail, with any approval."""
 
 import ast
 import contextlib

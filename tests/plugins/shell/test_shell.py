@@ -1,4 +1,4 @@
-"""What commands do, who is asked, and what people see."""
+"""Commands, the approvals they need, and the display of their requests."""
 
 import asyncio
 import contextlib

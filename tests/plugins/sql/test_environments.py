@@ -1,4 +1,4 @@
-"""What a shell, a server or a user has set changes no value, and what a server warns of is told."""
+"""Settings of a shell, server or user change no value; warnings of a server are passed on."""
 
 from __future__ import annotations
 

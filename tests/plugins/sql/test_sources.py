@@ -1,4 +1,4 @@
-"""What a script and a file get of the same values from every source: the table of the docs.
+"""The same values from every source, for a script and a file: the table of the docs.
 
 ``WRITE_TABLES=1`` writes the table in ``docs/values.md`` again.
 """

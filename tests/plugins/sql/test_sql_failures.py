@@ -1,4 +1,4 @@
-"""What goes wrong is said in one line, without secrets, and leaves the pool healthy."""
+"""Failures are reported in one line without secrets, and leave the pool healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server calls, our reading has seen: random statements through both.
+"""delf's reading of a statement finds all that the server calls: random statements.
 
 A few seconds for each engine; ``DELF_SQL_FUZZ_SECONDS=1200`` for a long run, with
 ``DELF_SQL_FUZZ_SEED`` for other statements.

@@ -165,7 +165,7 @@ async def test_context_mentions_only_unusual_value_types(any_database: Any, open
     any_database.run("CREATE TABLE v (n int, name varchar(9))")
     head = (await open_sql(any_database).context("x")).partition("\n")[0]
     is_plain = any_database.kind in ("sqlite", "duckdb")
-    assert ("values" in head) != is_plain, "where means are Decimal it is always said"
+    assert ("values" in head) != is_plain, "if means are Decimal, the schema always shows values"
 
 
 @pytest.mark.services

@@ -1,4 +1,4 @@
-"""What a statement leaves in its session is gone when the next one begins."""
+"""Changes by a statement to its session are undone before the next statement."""
 
 from __future__ import annotations
 

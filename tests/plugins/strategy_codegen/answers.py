@@ -1,4 +1,4 @@
-"""A corpus of models' answers: a name, the answer, and the script that is meant."""
+"""A corpus of models' answers: a name, the answer, and the script in it."""
 
 from __future__ import annotations
 

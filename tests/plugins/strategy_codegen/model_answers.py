@@ -1,6 +1,6 @@
-"""Answers as families of models write them: a name, the answer, and the script that is meant.
+"""Answers as families of models write them: a name, the answer, and the script in it.
 
-None where there is no script, or where it cannot be told which one is meant.
+None where there is no script, or where several could be the script.
 """
 
 from __future__ import annotations

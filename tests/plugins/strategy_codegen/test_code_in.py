@@ -1,4 +1,4 @@
-"""Where a model is asked to put its script."""
+"""The place for a script in an answer, as the model is asked for it."""
 
 import json
 

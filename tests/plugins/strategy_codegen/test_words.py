@@ -1,4 +1,4 @@
-"""What the model reads of its scripts, and what becomes the answer."""
+"""Feedback to the model about its scripts, and the answer of a task."""
 
 import datetime as dt
 

@@ -1,4 +1,4 @@
-"""The user's profile: told to the model in every strategy, learned beside tasks, reviewed."""
+"""The user's profile: in the prompt of every strategy, learned beside tasks, reviewed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ END = "All three are kept."
 
 
 def shown(received: str) -> list[str]:
-    """Return the names that the model was told are stored."""
+    """Return the names of stored values in the prompt."""
     return [name for name in NAMES if f"kept {name}" in received]
 
 

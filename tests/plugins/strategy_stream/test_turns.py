@@ -1,4 +1,4 @@
-"""What happens to answers: calls that start early, their order, mistakes, what is told of them."""
+"""Turns of the strategy: calls that start early, their order, mistakes, and feedback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts get of pages, and what sites are asked for."""
+"""Pages for scripts, and the requests to sites."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a call of a worker does: its tools, its limits, its answer."""
+"""Calls of workers: tools, limits and answers."""
 
 from typing import Any
 

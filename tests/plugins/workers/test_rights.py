@@ -1,4 +1,4 @@
-"""What workers may use: their own connections; made ones never more than who made them."""
+"""Rights of workers: their own connections; a created worker never has more than its creator."""
 
 import json
 import textwrap

@@ -38,7 +38,7 @@ def apis() -> list[Api]:
 
 
 class BadRequest(Exception):
-    """What a client sent does not fit the document."""
+    """Raised if a request does not fit the document."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Method:
 
     @property
     def literal(self) -> int:
-        """How much of the path is fixed: the more, the earlier it is tried."""
+        """The number of fixed parts of the path: paths with more are tried first."""
         return len(re.sub(r"\{[^}]*\}", "", self.path))
 
     def arguments(self, path: dict[str, str], query: list[tuple[str, str]]) -> dict[str, Any]:

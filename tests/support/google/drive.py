@@ -345,7 +345,7 @@ class DriveService:
         return parent
 
     def _may(self, file: File, call: Call, wide: frozenset[str]) -> bool:
-        """Whether a token reaches a file: the narrow scope is for what the app itself made."""
+        """True if a token reaches a file: the narrow scope is for the app's own files."""
         names = {scope.rpartition("/")[2] for scope in call.scopes}
         return bool(names & wide) or ("drive.file" in names and file.id in self.made_here)
 

@@ -28,7 +28,7 @@ class Token:
 
 @dataclass
 class Grant:
-    """What a user agreed to; it lives until it is revoked."""
+    """The scopes that a user agreed to, until the login is revoked."""
 
     user: str
     scopes: frozenset[str]

@@ -28,7 +28,7 @@ CHUNK = 256 * 1024
 
 @dataclass
 class Fault:
-    """What goes wrong with the next calls of a method."""
+    """The faults of the next calls of a method."""
 
     method: str
     times: int
@@ -151,7 +151,7 @@ class GoogleServer:
         return sum(item.method == method for item in self.seen)
 
     def started(self, method: str) -> int:
-        """How often a method was called, answered or not."""
+        """The number of calls of a method, answered or not."""
         return self.begun.count(method)
 
     # -- answers ------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_script_draft_in_reasoning_is_never_run(make_agent, scripted_model, refu
     response = make_agent(refund).run("x")
     assert refund.done == [7]
     (message,) = [event for event in response.events if isinstance(event, ModelReplied)]
-    assert "[THINK]" in message.text  # the journal has all that was said
+    assert "[THINK]" in message.text  # the journal has the whole answer
 
 
 def test_broken_stream_is_asked_again(make_agent, scripted_model, delf_host, refund):

@@ -285,7 +285,7 @@ def test_call_can_read_files_just_written_by_its_script(
 ) -> None:
     @tool(effect="read", confirm=False)
     async def written(context: CallContext) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(context.output_files)
 
     script = (

@@ -110,7 +110,7 @@ async def test_resumed_task_knows_an_outcome_missing_from_the_journal(bench: Ben
         bench.journal.refuses = lambda _: False
         response = (await agent.aresume(task)).raise_for_status()
     assert response.text == "looked up\nwrote b\nend"
-    assert len(bench.asked) == 1, "what was said is in the journal"
+    assert len(bench.asked) == 1, "the answer is in the journal"
 
 
 LOST = """

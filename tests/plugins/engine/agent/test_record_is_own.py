@@ -23,7 +23,7 @@ ROWS = [{"to": "ada", "amounts": [1, 2]}]
 
 @dataclass
 class Order:
-    """What is ordered."""
+    """Return the order."""
 
     to: str
     amounts: list[int]

@@ -284,7 +284,7 @@ async def test_resumed_task_continues_in_its_conversation(bench: Bench) -> None:
 
 
 async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> None:
-    """How far the script came depends on the machine; the next one starts without its variables."""
+    """The repeated script starts without variables: its progress depends on the machine."""
     bench.model.writes(
         "kept = 7\nawait write('a')\nprint('x' * 100)\nawait write('b')",
         "print('kept' in globals(), await look(7))",

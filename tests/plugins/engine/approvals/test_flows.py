@@ -285,7 +285,7 @@ def letters() -> list[dict]:
 
 @pytest.fixture
 def pays(delf_host, scripted_model):
-    """What is asked about a script that may pay several at once."""
+    """The questions about a script that may pay several at once."""
 
     def pays(code):
         asked = []

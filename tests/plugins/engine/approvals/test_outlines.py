@@ -487,7 +487,7 @@ def leaflet() -> list[dict]:
 
 @pytest.fixture
 def message(delf_host, scripted_model):
-    """What a model is told of texts that the task orders to follow, and what is asked about."""
+    """Texts whose instructions the task tells the agent to obey: prompt and questions."""
 
     def message(reads, calls, outline, task="Do what Ada's post says", then=""):
         followed, asked = [], []

@@ -1,4 +1,4 @@
-"""What a question says, which are asked at all, and what time they take."""
+"""Questions of scripts to people: their text, the ones that are asked, and their time limits."""
 
 import asyncio
 import time

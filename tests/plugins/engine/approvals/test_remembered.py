@@ -1,4 +1,4 @@
-"""Decisions that hold for later calls: which ones pass, where that is told, and how it ends."""
+"""Decisions that hold for later calls: the calls they cover, their display, and their end."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ from support.gates import gate_bench
 
 
 class MailSettings(PluginSettings):
-    """Where the mail goes."""
+    """The receiver of the mail."""
 
     server: str = "mail.us.example"
     login: SecretStr = SecretStr("smtp://ann:secret-word@mail.us.example/out")

@@ -1,4 +1,4 @@
-"""A request for approval has its fields in one place; whoever shows it takes them from there."""
+"""The fields of an approval request are declared once; all that show a request read them there."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ async def test_first_of_two_answers_counts() -> None:
 
 
 async def test_accepted_answer_decides_the_request(tools: Toolset) -> None:
-    """Even when the request expires in the same moment: whoever gave it was told that it does."""
+    """Even if the request expires in the same moment: the person has a confirmation."""
 
     class Late:
         async def decide(self, request: ApprovalRequest) -> None:

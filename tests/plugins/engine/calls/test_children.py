@@ -23,7 +23,7 @@ from support.until import until
 
 
 def task_of(request: Any) -> str:
-    """What a child is to do."""
+    """The task of a child."""
     return str(request.messages[-1].parts[-1].text).rpartition("Task:\n")[2].strip()
 
 

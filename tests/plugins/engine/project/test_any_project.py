@@ -13,7 +13,7 @@ from delf_engine.config import AgentConfig
 
 @tool(confirm=False)
 def price(item: str) -> int:
-    """What an item costs."""
+    """Return the price of an item."""
     return len(item)
 
 

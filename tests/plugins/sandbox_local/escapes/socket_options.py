@@ -1,4 +1,4 @@
-"""Change the wire or a pair: buffers, filters, timestamps, who is told."""
+"""Change the wire or a pair: buffers, filters, timestamps, who gets signals."""
 
 pair = (ctypes.c_int * 2)()
 assert syscall(53, 1, 1, 0, pair) == 0
