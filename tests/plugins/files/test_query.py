@@ -457,6 +457,12 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
     assert [shown.split(":")[0] for shown in notes] == [f"column {name!r}" for name in row]
 
 
+async def test_dates_of_the_25th_century_are_dates(files):
+    dates = "DATE '2450-01-31' AS d, TIMESTAMP '2401-02-03 04:05' AS t"
+    rows = await files.query(f"SELECT {dates} FROM 'codes.csv' LIMIT 1")
+    assert rows == [{"d": dt.date(2450, 1, 31), "t": dt.datetime(2401, 2, 3, 4, 5)}]
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 def test_file_larger_than_memory_can_be_queried(tmp_path):

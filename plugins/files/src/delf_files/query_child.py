@@ -120,10 +120,12 @@ async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> li
         parts = [*await file_format.parts(path)] or [None]
     for number, part in enumerate(parts):
         part_names = [f"{name}/{part}" for name in names] if part is not None else []
-        if number == 0:
+        is_first_part = number == 0
+        if is_first_part:
             part_names += names
         forms = [form for name in part_names for form in quoted_forms(name)]
-        if number and not any(form in question["statement"] for form in forms):
+        is_named = any(form in question["statement"] for form in forms)
+        if not is_first_part and not is_named:
             continue
         rows_path = f"{copy}-{number}.jsonl"
         with about(names[0]):
@@ -174,7 +176,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         config={
             "memory_limit": question["memory"],
             "threads": question["threads"],
-            "temp_directory": str(Path.cwd() / "spill"),  # DuckDB lets statements read it
+            "temp_directory": str(Path.cwd() / "spill"),  # DuckDB lets statements read this
             "max_temp_directory_size": question["spill"],
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -324,7 +326,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     inferred_kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     kinds = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
     unchecked_names = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
-    if _renamed([*kinds]):
+    if _explain_renames([*kinds]):
         if table["path"] != table["copy"]:
             write = write_values if table["ending"] == ".json" else write_lines
             write(table["path"], table["copy"], table["names"][0], Folding().renamed)
@@ -368,11 +370,11 @@ def _json_type(kind: Any) -> str:
 
 def _note_renamed(names: list[str], about: str) -> None:
     """Add a note for each column that was renamed because SQL ignores case."""
-    for name, explanation in _renamed(names).items():
+    for name, explanation in _explain_renames(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {explanation}")
 
 
-def _renamed(names: list[str]) -> dict[str, str]:
+def _explain_renames(names: list[str]) -> dict[str, str]:
     """Map each renamed column, such as ``ID_2``, to an explanation: ``'ID' beside 'id'``."""
     names_by_folded = {name.lower(): name for name in reversed(names)}
     explanations: dict[str, str] = {}
@@ -426,16 +428,14 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         ]
         cells += [_text_if_unreadable(number, kind) for number, kind in enumerate(kinds, 1)]
         cursor = relation.select(", ".join(cells))
-        fetch = cursor.fetchmany
     else:
         cursor = connection.execute(statement, values)
         columns = [str(column[0]) for column in cursor.description]
         kinds = ["VARCHAR"] * len(columns)
-        fetch = cursor.fetchmany
     limit, total_bytes = question["limit"], 0
     rows: list[list[Any]] = []
     texts: dict[str, str] = {}
-    while batch := fetch(_ROWS_PER_BATCH):
+    while batch := cursor.fetchmany(_ROWS_PER_BATCH):
         for row in batch:
             if len(rows) == limit:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
@@ -443,6 +443,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
                 _value(value, kind, name, texts)
                 for value, kind, name in zip(row, kinds, columns, strict=False)
             ]
+            # The second half of the row has the texts of values that Python lacks.
             for number, text in enumerate(row[len(columns) :]):
                 if text is not None:
                     row_cells[number] = text
@@ -522,7 +523,7 @@ def _parse_moment(value: str | None, kind: str, name: str, texts: dict[str, str]
 
 def _parse_date_or_time(value: str, kind: str) -> Any:
     digits = re.split(r"[^0-9]", value.partition(".")[2], maxsplit=1)[0].rstrip("0")
-    if len(digits) > _MICROSECOND_DIGITS or value.startswith("24"):
+    if len(digits) > _MICROSECOND_DIGITS or value.startswith("24:"):  # the end of a day
         return None
     python_type = {"DATE": dt.date, "TIME": dt.time}.get(kind.partition(" ")[0], dt.datetime)
     try:
@@ -534,7 +535,7 @@ def _parse_date_or_time(value: str, kind: str) -> Any:
 def _parse_duration(value: str) -> dt.timedelta | None:
     """Parse an interval of DuckDB; None for an interval that is no timedelta, such as months."""
     match = _DURATION.fullmatch(value)
-    if match is None or not value:
+    if match is None or not value:  # the pattern also matches an empty text
         return None
     days, sign, hours, minutes, seconds = match.groups()
     clock = dt.timedelta(
