@@ -31,7 +31,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
-from delf_cli.ids import check_names, short_id
+from delf_cli.ids import check_id_prefix, short_id
 from delf_engine.approvals.ballot import check_vote, deciders, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
 from delf_engine.approvals.inbox import KIND, answer_data
@@ -73,9 +73,9 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "folder": record.task.folder,
         "assignee": record.assignee,
         "comments": [
-            {"by": one.by, "text": one.text, "at": one.at, "via": one.via}
-            for one in record.so_far
-            if isinstance(one, ApprovalCommented)
+            {"by": event.by, "text": event.text, "at": event.at, "via": event.via}
+            for event in record.so_far
+            if isinstance(event, ApprovalCommented)
         ],
         "decided": None if decision is None else _decision_fields(decision),
     }
@@ -140,26 +140,27 @@ async def remembered_decisions(journal: Journal) -> Sequence[RememberedDecision]
     return await require_remembered(journal).remembered()
 
 
-async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
+async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecision:
     """Revoke a remembered decision.
 
     Args:
         journal: The journal.
-        text: The request's id, or a prefix.
+        id_prefix: The request's id, or a prefix of the id.
         by: The person who revokes.
 
     Raises:
         UnknownRequestError: If no decision, or more than one, matches.
     """
-    keeper = require_remembered(journal)
-    request_ids = [d.request_id for d in await keeper.remembered()]
-    matching_ids = [name for name in request_ids if text and name.startswith((text, f"req_{text}"))]
-    if text in matching_ids or not matching_ids:
-        return await keeper.revoke(text, by)
+    decisions = require_remembered(journal)
+    starts = (id_prefix, f"req_{id_prefix}")
+    request_ids = [decision.request_id for decision in await decisions.remembered()]
+    matching_ids = [name for name in request_ids if id_prefix and name.startswith(starts)]
+    if id_prefix in matching_ids or not matching_ids:  # the journal raises for an unknown id
+        return await decisions.revoke(id_prefix, by)
     if len(matching_ids) > 1:
-        raise _several(text, matching_ids)
-    check_names(text, matching_ids[0])
-    return await keeper.revoke(matching_ids[0], by)
+        raise _several(id_prefix, matching_ids)
+    check_id_prefix(id_prefix, matching_ids[0])
+    return await decisions.revoke(matching_ids[0], by)
 
 
 async def find_request(
@@ -246,12 +247,12 @@ async def send(
     decision_event = await _wait_for_decision(journal, request.request_id, live, position)
     if isinstance(decision_event, ApprovalVoted):
         return record, decision_event
-    if decision_event.note != position:
+    if decision_event.note != position:  # another answer was processed before this answer
         raise _not_pending_error(
             request.request_id, f"it was {decision_event.decision} by {decision_event.by} already"
         )
     if isinstance(decision, Edited):
-        await _check_edit(journal, record, decision_event, live)
+        await _wait_for_validation(journal, record, decision_event, live)
     return record, decision_event
 
 
@@ -296,7 +297,11 @@ async def assign(
             respond.
     """
     _require_waiting(record)
-    approvers = [] if person is None else [one.name for one in await assignable(journal, record)]
+    approvers = (
+        []
+        if person is None
+        else [approver.name for approver in await assignable_people(journal, record)]
+    )
     if person is not None and person not in approvers:
         raise DelfError(
             f"{person[:80]!r} may not approve this request",
@@ -320,6 +325,7 @@ async def _post_and_wait(
     talk_kinds, end_kinds = (ApprovalCommented, ApprovalAssigned), (ApprovalDecided, TaskFinished)
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
+        # Also read the journal after a timeout, when no event was received.
         if event is None or isinstance(event, (*talk_kinds, *end_kinds)):
             current = await find_request(journal, request.request_id)
             if any(earlier.note == position for earlier in current.so_far):
@@ -328,7 +334,7 @@ async def _post_and_wait(
     raise _no_response(request.request_id)
 
 
-async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
+async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
     """Return the people who may approve a request, and to whom it can be assigned."""
     try:
         people = await journal.people()
@@ -341,11 +347,10 @@ def _require_waiting(record: RequestRecord) -> None:
     name, decision, task = record.requested.request_id, record.decided, record.task
     if record.waits:
         return
+    if decision is not None and decision.decision == "expired":
+        raise _not_pending_error(name, "it expired")
     if decision is not None:
-        decider_note = "" if decision.decision == "expired" else f" by {decision.by}"
-        raise _not_pending_error(
-            name, f"it was {decision.decision}{decider_note}" if decider_note else "it expired"
-        )
+        raise _not_pending_error(name, f"it was {decision.decision} by {decision.by}")
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",
@@ -375,19 +380,19 @@ def refusal_reason(record: RequestRecord, decider: Decider, decision: Decision) 
 
 def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
     """Return the reason that a person's approval would not count; None if it would."""
-    refusal, request = refusal_reason(record, decider, Approved()), record.requested
+    refusal = refusal_reason(record, decider, Approved())
     if refusal is None and record.so_far:
         try:
-            check_vote(decider, votes_in(record.so_far, request.request_id))
+            check_vote(decider, votes_in(record.so_far, record.requested.request_id))
         except DelfError as error:
             refusal = error.message
     return refusal
 
 
 async def _wait_for_decision(
-    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
+    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], position: int
 ) -> ApprovalDecided | ApprovalVoted:
-    """Wait for the decision of a request, or for the vote from the answer at position ``note``.
+    """Wait for the decision of a request, or for the vote from the answer at ``position``.
 
     Another person's answer may have decided the request first.
     """
@@ -396,7 +401,7 @@ async def _wait_for_decision(
         event = await _next_or_timeout(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
             return event
-        if isinstance(event, ApprovalVoted) and event.note == note:
+        if isinstance(event, ApprovalVoted) and event.note == position:
             return event
         if event is None or isinstance(event, TaskFinished):
             (record,) = [
@@ -417,13 +422,15 @@ def _no_response(request_id: str) -> DelfError:
     )
 
 
-async def _check_edit(
+async def _wait_for_validation(
     journal: SharedJournal,
     record: RequestRecord,
     decision: ApprovalDecided,
     live: AsyncIterator[Event],
 ) -> None:
     """Wait until the task's process has validated the edited arguments.
+
+    Return without an error if the process does not respond in time.
 
     Raises:
         ApprovalRejectedError: If the arguments are invalid, so that no call was made.
@@ -437,7 +444,7 @@ async def _check_edit(
             if isinstance(event, CallFinished) and event.call_id == call_id:
                 raise ApprovalRejectedError(
                     event.error or f"{event.action} was not called",
-                    hint="the script knows; no call was made",
+                    hint="the script received this error; no call was made",
                 )
             if isinstance(event, TaskFinished):
                 return

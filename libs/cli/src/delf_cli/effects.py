@@ -101,7 +101,7 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 remaining_bytes -= path.stat().st_size if is_file(path) else 0
-            yield from _file_effects(name, path, folder, too_much=remaining_bytes < 0)
+            yield from _file_effects(name, path, folder, exceeds_yaml_limit=remaining_bytes < 0)
         else:
             yield Effect(kind="set", what=name, where=name)
 
@@ -122,11 +122,13 @@ def _has_front_matter(path: Path, root: Path) -> bool:
     return content.decode("utf-8-sig", "replace").lstrip().startswith(_FRONT_MATTER_MARK)
 
 
-def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterator[Effect]:
+def _file_effects(
+    name: str, path: Path, folder: Folder, *, exceeds_yaml_limit: bool
+) -> Iterator[Effect]:
     """Yield the effects of the settings in a JSON, TOML, YAML or Markdown file.
 
-    A file that cannot be parsed counts as one that runs code. ``too_much`` is True if the folder
-    has more YAML than delf parses.
+    A file that cannot be parsed counts as a file that runs code. ``exceeds_yaml_limit`` is True if
+    the folder has more YAML than delf parses.
     """
     text = ""
     try:
@@ -134,7 +136,7 @@ def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> I
         text = content.decode("utf-8-sig", "replace")
         if digest_items(content) != folder.items[name]:  # show only what will be trusted
             raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
-        if too_much:
+        if exceeds_yaml_limit:
             raise ValueError("there is too much of it")  # noqa: TRY301 - reported below
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
@@ -142,10 +144,11 @@ def _file_effects(name: str, path: Path, folder: Folder, *, too_much: bool) -> I
         yield from _text_effects(text[:_MAX_YAML_BYTES], name, folder.root)
         return
     found_effects = list(_document_effects(name, document, folder.root))
+    # Of an OpenAPI specification, only the addresses of its servers have an effect.
     if not document.keys().isdisjoint(_SPECIFICATION_KEYS):
         found_effects = [effect for effect in found_effects if _SERVER_KEY.search(effect.where)]
     yield from (effect for effect in found_effects if effect.kind != "set")
-    # A file of harmless settings only is one line, which names the file.
+    # Harmless settings are not shown one by one: a file of only such settings is one effect.
     if all(effect.kind == "set" for effect in found_effects):
         yield Effect(kind="set", what=name, where=name)
 
@@ -185,6 +188,7 @@ def _plain(node: Any, visited_ids: set[int]) -> Any:
 
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
+        # DELF_A__B sets the key "b" of the table "a".
         place = f"{name}: {variable}"
         yield from _text_effects(value, place, folder.root)
         if variable.startswith("DELF_"):
@@ -208,17 +212,17 @@ def _value_effects(
     path: tuple[str, ...], key: str, value: Any, file: str, place: str
 ) -> Iterator[Effect]:
     """Yield the effects that a setting has because of its name, such as ``command``."""
-    last = path[-1] if path else ""
+    last_key = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
-    inner = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
-    setting_names = {*inner, last, last.rpartition("_")[2]}
-    if not _COMMAND_KEYS.isdisjoint(setting_names) or (last == "type" and value == "shell"):
+    inner_keys = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
+    setting_names = {*inner_keys, last_key, last_key.rpartition("_")[2]}
+    if not _COMMAND_KEYS.isdisjoint(setting_names) or (last_key == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
-    elif last == "type" and isinstance(value, str) and "." in value:
+    elif last_key == "type" and isinstance(value, str) and "." in value:
         yield Effect(kind="run", what=f"the class {value}", where=place)
-    elif any(_PERMISSION_KEY.search(part) for part in (last, *inner)):
+    elif any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
         yield Effect(kind="loosen", what=text, where=file)
-    elif _ADDRESS_KEY.search(last) and isinstance(value, str) and "://" not in value:
+    elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         yield Effect(kind="contact", what=_display_value(value), where=place)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)
@@ -235,16 +239,14 @@ def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)
     for variable in _VARIABLE_REFERENCE.findall(text):
         yield Effect(kind="read", what=variable, where=place)
-    if _leads_out(text, root):
+    if _leads_outside(text, root):
         yield Effect(kind="reach", what=_display_value(text), where=place)
 
 
-def _leads_out(text: str, root: Path) -> bool:
-    path = (
-        text.partition("://")[2]
-        if text.split("://", maxsplit=1)[0].lower() in _LOCAL_SCHEMES
-        else text
-    )
+def _leads_outside(text: str, root: Path) -> bool:
+    """Return True if a text is a path, or a ``file:`` address, outside the folder ``root``."""
+    scheme, _, address_path = text.partition("://")
+    path = address_path if scheme.lower() in _LOCAL_SCHEMES else text
     if not path.startswith(("/", "~", "..")) and "/../" not in path:
         return False
     whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111

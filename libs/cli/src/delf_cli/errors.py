@@ -146,7 +146,8 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
 def hint_of(error: DelfError) -> str | None:
     """Return an error's hint for the command line.
 
-    If a command helps, the hint names the command instead of the Python code of the error's hint.
+    The hint of an error may show Python code. If a command does the same, the command is returned
+    instead.
     """
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
@@ -164,4 +165,5 @@ def say(label: str, message: str) -> None:
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     head_width = len(label) + 2 if label else 0
     text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
-    click.echo(text, err=True, color=colours.explicit_choice())  # click may have no current context
+    # The colour choice is passed, because click reads it from a context that may not exist yet.
+    click.echo(text, err=True, color=colours.explicit_choice())

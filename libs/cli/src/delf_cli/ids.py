@@ -11,26 +11,27 @@ _SHORT_ID_CHARACTERS: Final = 7
 _MIN_CHARACTERS_TO_ACT: Final = 6
 
 
-def check_names(text: str, name: str) -> bool:
+def check_id_prefix(text: str, whole_id: str) -> bool:
     """Check that a typed id prefix is long enough for a command that changes something.
 
     Args:
         text: The typed prefix, with or without ``req_``.
-        name: The full id.
+        whole_id: The id that the prefix stands for, such as ``req_…``.
 
     Returns:
-        True if the text is the full id.
+        True if the text is the whole id.
 
     Raises:
         DelfError: If the text is too short.
     """
-    start, name_part = text.removeprefix(f"{name.partition('_')[0]}_"), name.partition("_")[2]
-    if len(start) < min(_MIN_CHARACTERS_TO_ACT, len(name_part)):
+    kind, _, characters = whole_id.partition("_")
+    typed_characters = text.removeprefix(f"{kind}_")
+    if len(typed_characters) < min(_MIN_CHARACTERS_TO_ACT, len(characters)):
         raise DelfError(
-            f"{text!r} is too short to act on {name}",
-            hint=f"at least {_MIN_CHARACTERS_TO_ACT} characters: {short_id(name)}",
+            f"{text!r} is too short to act on {whole_id}",
+            hint=f"at least {_MIN_CHARACTERS_TO_ACT} characters: {short_id(whole_id)}",
         )
-    return start == name_part
+    return typed_characters == characters
 
 
 def short_id(name: str) -> str:

@@ -54,7 +54,7 @@ def run_until_done(
     try:
         return runner.run(watched())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        raise InterruptedRunError(stop.number or signal.SIGINT) from None
+        raise InterruptedRunError(stop.signal_number or signal.SIGINT) from None
     finally:
         _close(runner)
         stop.close()
@@ -89,43 +89,45 @@ class _Stop:
 
     def __init__(self, leave: Callable[[], None]) -> None:
         self._leave = leave
-        self.number: int | None = None
-        self._received = 0
+        self.signal_number: int | None = None
+        self._signal_count = 0
         self._task: asyncio.Task[Any] | None = None
-        # A signal handler may interrupt code that holds a lock: it starts no thread and takes no
-        # lock, but writes to a pipe.
+        # A signal handler may interrupt code that holds a lock. The handler therefore starts no
+        # thread and takes no lock, but writes to this pipe, from which a thread reads.
         self._pipe_reader, self._pipe_writer = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         """Install signal handlers that cancel an asyncio task."""
         self._task = task
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._tell_if_blocked, args=(loop,), daemon=True).start()
-        for name in _SIGNALS:
-            number = getattr(signal, name, None)
+        threading.Thread(target=self._warn_if_blocked, args=(loop,), daemon=True).start()
+        for signal_name in _SIGNALS:
+            number = getattr(signal, signal_name, None)
             if number is None or signal.getsignal(number) is signal.SIG_IGN:
                 continue  # keep ignoring SIGHUP under nohup
             try:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
-                return  # Windows, or not in the main thread: Ctrl-C works as Python has it
-            # Python also wakes the loop for the handler above; this one runs even if it is blocked.
+                return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
+            # asyncio calls the handler above only if the event loop is not blocked. Python calls
+            # the handler below in any case.
             signal.signal(number, self._count)
             signal.siginterrupt(number, False)
 
     def _count(self, number: int, _frame: object) -> None:
         """Count a signal; end the process at the second signal."""
-        self._received += 1
-        if self._received > 1:  # the clean-up hangs, or the person does not want to wait for it
+        self._signal_count += 1
+        if self._signal_count > 1:  # the clean-up hangs, or the person does not want to wait for it
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         os.write(self._pipe_writer, b"\0")
 
-    def _tell_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _warn_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for a signal, and warn if a function blocks the event loop for two seconds."""
-        if os.read(self._pipe_reader, 1):
+        received_signal = os.read(self._pipe_reader, 1) != b""  # empty once the pipe is closed
+        if received_signal:
             time.sleep(BUSY_SECONDS)
-            if self.number is None and not loop.is_closed():
+            if self.signal_number is None and not loop.is_closed():
                 errors.say("warning", f"not stopped yet{busy_at(loop)}; {_CTRL_C_HINT}")
         os.close(self._pipe_reader)
 
@@ -134,7 +136,7 @@ class _Stop:
         os.close(self._pipe_writer)
 
     def _cancel_task(self, number: int) -> None:
-        self.number = number
+        self.signal_number = number
         if self._task is not None:
             if number != signal.SIGINT:
                 self._leave()

@@ -30,7 +30,7 @@ class BareGroup(click.Group):
         """Insert the name of the default command if the arguments name no command."""
         asks_for_help = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
         begins_with_option = not args or args[0].startswith("-")
-        # Checked first, because list_commands discovers all plugins.
+        # The cheap conditions come first, because list_commands discovers all plugins.
         if self._default_command is not None and begins_with_option and not asks_for_help:
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
             args = args if names_command else [self._default_command, *args]
@@ -72,7 +72,7 @@ class LazyGroup(BareGroup):
         return {
             name: line
             for name, line in {**plugin_summaries, **lazy, **own_summaries}.items()
-            if name
+            if name  # empty for a command of another group
         }
 
     def _own_name(self, spec: CommandSpec) -> str:
@@ -110,8 +110,8 @@ class LazyGroup(BareGroup):
             spec = host.spec(CommandSpec, f"{self._group}{name}")
         except PluginError as error:
             suggestion = did_you_mean(name, self.list_commands(ctx))
-            unknown = error.message.startswith("unknown command")
-            if unknown and (suggestion or self._group):
+            is_unknown = error.message.startswith("unknown command")
+            if is_unknown and (suggestion or self._group):
                 trouble = f"; {host.trouble}" if host.trouble else ""
                 raise click.UsageError(
                     f"unknown command {name!r}{suggestion}{trouble}", ctx

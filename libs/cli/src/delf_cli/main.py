@@ -59,7 +59,7 @@ class Program(LazyGroup):
         try:
             status = super().main(*args, standalone_mode=False, **extra) or errors.OK
         except (DelfError, click.ClickException, click.Abort) as error:
-            # Click may have failed before it knew its options.
+            # Click may have failed before parsing the option, so look at the raw arguments.
             program_args = args[0] if args else extra.get("args")
             if "--json" in (sys.argv[1:] if program_args is None else program_args):
                 errors.report_json(error, clean=state.clean)

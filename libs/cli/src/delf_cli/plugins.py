@@ -64,4 +64,4 @@ def _explain(record: PluginRecord, state: State) -> None:
     reasons = [record.reason] if record.reason else []
     for text in (*reasons, *record.warnings):
         origin = f" ({record.plugin.origin})" if record.distribution else ""
-        click.echo(f"\n{record.name}{origin.rstrip()}: {visible(state.clean(text))}")
+        click.echo(f"\n{record.name}{origin}: {visible(state.clean(text))}")

@@ -67,12 +67,12 @@ class Narrator:
     ) -> None:
         self._screen = screen
         self._root = root
-        self._asks = asks
-        self._waits = waits
-        self._calls = calls
+        self._asks_person = asks
+        self._shows_requests = waits
+        self._shows_calls = calls
         self._purposes: dict[int, str] = {}
-        self._verbose = verbose
-        self._scripts = 0
+        self._is_verbose = verbose
+        self._script_count = 0
         self._has_step = False
 
     def __call__(self, event: ev.Event) -> None:
@@ -83,34 +83,36 @@ class Narrator:
                 pass
             case ev.Warned() if self._screen.console is not None:
                 warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
-                self._screen.line(warning, "yellow")  # above the live status
+                self._screen.line(warning, "yellow")  # so that rich prints above the live status
             case ev.Warned():
                 say("warning", event.message)
             case ev.ScriptGenerated():
-                self._scripts += 1
-                if self._verbose:
-                    self._screen.script(event.code, self._scripts)
+                self._script_count += 1
+                if self._is_verbose:
+                    self._screen.script(event.code, self._script_count)
                 elif self._screen.console is not None:
-                    text = summarise_script(event.code, self._scripts)
+                    text = summarise_script(event.code, self._script_count)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
-            case ev.ApprovalRequested() if self._waits and _is_for_person(event, self._asks):
+            case ev.ApprovalRequested() if self._shows_requests and _is_for_person(
+                event, self._asks_person
+            ):
                 name = event.request_id
                 requested = "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
                 say(f"{requested} needed", f"{about}; delf approvals show {name}")
-            case ev.ApprovalDecided() if event.note is not None:
+            case ev.ApprovalDecided() if event.note is not None:  # answered in another process
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
             case ev.SandboxOpened() if self._screen.console is not None:
                 self._tell(event)
-            case ev.Printed() if self._verbose and self._screen.console is None:
+            case ev.Printed() if self._is_verbose and self._screen.console is None:
                 self._screen.line(printed_lines(event))
-            case _ if self._verbose:
+            case _ if self._is_verbose:
                 self._tell(event)
-            case ev.CallStarted() if self._calls:
+            case ev.CallStarted() if self._shows_calls:
                 self._purposes[event.call_id] = purpose(event)
-            case ev.CallFinished() if self._calls:
+            case ev.CallFinished() if self._shows_calls:
                 call_purpose = self._purposes.pop(event.call_id, "")
                 line = call_line(event, call_purpose, self._screen.width)
                 self._screen.line(f"  {line}", "dim")
@@ -119,7 +121,7 @@ class Narrator:
 
     def _is_known_warning(self, event: ev.Warned) -> bool:
         """Return True if a set-up warning was shown in an earlier task of this project."""
-        if self._has_step or self._root is None or self._verbose:
+        if self._has_step or self._root is None or self._is_verbose:
             return False
         return not mark_as_shown(f"{self._root}\n{event.message}")
 
@@ -176,12 +178,12 @@ class LiveStatus:
 
     def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
         self._console = console
-        self._asks = asks
+        self._asks_person = asks
         self._live: Live | None = None
-        self._started = time.monotonic()
-        self._waiting: set[str] = set()
+        self._start_time = time.monotonic()
+        self._pending_requests: set[str] = set()
         self._activity = doing
-        self._calls = 0
+        self._finished_calls = 0
         self._running_calls: dict[int, str] = {}
         self._spinner: Spinner | None = None
         self._printed_lines = deque[str]([""], maxlen=_MAX_OUTPUT_LINES + 1)
@@ -225,14 +227,14 @@ class LiveStatus:
             case ev.CallStarted():
                 self._running_calls[event.call_id] = event.description or event.action
             case ev.CallFinished():
-                self._calls += 1
+                self._finished_calls += 1
                 self._running_calls.pop(event.call_id, None)
-            case ev.ApprovalRequested() if _is_for_person(event, self._asks):
-                self._waiting.add(event.request_id)
+            case ev.ApprovalRequested() if _is_for_person(event, self._asks_person):
+                self._pending_requests.add(event.request_id)
                 self.stop()
-            case ev.ApprovalDecided() if event.request_id in self._waiting:
-                self._waiting.discard(event.request_id)
-                if not self._waiting:
+            case ev.ApprovalDecided() if event.request_id in self._pending_requests:
+                self._pending_requests.discard(event.request_id)
+                if not self._pending_requests:
                     self.start()
             case ev.TaskFinished():
                 self.stop()
@@ -251,9 +253,9 @@ class LiveStatus:
             rest_note = f" and {len(running_calls) - 1} more" if len(running_calls) > 1 else ""
             newest_call = visible(running_calls[-1]).replace("\n", " ")
             parts.append(cut(newest_call, _MAX_CALL_CHARACTERS) + rest_note)
-        if self._calls:
-            parts.append(format_count(self._calls, "call"))
-        parts.append(f"{time.monotonic() - self._started:.1f} s")
+        if self._finished_calls:
+            parts.append(format_count(self._finished_calls, "call"))
+        parts.append(f"{time.monotonic() - self._start_time:.1f} s")
         row = Table.grid(padding=(0, 1))
         text = Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
         row.add_row(self._spinner or "", text)

@@ -113,7 +113,7 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
 
     def decorate(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
-        def pruned(
+        def ask_and_prune(
             *args: Any,
             older_than: float | None,
             keep: int | None,
@@ -134,7 +134,7 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
             pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)
 
-        decorated: Any = pruned
+        decorated: Any = ask_and_prune
         for option in (
             click.option("--yes", is_flag=True, help="Do not ask at a terminal."),
             click.option(

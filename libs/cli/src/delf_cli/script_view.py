@@ -49,7 +49,7 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
         width: The terminal's width, to which call descriptions are cut; None without a terminal.
     """
     script_runs: list[ScriptRun] = []
-    begun_calls: dict[int, tuple[int, str]] = {}
+    begun_calls: dict[int, tuple[int, str]] = {}  # from call id to line number and purpose
     for event in events:
         if isinstance(event, ev.ScriptGenerated):
             script_runs.append(ScriptRun(number=len(script_runs) + 1, code=event.code))
@@ -59,10 +59,10 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
         script = script_runs[-1]
         match event:
             case ev.CallStarted():
-                begun_calls[event.call_id] = event.line or 0, purpose(event)
+                begun_calls[event.call_id] = (event.line or 0, purpose(event))
             case ev.CallFinished():
-                line, call_note = begun_calls.pop(event.call_id, (0, ""))
-                call_text = call_line(event, call_note, None if width is None else width - 7)
+                line, call_purpose = begun_calls.pop(event.call_id, (0, ""))
+                call_text = call_line(event, call_purpose, None if width is None else width - 7)
                 script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():
                 script.printed.append(event.text)

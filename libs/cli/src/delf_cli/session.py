@@ -119,12 +119,12 @@ def run_session(state: State, task: str, options: Options) -> int:
     return work_session(state, run_task, options)
 
 
-def work_session(state: State, do: Work, options: Options) -> int:
+def work_session(state: State, work: Work, options: Options) -> int:
     """Create an agent, let a function do a task with the agent, and write the outcome.
 
     Args:
         state: The program's flags.
-        do: The function that does the task.
+        work: The function that does the task.
         options: The options.
 
     Returns:
@@ -138,10 +138,10 @@ def work_session(state: State, do: Work, options: Options) -> int:
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
-        options = setup.options  # with ``verbose`` of the project
+        options = setup.options  # the project's configuration may have set ``verbose``
         omitted_hint = _SHOW_COMMAND if setup.is_journalled else None
         show = partial(_write_response, options, screen, state, omitted_hint)
-        response, status, stop = _run_work(setup, do, options, screen, show)
+        response, status, signal_error = _run_work(setup, work, options, screen, show)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(state.clean(error.message)))
@@ -151,7 +151,7 @@ def work_session(state: State, do: Work, options: Options) -> int:
         name = response.trace.task_id.removeprefix("task_")[:7]
         next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {next_command} {name}")
-    return status if stop is None else stop.status
+    return status if signal_error is None else signal_error.status
 
 
 def detach(state: State, task: str, options: Options, submission: HandingIn) -> int:
@@ -244,15 +244,18 @@ class Setup:
         """True if the user configured that events are in memory only."""
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
-    def agent(self, **more: Any) -> Agent:
-        """Create an agent that is not started; ``more`` overrides configuration and components."""
+    def agent(self, **overrides: Any) -> Agent:
+        """Create an agent that is not started.
+
+        ``overrides`` take precedence over the project's configuration and components.
+        """
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
             approval_seconds = config.approval_timeout if config.wait_approvals else 0.0
-            more = {"timeout": TIMEOUT_SECONDS + approval_seconds, **more}
+            overrides = {"timeout": TIMEOUT_SECONDS + approval_seconds, **overrides}
         if self.options.conversation is not None:
             conversation_options = {"persist": True, "conversation_id": self.options.conversation}
-            more = {"chat": as_chat(conversation_options, self.host), **more}
+            overrides = {"chat": as_chat(conversation_options, self.host), **overrides}
         # The command reports events, because it knows the terminal; the agent does not.
         return Agent.from_project(
             self.project,
@@ -260,7 +263,7 @@ class Setup:
             tools=_tools(self.project, self.options),
             host=self.host,
             verbose=False,
-            **more,
+            **overrides,
         )
 
     async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
@@ -329,7 +332,7 @@ def _tools(project: Project, options: Options) -> list[Any]:
 
 def _run_work(
     setup: Setup,
-    do: Work,
+    work: Work,
     options: Options,
     screen: output.Screen,
     show: Callable[[Response], int],
@@ -362,24 +365,24 @@ def _run_work(
     events: list[Event] = []
     listeners: list[Callable[[Event], None]] = [narrator, events.append]
     listeners += [live] if live is not None else []
-    lines = EventLines()
+    event_lines = EventLines()
 
     is_resumable = False
-    shown: tuple[Response, int] | None = None
+    shown: tuple[Response, int] | None = None  # the shown response, and the exit status
 
-    async def work() -> None:
+    async def run_and_show() -> None:
         nonlocal is_resumable, shown
         if options.events:
-            listeners.append(lines)
-            lines.watch()
+            listeners.append(event_lines)
+            event_lines.watch()
         started = await setup.start(agent)
-        # Known only after the start, which may fall back to a journal in memory.
+        # The start may fall back to another agent, whose journal is in memory.
         is_resumable = setup.is_journalled and started is agent
         try:
-            response = await do(started, {"listeners": listeners})
+            response = await work(started, {"listeners": listeners})
             if live is not None:
                 live.stop()
-            # Shown first: to close the tools may take long, and a signal may interrupt that.
+            # Show the response before stopping: a signal may interrupt the closing of the tools.
             shown = response, show(response)
         finally:
             await started.astop()
@@ -388,26 +391,26 @@ def _run_work(
         live.start()
     began = time.monotonic()
     try:
-        run_until_done(work, lambda: leave_tasks(agent) if is_resumable else None)
-    except errors.InterruptedRunError as stop:
-        if lines.is_broken:  # EventLines cancelled the run; there was no signal
+        run_until_done(run_and_show, lambda: leave_tasks(agent) if is_resumable else None)
+    except errors.InterruptedRunError as signal_error:
+        if event_lines.is_broken:  # EventLines cancelled the run; there was no signal
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
         if shown is not None:  # the signal came while the agent stopped
-            return *shown, stop
+            return *shown, signal_error
         if events and isinstance(events[-1], TaskFinished):
             response = past_response(events, events[-1])
         elif is_resumable and events:
-            message = f"{stop} ended its process; it can be resumed"
+            message = f"{signal_error} ended its process; it can be resumed"
             response = left_response(events, message, time.monotonic() - began)
         else:
             raise
-        return response, show(response), stop
+        return response, show(response), signal_error
     finally:
         if live is not None:
             live.stop()
-    assert shown is not None  # noqa: S101 - work shows the response or raises
+    assert shown is not None  # noqa: S101 - run_and_show set it or raised
     return *shown, None
 
 
@@ -416,7 +419,7 @@ def named_tools(agent: Agent) -> str:
     names = [item.name for item in agent.tools]
     omitted_count = len(names) - _MAX_TOOL_NAMES
     rest_note = f" and {omitted_count} more" if omitted_count > 0 else ""
-    return ", ".join(names[:_MAX_TOOL_NAMES]) + rest_note or "no tools"
+    return ", ".join(names[:_MAX_TOOL_NAMES]) + rest_note if names else "no tools"
 
 
 class EventLines:
@@ -427,11 +430,11 @@ class EventLines:
 
     def __init__(self) -> None:
         self.is_broken = False
-        self._run: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def watch(self) -> None:
         """Cancel the current asyncio task when the reader of stdout is gone."""
-        self._run = asyncio.current_task()
+        self._task = asyncio.current_task()
 
     def __call__(self, event: Event) -> None:
         """Write an event."""
@@ -442,8 +445,8 @@ class EventLines:
             real_stdout().flush()
         except BrokenPipeError:
             self.is_broken = True
-            if self._run is not None:
-                self._run.cancel()
+            if self._task is not None:
+                self._task.cancel()
 
 
 def restore_options(state: State, options: Options, record: Mapping[str, Any]) -> Options:
@@ -461,7 +464,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     """
     if "folder" not in record:
         return options  # the task did not come from the command line
-    # Resolved before the folder changes: the user's paths are relative to the current folder.
+    # Before the folder changes, because the user's paths are relative to the current folder.
     options = _with_absolute_paths(state, options)
     folder = str(record["folder"])
     try:
@@ -475,8 +478,10 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     # Stored code files are never loaded: only the person who resumes a task chooses code.
     state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
     flags = {name: value for name, value in options.flags.items() if value is not None}
-    given_keys = {text.partition("=")[0] for text in options.overrides}
-    overrides = [text for text in record["overrides"] if text.partition("=")[0] not in given_keys]
+    overridden_keys = {text.partition("=")[0] for text in options.overrides}
+    overrides = [
+        text for text in record["overrides"] if text.partition("=")[0] not in overridden_keys
+    ]
     stored_options = {
         f"--{name.replace('_', '-')}": v for name, v in record["flags"].items() if name not in flags
     }
@@ -498,7 +503,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
 
 def _with_absolute_paths(state: State, options: Options) -> Options:
     """Make the paths in ``state`` absolute; return the options with absolute paths."""
-    absolute, flags = os.path.abspath, dict(options.flags)
+    absolute = os.path.abspath
+    flags = dict(options.flags)
     state.config = state.config and absolute(state.config)
     state.plugin = tuple(map(absolute, state.plugin))
     for name in ("output_dir", "record"):

@@ -108,11 +108,11 @@ def _indented_lines(
         return
     changes = changes_since(folder)
     if changes is None:
-        heading = (
+        untrusted_heading = (
             f"{folder_text} has files that decide what delf does here, and you have not "
             "trusted them:"
         )
-        yield heading, 0
+        yield untrusted_heading, 0
     elif changes:
         yield f"{folder_text} has changed since you trusted it:", 0
     else:
@@ -123,13 +123,13 @@ def _indented_lines(
     rest_note = f" and {omitted_count} more" if omitted_count else ""
     yield f"{errors.visible(', '.join(shown_names))}{rest_note}", 2
     if changes:
-        yield from _section("what is new", [_change(item) for item in changes], everything)
+        yield from _section("what is new", [_change_line(item) for item in changes], everything)
     folder_effects = effects(folder)
-    for kind, words in KINDS.items():
-        of_kind = [effect for effect in folder_effects if effect.kind == kind]
-        if of_kind:
-            texts = [clean(line) for line in _effect_lines(of_kind, kind == "set")]
-            yield from _section(words, texts, everything)
+    for kind, heading in KINDS.items():
+        kind_effects = [effect for effect in folder_effects if effect.kind == kind]
+        if kind_effects:
+            texts = [clean(line) for line in _effect_lines(kind_effects, kind == "set")]
+            yield from _section(heading, texts, everything)
 
 
 def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
@@ -151,9 +151,9 @@ def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
         yield name if settings == [name] else f"{name}  ({settings[0]}{rest_note})"
 
 
-def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
+def _section(heading: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
     yield "", 0
-    yield click.style(words, bold=True), 2
+    yield click.style(heading, bold=True), 2
     shown_lines = lines if everything else lines[:_MAX_LINES_PER_KIND]
     for line in shown_lines:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
@@ -162,6 +162,6 @@ def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tup
         yield f"and {len(lines) - len(shown_lines)} more: delf trust --show", 4
 
 
-def _change(change: Change) -> str:
+def _change_line(change: Change) -> str:
     changed_place = f"{change.file}: {change.key}" if change.key else change.file
     return f"{changed_place} ({change.kind})"

@@ -71,7 +71,7 @@ def _ask_trust(folder: Folder, *, yes: bool) -> bool:
     """Ask whether to trust a folder, unless ``yes``; return True if the folder is trusted."""
     from delf.trust.decisions import remember
 
-    if changes_since(folder) == []:
+    if changes_since(folder) == []:  # None for a folder that never was trusted
         return True
     if not yes and not can_ask():
         errors.say("hint", "delf trust --yes trusts it without a question")

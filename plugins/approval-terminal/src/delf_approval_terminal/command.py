@@ -25,7 +25,7 @@ from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.as_json import as_json_option
 from delf_cli.complete import completes
-from delf_cli.ids import check_names, short_id
+from delf_cli.ids import check_id_prefix, short_id
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
@@ -317,7 +317,7 @@ def _answer(
         as_json: Whether to print JSON.
     """
     request = ask_journal(ctx, lambda journal: answering.find_request(journal, id_text))
-    check_names(id_text, request.requested.request_id)
+    check_id_prefix(id_text, request.requested.request_id)
     if sys.stdin.isatty() and request.waits:
         decision = decide(request.requested.arguments)
         edited: Mapping[str, Any] = decision.arguments if isinstance(decision, Edited) else {}

@@ -7,7 +7,7 @@ import click
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
-from delf_cli.ids import check_names
+from delf_cli.ids import check_id_prefix
 from delf_cli.journals import ask_journal
 from delf_cli.output import json_text
 
@@ -27,13 +27,13 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
     async def work(journal: SharedJournal) -> tuple[str, bool, str]:
         name = await journal.resolve(task_id)
-        check_names(task_id, name)
-        stopped = await journal.stop(name, "cli")
-        return name, stopped, (await journal.task(name)).state
+        check_id_prefix(task_id, name)
+        was_stopped = await journal.stop(name, "cli")
+        return name, was_stopped, (await journal.task(name)).state
 
-    name, stopped, became = ask_journal(ctx, work)
+    name, was_stopped, state = ask_journal(ctx, work)
     if as_json:
-        click.echo(json_text({"task_id": name, "stopped": stopped, "state": became}, indent=2))
+        click.echo(json_text({"task_id": name, "stopped": was_stopped, "state": state}, indent=2))
         return
-    message = "stopped" if stopped else f"was over already: {became}"
+    message = "stopped" if was_stopped else f"was over already: {state}"
     click.echo(f"{errors.visible(name)} {message}")

@@ -25,7 +25,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.tools.action import Action
 from delf_cli.answering import (
     assign,
-    assignable,
+    assignable_people,
     comment,
     decided_data,
     find_request,
@@ -181,7 +181,7 @@ class Approvals:
 
     async def assignable(self, text: str, key: Key) -> AssignableList:
         """Return the people to whom a request can be assigned."""
-        people = await assignable(self._tasks.journal, await self._find(text, key))
+        people = await assignable_people(self._tasks.journal, await self._find(text, key))
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, key: Key) -> Request:
