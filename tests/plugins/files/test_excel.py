@@ -236,7 +236,7 @@ async def test_impossible_dates_are_reported(tmp_path):
     lost = "#VALUE!"
     assert [row["day"] for row in rows] == [dt.datetime(2025, 12, 9), lost, lost]
     reported = (
-        "cells that are dates no calendar has came as '#VALUE!': B3 (99999999), B4 (-5000000000)"
+        "cells with dates that do not exist were read as '#VALUE!': B3 (99999999), B4 (-5000000000)"
     )
     assert list(notes) == [reported]
     old = xlwt.Workbook()
@@ -246,7 +246,7 @@ async def test_impossible_dates_are_reported(tmp_path):
     old.save(str(tmp_path / "a.xls"))
     with notes_of_call() as notes:
         assert await excel.read(str(tmp_path / "a.xls"), None) == [{"day": 99_999_999}]
-    assert list(notes) == ["cells that are dates no calendar has came as their numbers"]
+    assert list(notes) == ["cells with dates that do not exist were read as numbers"]
 
 
 async def test_xml_escapes_in_cell_text_round_trip(tmp_path):
@@ -472,7 +472,7 @@ async def test_formula_without_a_cached_result_gives_its_text(with_sheet, workbo
         ("<c r='A2' t='str'><f>\"x\"</f><v>x</v></c>", "x", ""),
         ("<c r='A2'><f>1+1</f><v>2</v></c>", 2, ""),
         ("<c><f>1+1</f></c>", "=1+1", "their text: 1, the first in row 2, column 1"),
-        ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "no program has computed"),
+        ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "without a computed value"),
     ],
 )
 async def test_empty_formula_result_differs_from_a_missing_one(

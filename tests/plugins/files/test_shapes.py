@@ -135,7 +135,7 @@ print(total, spent)
         (["1 234,5", "7,0"], "(number with decimal comma, gaps between thousands)"),
         (["1,234.50", "7.00"], "'1,234.50' (number with commas between thousands)"),
         (["1,234", "5,678"], "(number with commas: for thousands or decimals, unclear)"),
-        (["€ 3.50", "€ 4.00"], "'€ 3.50' (number, with '€ ' to take off)"),
+        (["€ 3.50", "€ 4.00"], "'€ 3.50' (number, with '€ ' to strip)"),
         (["01067", "10115"], "'01067' (with leading zeros)"),
         (["1", "2", "3", "4", "n/a"], "'1' (number, but also 'n/a')"),
         (["3/25/2026", "1/2/2026"], "'3/25/2026' (month first)"),
@@ -164,7 +164,7 @@ print(total, spent)
         (["-4.123", "2.500"], "(number with points: for thousands or decimals, unclear)"),
         (
             ["4.123 €", "2.500 €"],
-            "(number with points: for thousands or decimals, unclear, with ' €' to take off)",
+            "(number with points: for thousands or decimals, unclear, with ' €' to strip)",
         ),
         (["4.123", "1370"], "'4.123' (number)"),
         (["4.123", "0.137"], "'4.123' (number)"),
@@ -539,7 +539,7 @@ LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
         (
             "pictures.pdf",
             pdf_of("", "", "", "", ""),
-            "list[str], the text of each of 5 pages; the first have none, as pictures of pages have",
+            "list[str], the text of each of 5 pages; the first pages have no text, like scanned pages",
             [""] * 5,
         ),
         (

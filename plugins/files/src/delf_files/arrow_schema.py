@@ -16,6 +16,7 @@ from delf.notes import note
 
 _KEY: Final = b"ARROW:schema"
 _UNITS: Final = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+_DEFAULT_UNIT: Final = 1
 _DURATION_TYPE: Final = 18
 _HEADER_BYTES: Final = 8
 _MAX_FIELDS: Final = 1000
@@ -56,18 +57,18 @@ def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
     schema = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
     fields = _offset_target(data, _field_position(data, schema, _FIELDS))
     (count,) = struct.unpack_from("<I", data, fields)
-    for number in range(min(count, _MAX_FIELDS)):
-        field = _offset_target(data, fields + 4 * (number + 1))
+    for index in range(min(count, _MAX_FIELDS)):
+        field = _offset_target(data, fields + 4 * (index + 1))
         kind = _field_position(data, field, _TYPE_KIND)
         if not kind or data[kind] != _DURATION_TYPE:
             continue
-        start = _offset_target(data, _field_position(data, field, _NAME))
-        (length,) = struct.unpack_from("<I", data, start)
-        unit = _field_position(
-            data, _offset_target(data, _field_position(data, field, _TYPE)), _UNIT
-        )
-        (unit_code,) = struct.unpack_from("<h", data, unit) if unit else (1,)
-        yield data[start + 4 : start + 4 + length].decode(), _UNITS[unit_code]
+        name = _offset_target(data, _field_position(data, field, _NAME))
+        (name_bytes,) = struct.unpack_from("<I", data, name)
+        duration_type = _offset_target(data, _field_position(data, field, _TYPE))
+        unit = _field_position(data, duration_type, _UNIT)
+        # An absent unit has the schema's default value.
+        unit_code = struct.unpack_from("<h", data, unit)[0] if unit else _DEFAULT_UNIT
+        yield data[name + 4 : name + 4 + name_bytes].decode(), _UNITS[unit_code]
 
 
 def _offset_target(data: bytes, position: int) -> int:

@@ -16,7 +16,7 @@ PRELOADS: Final = {
 """The libraries that a child process preloads, by the extension of the file to read."""
 
 
-def readable(file: InputFile) -> tuple[str, ...]:
+def readable_paths(file: InputFile) -> tuple[str, ...]:
     """Return the paths that the child process for a file may open.
 
     SQLite's write-ahead log, shared memory and journal of a database file are included.

@@ -31,8 +31,10 @@ _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$"
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?")
 _COMMA_THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_PLAIN_NOTATION: Final = ""
+# A mapping from the description of a notation to a pattern of its numbers.
 _NOTATIONS: Final = {
-    "": _PLAIN,
+    _PLAIN_NOTATION: _PLAIN,
     "with decimal comma": _DECIMAL_COMMA,
     "with commas between thousands": _COMMA_THOUSANDS,
     "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
@@ -147,6 +149,11 @@ def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
     if all(map(_COMPACT_DATE.fullmatch, filled)):
         yield "date as YYYYMMDD"
         return
+    yield from _describe_numbers(filled)
+
+
+def _describe_numbers(filled: Sequence[str]) -> Iterable[str]:
+    """Yield the notation of a column's numbers; nothing if too few values are numbers."""
     numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in filled]
     if any(map(_LEADING_ZERO.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
         yield "with leading zeros"
@@ -162,10 +169,11 @@ def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
         )
     else:
         plain_numbers = [text for text in numbers if _PLAIN.fullmatch(text)]
-        description = notation or _describe_points(plain_numbers)
+        is_plain = notation == _PLAIN_NOTATION
+        description = _describe_points(plain_numbers) if is_plain else notation
     units = dict.fromkeys(match[0] for text in filled if (match := _UNITS.search(text)))
     unit_list = " or ".join(map(repr, list(units)[:3]))
-    unit_note = f", with {unit_list} to take off" if unit_list else ""
+    unit_note = f", with {unit_list} to strip" if unit_list else ""
     yield f"number {description}".strip() + unit_note
     negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, filled), None)
     if negative is not None:
@@ -186,7 +194,7 @@ def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
 
 
 def _describe_commas(numbers: Sequence[str]) -> str:
-    """Return whether commas in numbers separate thousands or decimals, or that this is unclear."""
+    """Describe the commas in numbers: they separate thousands, or decimals, or it is unclear."""
     with_comma = [text for text in numbers if "," in text]
     without_comma = [text for text in numbers if text.isdigit()]
     has_point = any("." in text for text in numbers)
@@ -228,12 +236,15 @@ def _mention_others(others: Sequence[str]) -> Iterable[str]:
         yield f"but also {', '.join(map(short, list(dict.fromkeys(others))[:3]))}"
 
 
-def _date_order(days: Sequence[re.Match[str]]) -> str:
+def _date_order(dates: Sequence[re.Match[str]]) -> str:
+    """Return whether the day or the month comes first in matches of ``_NUMERIC_DATE``."""
+    first_numbers = {int(date[1]) for date in dates}
+    second_numbers = {int(date[3]) for date in dates}
+    separator = dates[0][2]
     # A number above 12 is a day. Dates with points, such as 3.4.2025, begin with the day.
-    firsts, seconds = ({int(day[group]) for day in days} for group in (1, 3))
-    if max(firsts) > 12 or days[0][2] == ".":
+    if max(first_numbers) > 12 or separator == ".":
         return "day first"
-    return "month first" if max(seconds) > 12 else "day or month first: unclear"
+    return "month first" if max(second_numbers) > 12 else "day or month first: unclear"
 
 
 def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole: bool) -> Column:
@@ -245,8 +256,10 @@ def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole:
         declared: The declared type; empty if no type is declared.
         whole: Whether the values are all values of the column, and not a sample.
     """
-    kinds = described(values, whole=whole)
-    return Column(name, f"{declared}: {kinds}" if declared and values else declared or kinds)
+    found_types = describe_values(values, whole=whole)
+    if not declared:
+        return Column(name, found_types)
+    return Column(name, f"{declared}: {found_types}" if values else declared)
 
 
 def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list[Column]:
@@ -260,14 +273,14 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
     columns: list[Column] = []
     for key in keys:
         values = [record[key] for record in records if key in record]
-        line = described(values, 1, whole=whole)
+        line = describe_values(values, 1, whole=whole)
         if len(values) < len(records):
             line += f" (missing in {len(records) - len(values):,} of {len(records):,})"
         columns.append(Column(str(key), line))
     return columns
 
 
-def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
+def describe_values(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
     """Describe values by their types, each with an example; records by their keys.
 
     Args:
@@ -300,7 +313,7 @@ def _describe_kind(
         items = list(islice(chain.from_iterable(values), _MAX_ITEMS))
         if not items or depth >= _MAX_DEPTH:
             return "list" if items else "[]"
-        return f"[{described(items, depth + 1, whole=is_complete)}, …]"
+        return f"[{describe_values(items, depth + 1, whole=is_complete)}, …]"
     if kind == "str" and is_mixed:
         distinct_texts = list(dict.fromkeys(values))
         more = " | …" if len(distinct_texts) > _MAX_MIXED_TEXTS else ""
@@ -326,7 +339,9 @@ def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
         return False
     records = cast("list[dict[str, Any]]", items)
     fields = {key for record in records for key in record}
-    return sum(map(len, records)) >= _SIMILAR_SHARE * len(fields) * len(records) > 0
+    max_filled_fields = len(fields) * len(records)
+    filled_fields = sum(map(len, records))
+    return max_filled_fields > 0 and filled_fields >= _SIMILAR_SHARE * max_filled_fields
 
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
@@ -337,12 +352,12 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
     if has_data_keys(values):
         items = [item for value in values for item in value.values()]
         sample = spread(items, _MAX_ITEMS)
-        kinds = described(sample, depth + 1, whole=is_complete and sample is items)
+        kinds = describe_values(sample, depth + 1, whole=is_complete and sample is items)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:
         field_values = [value[key] for value in values if key in value]
         optional_mark = "?" if len(field_values) < len(values) else ""
-        kinds = described(field_values, depth + 1, whole=is_complete)
+        kinds = describe_values(field_values, depth + 1, whole=is_complete)
         parts.append(f"{optional_mark}{short(key)}: {kinds}")
     return f"{{{', '.join(parts)}}}"

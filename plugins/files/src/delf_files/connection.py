@@ -20,7 +20,7 @@ from delf.protocols.formats import InputFile, InstalledFormats
 from delf.types import Trust
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
-from delf_files.children import PRELOADS, readable
+from delf_files.children import PRELOADS, readable_paths
 from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
@@ -119,7 +119,7 @@ class Files(Connection):
                 package="delf-plugin-files[excel]",
             )
         arguments = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
-        arguments |= {"encoding": encoding, "most": self._most_bytes, "header": header}
+        arguments |= {"encoding": encoding, "max_bytes": self._most_bytes, "header": header}
         content = await self._in_child("delf_files.reading:read_content", arguments, file, context)
         if "too_large" in content:
             raise self._too_large(file, content["too_large"])
@@ -181,7 +181,7 @@ class Files(Connection):
                     "ending": file.ending,
                     "kind": _kind(file),
                     "factory": self._formats.factory(file.ending),
-                    "most": self._most_bytes,
+                    "max_bytes": self._most_bytes,
                     "max_characters": max_characters,
                 }
                 self._descriptions[key] = await self._in_child(
@@ -220,7 +220,7 @@ class Files(Connection):
             arguments,
             about=f"{doing} {file.name}",
             key=_task_key(context),
-            readable=readable(file),
+            readable=readable_paths(file),
             limits=limits,
             preload=PRELOADS.get(file.ending, ()),
         )

@@ -88,6 +88,7 @@ def dialect_of(text: str, ending: str) -> Dialect:
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
     lines = _complete_lines(sample)
+    # If every separator is within quotes, the file has one column, and any separator fits.
     if '"' in lines and all(_is_one_column(Dialect(separator), lines) for separator in separators):
         return Dialect(separators[0], start=start)
     usual_dialects = [Dialect(separator, start=start) for separator in separators]
@@ -198,6 +199,8 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
         return dialect
     unquoted = Dialect(dialect.separator, None, start=dialect.start)
     fault, has_line_break = _first_fault(dialect, text)
+    # Programs that write tab-separated values often do not quote cells, so that a quote in such a
+    # file is probably a character of the text.
     if fault == _UNCLOSED and dialect.separator != "\t":
         return dialect  # reading the file reports the unclosed quote
     if not dialect.backslash and '\\"' in text and (fault or '""' not in text):

@@ -63,6 +63,7 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
         if not kinds:
             continue
         usual_kind, count = Counter(kinds).most_common(1)[0]
+        # Columns of texts or of mixed kinds do not show whether the first cell is a name.
         if count < _HIGH_SHARE * len(kinds) or usual_kind == "text":
             continue
         if _kind(cell) != usual_kind:

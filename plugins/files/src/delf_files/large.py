@@ -192,7 +192,7 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
     first_number = number or 1
     for row_number, row in enumerate(rows, 1):
         is_empty = row_number == number and not row
-        is_missing = number is not None and row_number <= number and row == [END]
+        is_missing = number is not None and row_number <= number and row == [END]  # after the rows
         if is_empty or is_missing:
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
         if row and row_number >= first_number:
@@ -310,7 +310,8 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     while not text and (chunk := source.read(CHUNK_CHARACTERS)):
         text = chunk.lstrip("\ufeff \t\r\n")
     is_list = text.startswith("[")
-    position, is_at_end, problem = int(is_list), False, ""
+    position = len("[") if is_list else 0
+    is_at_end, problem = False, ""
     while True:
         blanks = _BLANKS_AND_COMMAS.match(text, position)
         position = blanks.end() if blanks else position

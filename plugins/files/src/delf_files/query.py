@@ -13,7 +13,7 @@ from delf.values.conversion import unique_names
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files import query_child
-from delf_files.children import PRELOADS, readable
+from delf_files.children import PRELOADS, readable_paths
 from delf_files.query_child import quoted_forms
 
 MAX_ROWS: Final = 1000
@@ -86,7 +86,7 @@ async def query(
             {"question": question},
             about=f"the query of {', '.join(file.name for file in named_files)}",
             key=key,
-            readable=[path for file in named_files for path in readable(file)],
+            readable=[path for file in named_files for path in readable_paths(file)],
             limits=Limits(
                 seconds=_MAX_SECONDS,
                 memory=_PROCESS_MEMORY_BYTES,

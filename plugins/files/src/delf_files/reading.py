@@ -46,7 +46,7 @@ def read_content(
     ending: str,
     kind: str,
     encoding: str | None,
-    most: int,
+    max_bytes: int,
     header: int | None = None,
 ) -> Any:
     """Return the content of a file that no FileFormat plugin reads.
@@ -59,7 +59,7 @@ def read_content(
         ending: The file's extension.
         kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
         encoding: The encoding that the script names; None to detect the encoding.
-        most: The maximum number of bytes.
+        max_bytes: The maximum number of bytes.
         header: The number of the row with column names, for ``csv``; 0 if no row has names; None
             for the first row.
 
@@ -70,9 +70,9 @@ def read_content(
     Raises:
         ToolExecutionError: If the file cannot be read.
     """
-    data = _bytes_of(path, name, most + 1)
-    if len(data) > most:  # the file has grown, or reports no size, as in /proc
-        return {"too_large": f"has more than {most:,} bytes"}
+    data = _bytes_of(path, name, max_bytes + 1)
+    if len(data) > max_bytes:  # the file has grown, or reports no size, as in /proc
+        return {"too_large": f"has more than {max_bytes:,} bytes"}
     try:
         if kind in DOCUMENTS and is_document(data, kind):
             return {"content": read_document(path, name, kind)}
@@ -80,7 +80,7 @@ def read_content(
             raise ToolExecutionError(f"{name} has a password; save it without one")
         if kind in DOCUMENTS:
             _note_other_format(data, name, kind)
-        return {"content": _parse(data, name, ending, kind, encoding, most, header)}
+        return {"content": _parse(data, name, ending, kind, encoding, max_bytes, header)}
     except TooWideError:
         return {"too_large": "is too large as rows"}
     except (ValueError, RecursionError) as error:
@@ -91,8 +91,8 @@ def _note_other_format(data: bytes, name: str, kind: str) -> None:
     """Add a note about the real format of a file whose extension is that of another format."""
     real_format = find_format(data[:DETECTION_BYTES]) if data else "empty"
     if real_format is None:
-        real_format = "other bytes" if decode_if_text(data) is None else "text"
-    note(f"{name} is no .{kind} but {real_format}, and came as it is")
+        real_format = "an unknown binary format" if decode_if_text(data) is None else "text"
+    note(f"{name} is no .{kind} but {real_format}, and was returned unchanged")
 
 
 def is_document(data: bytes, kind: str) -> bool:
@@ -128,7 +128,7 @@ def _parse(
     ending: str,
     kind: str,
     encoding: str | None,
-    most: int,
+    max_bytes: int,
     header: int | None,
 ) -> Any:
     """Parse bytes according to the kind of file; an unknown kind gives text, or bytes."""
@@ -136,7 +136,8 @@ def _parse(
         refuse_known_format(data[:DETECTION_BYTES])
     if kind == "csv":
         text = decode(data, encoding, name)
-        return read_table(text, ending=ending, most_bytes=3 * most, header=header)
+        # Each record repeats the column names, so the records may be larger than the file.
+        return read_table(text, ending=ending, most_bytes=3 * max_bytes, header=header)
     if kind == "json":
         return read_json(decode(data, encoding, name), name)
     if kind == "jsonl":
@@ -147,10 +148,10 @@ def _parse(
     return data if text is None else text
 
 
-def _bytes_of(path: str, name: str, most: int) -> bytes:
+def _bytes_of(path: str, name: str, max_bytes: int) -> bytes:
     try:
         with Path(path).open("rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
     except OSError as error:
         raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
 
@@ -255,7 +256,8 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     try:
         module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if not file or error.name is None or not f"{module}.".startswith(f"{error.name}."):
+        is_own_name = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        if not file or not is_own_name:  # the module exists, and imports a missing module
             raise
         spec = importlib.util.spec_from_file_location(module, file)
         if spec is None or spec.loader is None:

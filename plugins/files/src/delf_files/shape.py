@@ -24,7 +24,7 @@ from delf_confined.documents import docx_lines, pdf_pages
 from delf_confined.text import decode, decode_if_text, encoding_of
 from delf_files.columns import (
     Column,
-    described,
+    describe_values,
     has_data_keys,
     record_columns,
     short,
@@ -101,7 +101,7 @@ async def shape(
     ending: str,
     kind: str,
     factory: Sequence[str] | None,
-    most: int,
+    max_bytes: int,
     max_characters: int,
 ) -> str:
     """Describe a file for the prompt: its tables, with columns, types and examples.
@@ -114,7 +114,7 @@ async def shape(
             ``other``.
         factory: The module, attribute and file of the factory of the file's format; None for a
             file that no FileFormat plugin reads.
-        most: The maximum number of bytes that ``files.read`` accepts.
+        max_bytes: The maximum number of bytes that ``files.read`` accepts.
         max_characters: The maximum number of characters of the description.
     """
     size = _size(path)
@@ -123,8 +123,8 @@ async def shape(
     elif kind in ("parquet", "arrow"):
         tables = [_describe_by_duckdb(path, kind)]
     else:
-        tables = [_describe_text(path, name, ending, kind, size, most, max_characters)]
-    if size > most and factory is None:
+        tables = [_describe_text(path, name, ending, kind, size, max_bytes, max_characters)]
+    if size > max_bytes and factory is None:
         quoted = name.replace("'", "''")
         advice = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
         first = tables[0]
@@ -156,7 +156,7 @@ def _full_size(table: _Table) -> int:
     return len(table.head) + len(table.rest) + len(table.rows) + lines
 
 
-def _all_rows(rows: Iterable[Sequence[Any]]) -> str:
+def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return the rows of a table with 2 to 15 short rows, one on each line; empty otherwise."""
     first_rows = list(islice(rows, _MAX_WHOLE_ROWS + 1))
     lines = [f"  | {', '.join(map(short, row))}" for row in first_rows]
@@ -170,11 +170,12 @@ def _all_rows(rows: Iterable[Sequence[Any]]) -> str:
 def _render(table: _Table, max_characters: int) -> str:
     """Return a table's description; columns that do not fit are only named."""
     lines = [table.head]
-    used, remaining = len(table.head) + len(table.rest), list(table.columns)
+    remaining = list(table.columns)
+    used = len(table.head) + len(table.rest)  # in characters
     while remaining:
         line = f"  {short(remaining[0].name)}: {remaining[0].line}"
-        names = sum(len(short(column.name)) + 2 for column in remaining)
-        if used + len(line) + min(names, max_characters // 3) > max_characters:
+        names_length = sum(len(short(column.name)) + 2 for column in remaining)
+        if used + len(line) + min(names_length, max_characters // 3) > max_characters:
             break
         lines.append(line)
         used += len(line) + 1
@@ -239,7 +240,9 @@ def _describe_peek(title: str, peek: Peek) -> _Table:
         for index, (name, declared) in enumerate(peek.columns)
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
-    return _Table(head, columns, rows=_all_rows(row for _, row in rows) if is_complete else "")
+    return _Table(
+        head, columns, rows=_render_all_rows(row for _, row in rows) if is_complete else ""
+    )
 
 
 def _sample_note(examined: int, total: int) -> str:
@@ -251,7 +254,7 @@ def _describe_sheet(
     title: str,
     rows: list[tuple[int, list[Any]]],
     total: int | None,
-    column: Callable[..., Column],
+    describe_column: Callable[..., Column],
     facts: str = "",
 ) -> _Table:
     """Describe a table in which a row may name the columns.
@@ -260,13 +263,13 @@ def _describe_sheet(
         title: The beginning of the head line.
         rows: All rows or a sample, with their numbers.
         total: The approximate number of rows; None if unknown.
-        column: Describes a column, given its name and values.
+        describe_column: Describes a column, given its name and values.
         facts: Further facts for the head line.
     """
     if not rows:
         return _Table(f"{title}empty")
     has_header = not is_headless(rows)
-    header_index = header_of(rows) if has_header else -1
+    header_index = header_of(rows) if has_header else -1  # the data begin at the next index
     header_number, header = rows[header_index] if has_header else (0, [])
     data_rows = rows[header_index + 1 :]
     width = max(len(row) for _, row in rows[max(header_index, 0) :])
@@ -281,7 +284,7 @@ def _describe_sheet(
     elif title_lines:
         titles = " / ".join(filter(None, title_lines))
         head += f"; above the columns' names stands {titles}: read it with header={header_number}"
-    all_rows = _all_rows(row for _, row in data_rows) if is_whole else ""
+    all_rows = _render_all_rows(row for _, row in data_rows) if is_whole else ""
     total_row = _total_row(data_rows)
     if total_row is not None:
         data_rows = data_rows[:-1]
@@ -289,7 +292,7 @@ def _describe_sheet(
         [row[index] if index < len(row) else None for _, row in data_rows] for index in range(width)
     )
     columns = [
-        column(name, values, whole=is_whole)
+        describe_column(name, values, whole=is_whole)
         for name, values in zip(names, values_by_column, strict=True)
     ]
     rest = "" if total_row is None else f"  last row, unlike the others: {short(total_row)}"
@@ -354,7 +357,7 @@ def _describe_by_duckdb(path: str, kind: str) -> _Table:
         if count < total and None not in values:
             values.append(None)
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
-    all_rows = _all_rows(rows) if total <= len(rows) else ""
+    all_rows = _render_all_rows(rows) if total <= len(rows) else ""
     return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns, rows=all_rows)
 
 
@@ -363,10 +366,10 @@ def _quoted(name: str) -> str:
 
 
 def _describe_text(
-    path: str, name: str, ending: str, kind: str, size: int, most: int, max_characters: int
+    path: str, name: str, ending: str, kind: str, size: int, max_bytes: int, max_characters: int
 ) -> _Table:
     with Path(path).open("rb") as file:
-        data = file.read(most + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)
+        data = file.read(max_bytes + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
@@ -453,7 +456,7 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
     for number, text in enumerate(document.texts, 1):
         if text:
             return _beginning(f"{head}; page {number} begins", text.splitlines())
-    return _Table(f"{head}; the first have none, as pictures of pages have")
+    return _Table(f"{head}; the first pages have no text, like scanned pages")
 
 
 def _joined_words_note(texts: Sequence[str]) -> str:
@@ -500,6 +503,7 @@ def _describe_archive(path: str) -> str:
             names = archive.namelist()
             first_lines: list[str] = []
             # Files whose names differ only in numbers, such as months, are probably alike.
+            # Going backwards, the first of such files is kept.
             distinct = {re.sub(r"\d+", "0", name): name for name in reversed(names)}
             text_names = [
                 name for name in reversed(distinct.values()) if name.lower().endswith(_TEXT_ENDINGS)
@@ -611,15 +615,15 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         head = f"list of {'about ' if lines else ''}{count:,}"
         sample = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
-            all_rows = _all_rows([record] for record in sample_items) if is_complete else ""
+            all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
             columns = record_columns(sample_items, whole=is_complete)
             return _Table(f"{head} dicts{sample}{encoding_note}", columns, rows=all_rows)
-        kinds = described(sample_items, whole=is_complete)
+        kinds = describe_values(sample_items, whole=is_complete)
         return _Table(f"{head}{sample}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if has_data_keys([record]):
-            return _Table(f"dict{encoding_note}: {described([record], whole=True)}")
+            return _Table(f"dict{encoding_note}: {describe_values([record], whole=True)}")
         columns = [_describe_member(key, item) for key, item in record.items()]
         return _Table(f"dict{encoding_note}", columns)
     return _Table(f"{type(value).__name__}{encoding_note}: {short(value)}")
@@ -629,10 +633,10 @@ def _describe_member(key: str, value: Any) -> Column:
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
         sample = spread(items, _MAX_ITEMS)
-        kinds = described(sample, 1, whole=sample is items)
+        kinds = describe_values(sample, 1, whole=sample is items)
         sample_note = _sample_note(len(sample), len(items))
         return Column(key, f"list of {len(items):,}{sample_note}: {kinds}")
-    return Column(key, described([value], whole=True))
+    return Column(key, describe_values([value], whole=True))
 
 
 def _count_lines(path: str) -> int:

@@ -98,8 +98,8 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         last_rows: list[tuple[int, list[Any]]] = []
         if max_rows is not None and total is not None and total > max_rows:
             start = max(max_rows, total - _LAST_ROWS)
-            end = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
-            last_rows = [(number, list(row)) for number, row in enumerate(end, start + 1)]
+            last_cursor = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
+            last_rows = [(number, list(row)) for number, row in enumerate(last_cursor, start + 1)]
     if len(rows) > MAX_ROWS:
         raise ToolExecutionError(
             f"the table {name!r} has more than {MAX_ROWS:,} rows; the connection sql reads larger "

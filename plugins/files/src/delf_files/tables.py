@@ -62,6 +62,7 @@ def read_table(
     wider_rows = [number for number, row in numbered_rows if len(row) > named_columns]
     note_wider(len(wider_rows), next(iter(wider_rows), 0), named_columns, max_cells)
     columns = columns_of(rows[0], max_cells)
+    # Each name takes about 6 more bytes, such as for quotes and separators in JSON.
     bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
     if len(text) + bytes_of_names * len(rows) > most_bytes:
         raise TooWideError
@@ -117,16 +118,16 @@ def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
     Args:
         rows: The non-empty rows with their numbers.
     """
-    header = header_of(rows)
+    header_index = header_of(rows)
     if is_headless(rows):
         note(
             f"row {rows[0][0]} was taken for the names of the columns, and seems to hold values: "
-            "header=0 reads it as such"
+            "header=0 reads it as values"
         )
-    elif header:
+    elif header_index:
         note(
             f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
-            f"{rows[header][0]}: header={rows[header][0]} reads from there"
+            f"{rows[header_index][0]}: header={rows[header_index][0]} reads from there"
         )
 
 

@@ -77,6 +77,7 @@ def _reader(path: str) -> Any:
     """
     with suppress(OSError), Path(path).open("rb") as file:
         first_bytes = file.read(len(_OLE_HEADER))
+        # An encrypted .xlsx file has the same header as an .xls file.
         if first_bytes == _OLE_HEADER and not is_locked(path):
             return legacy
         if first_bytes.startswith(_ZIP_HEADER):

@@ -166,7 +166,7 @@ def _value(cell: Any, mode: Any) -> Any:
         try:
             moment = xlrd.xldate.xldate_as_datetime(cell.value, mode)
         except (OverflowError, ValueError):
-            note("cells that are dates no calendar has came as their numbers")
+            note("cells with dates that do not exist were read as numbers")
             return cell.value
         return moment.time() if 0 <= cell.value < 1 else moment  # day 0: a time without a date
     if cell.ctype == _BOOLEAN:

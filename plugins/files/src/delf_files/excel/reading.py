@@ -64,12 +64,12 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     with _opened(path) as book:
         sheet = _sheet(book, name)
         source = usual_form(path)
-        scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - no public one
+        scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
         note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
         needs_formulas = bool(scan.uncomputed)
         with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
-            formula_sheet = formula_book and formula_book[sheet.title]
+            formula_sheet = None if formula_book is None else formula_book[sheet.title]
             filled_rows = _filled_rows(sheet, formula_sheet, scan, book.epoch)
             rows = list(itertools.islice(filled_rows, max_rows))
     has_all_rows = max_rows is None or len(rows) < max_rows
@@ -98,14 +98,14 @@ def _main_part(source: str | IO[bytes]) -> bytes:
 
 
 def note_hidden(name: str, *, is_hidden: bool) -> None:
-    """Add a note if a sheet is hidden in the workbook."""
+    """Add a note to the call's result if a sheet is hidden in the workbook."""
     if is_hidden:
         note(f"the sheet {name!r} is hidden")
 
 
 def note_early_date() -> None:
     """Add a note about dates before 1900, which Excel's calendar lacks."""
-    note("cells that are dates before 1900, which have negative numbers, came as their numbers")
+    note("cells with dates before 1900 were read as Excel's negative day numbers")
 
 
 def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
@@ -113,8 +113,8 @@ def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
     if sheet.uncomputed:
         row, column = next(iter(sheet.uncomputed))
         note(
-            f"formulas that no program has computed came as their text: {len(sheet.uncomputed):,}, "
-            f"the first in row {row}, column {column + 1}"
+            "formulas without a computed value were read as their text: "
+            f"{len(sheet.uncomputed):,}, the first in row {row}, column {column + 1}"
         )
     if sheet.computed and _COMPUTE_ON_LOAD.search(_main_part(source)):
         note(
@@ -152,7 +152,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
                 book.close()
         if lost_dates and values:
             names = format_names(lost_dates)
-            note(f"cells that are dates no calendar has came as '#VALUE!': {names}")
+            note(f"cells with dates that do not exist were read as '#VALUE!': {names}")
     except ToolExecutionError:
         raise
     except OSError as error:
@@ -208,12 +208,12 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
     with Path(path).open("rb") as file:
         head = file.read(DETECTION_BYTES)
     if not head.startswith(_FIRST_BYTES.get(ending, b"PK")):
-        form = find_format(head)
-        if form is None and head and decode_if_text(head) is not None:
-            form = "text"
-        if form is not None:
+        real_format = find_format(head)
+        if real_format is None and head and decode_if_text(head) is not None:
+            real_format = "text"
+        if real_format is not None:
             return ToolExecutionError(
-                f"it is no {ending} workbook but {form}; open() it in the script"
+                f"it is no {ending} workbook but {real_format}; open() it in the script"
             )
     return ToolExecutionError(
         f"the workbook is damaged, has a password, or is no {ending} file "

@@ -72,7 +72,7 @@ def check_archive(source: str | IO[bytes]) -> None:
             if item.filename.lower().endswith((".xml", ".rels")):
                 # A damaged sheet is reported when the sheet is read; others stay readable.
                 with archive.open(item) as stream, suppress(expat.ExpatError):
-                    _XmlScan(only_opening=True).read(stream)
+                    _XmlScan(is_opening_scan=True).read(stream)
 
 
 class Area(NamedTuple):
@@ -111,7 +111,7 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
         ToolExecutionError: If reading the sheet would take too much memory.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        scan = _XmlScan(only_opening=False)
+        scan = _XmlScan(is_opening_scan=False)
         scan.read(stream)
         scan.end_cell()
         return Sheet(scan.computed, scan.uncomputed, scan.merged, scan.rows)
@@ -121,24 +121,26 @@ class _XmlScan:
     """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        only_opening: Whether to scan only what openpyxl loads to open the workbook. Of a sheet,
+        is_opening_scan: Whether to scan only what openpyxl loads to open the workbook. Of a sheet,
             openpyxl then loads the XML before the element ``dimension``.
     """
 
-    def __init__(self, *, only_opening: bool) -> None:
+    def __init__(self, *, is_opening_scan: bool) -> None:
         self.computed = 0
         self.uncomputed: dict[tuple[int, int], None] = {}
         """The cells with uncomputed formulas, as (row from 1, column from 0)."""
         self.merged: list[Area] = []
-        self._only_opening = only_opening
+        self._is_opening_scan = is_opening_scan
         self._kinds: dict[str, int] = {}
         self.rows = 0
         self._position = (0, -1)
         self._has_formula = self._has_value = self._in_value = False
-        self._cells = self._in_row = self._texts = self._elements = self._length = 0
+        self._cell_count = self._cells_in_row = self._text_count = 0
+        self._element_count = 0  # within the current row or text
+        self._text_length = 0  # of the current element
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._root
+        self._parser.StartElementHandler = self._start_root
         self._parser.CharacterDataHandler = self._characters
         self._parser.StartDoctypeDeclHandler = self._declaration
 
@@ -159,9 +161,9 @@ class _XmlScan:
             self._parser.CharacterDataHandler = None
             self._parser.StartDoctypeDeclHandler = None
 
-    def _root(self, name: str, attributes: Any) -> None:
+    def _start_root(self, name: str, attributes: Any) -> None:
         root = name.rpartition(":")[2]
-        if self._only_opening and root not in _LOADED_ROOTS and root != "worksheet":
+        if self._is_opening_scan and root not in _LOADED_ROOTS and root != "worksheet":
             raise _ScanDone
         self._parser.StartElementHandler = self._start
 
@@ -174,29 +176,29 @@ class _XmlScan:
         kind = self._kinds.get(name)
         if kind is None:
             kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
-        self._length = 0
-        self._elements += 1
+        self._text_length = 0
+        self._element_count += 1
         self._in_value = kind == _VALUE
         if kind == _CELL:
             self._begin_cell(attributes)
-            self._cells += 1
-            self._in_row += 1
-            if self._in_row > MAX_COLUMNS:
+            self._cell_count += 1
+            self._cells_in_row += 1
+            if self._cells_in_row > MAX_COLUMNS:
                 _refuse(f"a row of the sheet has more than {MAX_COLUMNS:,} cells")
-            if self._cells > MAX_RAW_CELLS:
+            if self._cell_count > MAX_RAW_CELLS:
                 _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
             self.end_cell()
             number = str(attributes.get("r", ""))
             self._position = (int(number) if number.isdigit() else self._position[0] + 1, -1)
             self.rows += 1
-            self._in_row = self._elements = 0
+            self._cells_in_row = self._element_count = 0
             if self.rows > MAX_ROWS:
                 _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
         elif kind == _TEXT:
-            self._texts += 1
-            self._elements = 0
-            if self._texts > MAX_TEXTS:
+            self._text_count += 1
+            self._element_count = 0
+            if self._text_count > MAX_TEXTS:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
             self._has_formula = True
@@ -205,9 +207,9 @@ class _XmlScan:
             if area is not None:
                 left, top, right, bottom = area.groups()
                 self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
-        elif kind == _SIZE and self._only_opening:
-            raise _ScanDone
-        if self._elements > MAX_ELEMENTS:
+        elif kind == _SIZE and self._is_opening_scan:
+            raise _ScanDone  # opening a workbook needs only the size of a sheet
+        if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_cell(self, attributes: Any) -> None:
@@ -232,8 +234,8 @@ class _XmlScan:
     def _characters(self, text: str) -> None:
         if self._in_value and not self._has_value:
             self._has_value = not text.isspace()
-        self._length += len(text)
-        if self._length > MAX_TEXT:
+        self._text_length += len(text)
+        if self._text_length > MAX_TEXT:
             _refuse(f"a text of the workbook has more than {MAX_TEXT:,} characters")
 
     def _declaration(self, *_given: Any) -> None:

@@ -36,7 +36,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     from openpyxl.cell import WriteOnlyCell
 
     # Check all rows before writing: an abandoned sheet leaves a temporary file behind.
-    rows_by_sheet = {name: _checked_rows(rows) for name, rows in parts.items()}
+    rows_by_sheet = {name: _convert_rows(rows) for name, rows in parts.items()}
     book = Workbook(write_only=True)
     titles: set[str] = set()
     for name, rows in rows_by_sheet.items():
@@ -53,7 +53,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     return out.getvalue()
 
 
-def _checked_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def _convert_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Convert all values of rows to values that a cell can hold.
 
     Raises:
@@ -81,7 +81,10 @@ def _title(name: str, titles: set[str]) -> str:
 
 
 def _cell_value(value: Any) -> Any:
-    """Convert a value to one that a cell can hold; large numbers and others become text."""
+    """Convert a value to a value that a cell can hold.
+
+    Large numbers and values of other types become text.
+    """
     match value:
         case None | bool():
             return value
