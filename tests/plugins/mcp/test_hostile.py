@@ -46,7 +46,7 @@ async def soon(seconds=20.0):
     [
         ("many", "more than 2,000 entries"),
         ("endless", "more than 2,000 entries"),
-        ("circle", "goes in a circle"),
+        ("circle", "its pages repeat"),
         ("empty pages", "more than 1,000 pages"),
         ("large", "more than 16,000,000 characters"),
         ("no list", "not of the protocol"),
@@ -82,7 +82,7 @@ async def test_server_with_many_tools_is_accepted(rogue) -> None:
 
 async def test_circular_resource_list_is_an_error(rogue) -> None:
     async with soon():
-        with pytest.raises(ToolExecutionError, match="goes in a circle"):
+        with pytest.raises(ToolExecutionError, match="its pages repeat"):
             await invoke(rogue("circles"), "list_resources")
 
 

@@ -38,7 +38,7 @@ class SilenceTimeout:
     def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
         self._limit = limit
         self._seconds = seconds
-        self._questions = 0
+        self._open_questions = 0
 
     async def alive(self, progress: float, total: float | None, message: str | None) -> None:
         """Restart the timeout; a progress callback of the MCP client."""
@@ -48,18 +48,18 @@ class SilenceTimeout:
     @contextmanager
     def paused(self) -> Generator[None]:
         """Pause the timeout while a person is asked."""
-        self._questions += 1
+        self._open_questions += 1
         self._restart()
         try:
             yield
         finally:
-            self._questions -= 1
+            self._open_questions -= 1
             self._restart()
 
     def _restart(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._limit.expired():
-            self._limit.reschedule(None if self._questions else now + self._seconds)
+            self._limit.reschedule(None if self._open_questions else now + self._seconds)
 
 
 class PendingCall:
@@ -169,8 +169,10 @@ class ServerQuestions:
         if urlsplit(params.url).scheme not in ("http", "https"):
             raise Unshowable("only http and https addresses are shown to the user")
         question = url_question(self._name, params)
-        agreed = await self._consent(call, question, {"url": params.url}, name="elicitation")
-        return types.ElicitResult(action="decline" if agreed is None else "accept")
+        approved_arguments = await self._ask_consent(
+            call, question, {"url": params.url}, name="elicitation"
+        )
+        return types.ElicitResult(action="decline" if approved_arguments is None else "accept")
 
     async def _elicit_form(
         self, call: PendingCall, params: types.ElicitRequestFormParams
@@ -183,7 +185,7 @@ class ServerQuestions:
         checker = Checker(schema, "the form")
 
         def check_form(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Return a person's input without empty fields; raise if the form does not allow it."""
+            """Return a person's input without empty fields; raise if the form forbids the input."""
             values = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(values)
             if fault is not None:
@@ -192,11 +194,13 @@ class ServerQuestions:
 
         values = {name: field.get("default") for name, field in _objects(fields)}
         question = form_question(self._name, params.message, schema)
-        agreed = await self._consent(call, question, values, name="elicitation", fit=check_form)
-        if agreed is None:
+        approved_arguments = await self._ask_consent(
+            call, question, values, name="elicitation", fit=check_form
+        )
+        if approved_arguments is None:
             return types.ElicitResult(action="decline")
         try:
-            return types.ElicitResult(action="accept", content=check_form(agreed))
+            return types.ElicitResult(action="accept", content=check_form(approved_arguments))
         except ToolRefusedError:  # approved with invalid values
             return types.ElicitResult(action="cancel")
 
@@ -208,13 +212,13 @@ class ServerQuestions:
         if call is None:
             return _error(self._why_no_call())
         if params.tools:
-            return _error("the model is not given tools of a server")
+            return _error("delf does not pass a server's tools to the model")
         try:
             messages = [as_message(message) for message in params.messages]
             question = model_question(self._name, call.context.llm.model, params)
             if self._sampling == "ask":
-                agreed = await self._consent(call, question, {}, name="sampling")
-                if agreed is None:
+                approved_arguments = await self._ask_consent(call, question, {}, name="sampling")
+                if approved_arguments is None:
                     return _error("the user does not want the model to be asked")
             if params.system_prompt:
                 messages.insert(0, system(params.system_prompt))
@@ -236,11 +240,12 @@ class ServerQuestions:
         roots = [{"uri": path.as_uri(), "name": path.name} for path in paths]
         return types.ListRootsResult(roots=[types.Root.model_validate(root) for root in roots])
 
-    async def _consent(
+    async def _ask_consent(
         self, call: PendingCall, question: str, arguments: dict[str, Any], **options: Any
     ) -> Mapping[str, Any] | None:
-        async with call.question() as allowed:
-            if not allowed:
+        """Ask the person; return the approved arguments, or None if the person declines."""
+        async with call.question() as is_allowed:
+            if not is_allowed:
                 raise Unshowable(f"a call has at most {_MAX_QUESTIONS} questions for the user")
             return await call.context.consent(question, arguments, **options)
 

@@ -136,8 +136,8 @@ async def _serve(project: Project, options: dict[str, Any], http: str | None) ->
     from delf import Agent
     from delf_mcp.serving import Served
 
-    def make_agent(**more: Any) -> Agent:
-        return Agent.from_project(project, **{**options, **more})
+    def make_agent(**overrides: Any) -> Agent:
+        return Agent.from_project(project, **{**options, **overrides})
 
     await serve_on(Served(make_agent), http)
 
@@ -165,10 +165,10 @@ async def _on_streams(served: Served) -> None:
     from delf_cli.streams import real_stdout
 
     server = served.server()
-    protocol = anyio.wrap_file(
+    protocol_output = anyio.wrap_file(
         io.TextIOWrapper(cast("Any", real_stdout()).buffer, encoding="utf-8")
     )
-    async with stdio_server(stdout=protocol) as (read, write):
+    async with stdio_server(stdout=protocol_output) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
@@ -186,8 +186,8 @@ async def _on_http(served: Served, address: str) -> None:
     if not port.isdigit():
         raise ConfigurationError(f"{address!r} is not a port", hint="--http 8000, or HOST:8000")
     app: Any = served.server().streamable_http_app(host=host)
-    guarded = app if not key else _RequireKey(app, key)
-    config = uvicorn.Config(guarded, host=host, port=int(port), log_level="warning")
+    app_with_key_check = app if not key else _RequireKey(app, key)
+    config = uvicorn.Config(app_with_key_check, host=host, port=int(port), log_level="warning")
     click.echo(f"serving http://{host}:{port}/mcp", err=True)
     await uvicorn.Server(config).serve()
 

@@ -45,7 +45,7 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     if isinstance(content, dict):
         tables = cast("dict[str, Any]", content)
         if isinstance(tables.get("mcp"), dict):  # as in VS Code's settings.json
-            tables = {**tables["mcp"], **tables}
+            tables = {**tables["mcp"], **tables}  # names at the top level take precedence
         table = next((tables[name] for name in _SERVER_TABLES if name in tables), None)
     if not isinstance(table, dict):
         raise ConnectionConfigurationError(
@@ -90,6 +90,7 @@ def server_settings(
     if address is not None:
         supported["url"] = address
     where = f"{path}: {name}"
+    # The file may be in a folder such as .vscode inside the project's folder.
     folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
     environ = {**_editor_variables(folder.absolute()), **environ}
     expanded = cast("dict[str, Any]", _expand(supported, environ, where, source))
@@ -205,17 +206,17 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
     def substitute(match: re.Match[str]) -> str:
         kind, name, default = match.groups()
         variable = name.upper().replace("-", "_") if kind == "input:" else name
-        defined = next((key for key in (name, variable) if key in environ), None)
-        if defined is None and default is None:
+        defined_name = next((key for key in (name, variable) if key in environ), None)
+        if defined_name is None and default is None:
             problem = f"{variable} is not set"
             if kind == "input:":
                 problem = f"it asks for {name!r}, and {problem}"
             raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
-        return environ[defined] if defined is not None else default or ""
+        return environ[defined_name] if defined_name is not None else default or ""
 
     if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(
-            f"{where}: {unsupported[0]} is of another program, and not known here",
-            hint="write its value there, or ${NAME} for a variable of the environment",
+            f"{where}: delf does not know the variable {unsupported[0]} of another program",
+            hint="write the value itself, or ${NAME} for an environment variable",
         )
     return SourcedText(_VARIABLE.sub(substitute, value.replace("${/}", os.sep)), source)

@@ -53,7 +53,7 @@ _RESOURCE_FLOW: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
-# Messages of the client library about a response of something else, such as a gateway.
+# Messages of the client library about a response that came from a gateway, not from the server.
 _GATEWAY_MESSAGES: Final = ("Server returned an error response", "Unexpected content type")
 _MAX_NOTICES: Final = 10
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
@@ -86,8 +86,10 @@ class _Inspect:
             """Return the connection's actions as data, with notices about omitted tools."""
             if instance is None:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
-            listed = instance.listed
-            description = describe_actions(instance.name, instance.summary, listed, verbose=verbose)
+            actions = instance.listed
+            description = describe_actions(
+                instance.name, instance.summary, actions, verbose=verbose
+            )
             return {**description, "notices": list(instance.notices())}
 
         return inspect
@@ -151,7 +153,7 @@ class MCP(Connection[MCPSettings]):
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
-            server.sieve.take_omitted("tools")  # forget those of an earlier listing
+            server.sieve.take_omitted("tools")  # forget the omitted tools of an earlier listing
             capabilities = client.server_capabilities
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
@@ -213,8 +215,8 @@ class MCP(Connection[MCPSettings]):
         server = self._server()
         async with self._link(server, "its list of resources") as (client, _):
             resources = await whole_list(client.list_resources, "resources", MAX_ITEMS)
-            ask = client.list_resource_templates
-            templates = await whole_list(ask, "resource_templates", MAX_ITEMS)
+            list_templates = client.list_resource_templates
+            templates = await whole_list(list_templates, "resource_templates", MAX_ITEMS)
         self._log_omitted(server, "resources", "resourceTemplates")
         return [
             *(_resource(str(item.uri), item) for item in resources),
@@ -300,7 +302,10 @@ class MCP(Connection[MCPSettings]):
         return actions, omitted, changed
 
     def accept_tools(self) -> None:
-        """Accept the tools as last listed for the setting ``effects``, also in later processes."""
+        """Trust the tools as last listed, so that the setting ``effects`` applies to the tools.
+
+        The accepted digests are stored for later processes.
+        """
         from delf_mcp.known import KnownTools
 
         known_tools = KnownTools(self.name, self.settings)
@@ -322,12 +327,12 @@ class MCP(Connection[MCPSettings]):
         )
         call_without_context = action.call
 
-        async def call(**given: Any) -> Any:
-            context: CallContext | None = given.pop(CONTEXT, None)
+        async def call(**arguments: Any) -> Any:
+            context: CallContext | None = arguments.pop(CONTEXT, None)
             if context is None:
-                return await call_without_context(**given)
+                return await call_without_context(**arguments)
             with server.questions.calling(context):
-                return await call_without_context(**given)
+                return await call_without_context(**arguments)
 
         return replace(action, call=call, context=CONTEXT)
 
@@ -350,8 +355,8 @@ class MCP(Connection[MCPSettings]):
         names = {tool.name for tool in tools} | set(actions)
         for pattern in self.settings.effects:
             if not any(fnmatchcase(name, pattern) for name in names):
-                close = did_you_mean(pattern, names)
-                notices.append(f"effects names {pattern!r}, which is not one of its tools{close}")
+                suggestion = did_you_mean(pattern, names)
+                notices.append(f"effects names {pattern!r}, which matches no tool{suggestion}")
         notices += [
             f"the server has changed the tool {clean(name)!r}, so its calls need approval again; "
             f"delf mcp effects {self.name} --accept accepts the change"
@@ -382,7 +387,7 @@ class MCP(Connection[MCPSettings]):
             result = await client.call_tool(tool.name, arguments, progress_callback=silence.alive)
         value = result_of(tool.name, result)
         note_losses(result.meta)
-        context = server.questions.context
+        context = server.questions.context  # None if the call is not made by a task
         if faults := await self._results.learn(tool, value):
             message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"
             _log.warning("%s", message)

@@ -64,7 +64,7 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
         fields[_HAPPENED] = {
             "type": "boolean",
             "title": "It did happen",
-            "description": "It was made before: do not make it again.",
+            "description": "The call was made before: do not make the call again.",
         }
         fields[_RESULT] = {
             "type": "string",
@@ -97,7 +97,9 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         return _answer_of(question, content.get(_ANSWER))
     if request.outcome_unknown and content.get(_HAPPENED) is True:
         if content.get(_APPROVE) is True:
-            return Rejected(reason="the answer was both to make it again and that it did happen")
+            return Rejected(
+                reason="the answer was to repeat the call, and that the call did happen"
+            )
         return AlreadyDone(result=_parse_result(content.get(_RESULT)), reason=reason or None)
     if content.get(_APPROVE) is not True:
         return Rejected(reason=reason or NO_REASON)

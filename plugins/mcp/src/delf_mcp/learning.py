@@ -71,7 +71,7 @@ class Results:
         new_types = [found for found in paths if found not in reported]
         reported.update(new_types)
         declared = result_text(tool.output_schema) if new_types else ""
-        # Types that change the text of the result's type for the model.
+        # Only these types change how the result's type is shown to the model.
         shown_types = {found for found in new_types if with_types(declared, [found]) != declared}
         samples.note_undeclared(key, shown_types)
         return ", ".join(
@@ -106,6 +106,7 @@ class Results:
                 self._checkers[key] = None
         checker = self._checkers[key]
         faults = [] if checker is None else checker.faults(value, _MAX_FAULTS)
+        # In reverse order, so that the first of several faults with the same key remains.
         return {
             (place_of(fault.path), kind): ".".join(map(str, fault.path))
             for fault in reversed(faults)
@@ -118,7 +119,9 @@ def _json_like_texts(value: Any) -> Iterator[tuple[str, str]]:
 
     Some servers put their whole result as JSON into a text field.
     """
-    for name, text in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+    if not isinstance(value, dict):
+        return
+    for name, text in cast("dict[str, Any]", value).items():
         if isinstance(text, str) and text.lstrip().startswith(("{", "[", "(")):
             yield name, text
 

@@ -110,8 +110,8 @@ async def bounded(response: httpx2.Response) -> None:
     """
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     is_compressed = encoding not in _UNCOMPRESSED
-    refused = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
+    refusal = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    # Of an event stream, only each event is limited.
-    most = float("inf") if is_stream else MAX_MESSAGE_BYTES
-    response.stream = _LimitedStream(response.stream, most, refused, whole=not is_stream)
+    # An event stream may be endless: _LimitedStream limits the size of each event instead.
+    max_bytes = float("inf") if is_stream else MAX_MESSAGE_BYTES
+    response.stream = _LimitedStream(response.stream, max_bytes, refusal, whole=not is_stream)

@@ -77,7 +77,7 @@ class Link:
         self._stop = asyncio.Event()
         self._server_end = ServerEnd(self._on_end)
         self._failures = 0
-        self._started = 0.0
+        self._start_time = 0.0
         self._not_before = 0.0
 
     async def client(self) -> Client:
@@ -90,7 +90,7 @@ class Link:
             return self._client
         async with self._turn:
             if self._client is None:
-                await self._stop_owner()  # of a server that has ended
+                await self._stop_owner()  # the task of the server that has ended
                 await self._wait_for_restart()
                 self._client = await self._start()
             return self._client
@@ -108,7 +108,7 @@ class Link:
         self._client = None
         self._stop.set()
         # A server that ran for a minute is restarted with the shortest delay.
-        was_stable = time.monotonic() - self._started > _STABLE_SECONDS
+        was_stable = time.monotonic() - self._start_time > _STABLE_SECONDS
         self._back_off(1 if was_stable else self._failures + 1)
 
     async def aclose(self) -> None:
@@ -131,7 +131,7 @@ class Link:
     async def _start(self) -> Client:
         self._stop, self._server_end = asyncio.Event(), ServerEnd(self._on_end)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        # An empty context, because later callers must not inherit the first caller's.
+        # With an empty context, later callers do not see the context variables of this caller.
         context = contextvars.Context()
         self._owner = asyncio.get_running_loop().create_task(
             self._run_client(ready, self._stop, self._server_end),
@@ -158,7 +158,7 @@ class Link:
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
             ) from None
-        self._started = time.monotonic()
+        self._start_time = time.monotonic()
         return client
 
     # The same task enters and leaves the client, because anyio's cancel scopes require it.
@@ -181,7 +181,7 @@ class Link:
         except asyncio.CancelledError:
             ready.cancel()
             raise
-        except BaseException as error:  # a failure to end is ignored
+        except BaseException as error:  # after the start, an error is only logged
             if ready.done():
                 _log.debug("%s: its MCP server ended: %s", self._name, first_of(error))
             else:
@@ -201,11 +201,11 @@ class Link:
         self._stop.set()
         if owner is None or owner.done():
             return
-        _, unfinished = await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
-        for task in unfinished:
-            task.cancel()
+        await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
+        if not owner.done():
+            owner.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+                await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
 
 
 class WatchedStream:

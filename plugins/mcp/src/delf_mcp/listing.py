@@ -150,7 +150,7 @@ async def whole_list(
     cursors: set[str | None] = set()
     cursor: str | None = None
     size = 0
-    while cursor not in cursors:
+    while cursor not in cursors:  # a repeated cursor would lead to the same page again
         cursors.add(cursor)
         page = await ask(cursor=cursor, **options)
         page_items = getattr(page, items)
@@ -165,7 +165,7 @@ async def whole_list(
         cursor = page.next_cursor
         if not cursor:
             return all_items
-    raise ListError("it goes in a circle: a page leads to one that was read before")
+    raise ListError("its pages repeat: a page refers to an earlier page")
 
 
 def digest_of(tool: types.Tool) -> str:

@@ -255,29 +255,30 @@ def _client_credentials_login(
     Raises:
         ConnectionConfigurationError: If settings are missing.
     """
-    client, key, secret = settings.client_id, settings.private_key, settings.client_secret
+    client_id, key, secret = settings.client_id, settings.private_key, settings.client_secret
     scope = " ".join(settings.scopes) or None
-    if client is None or (key is None and secret is None):
-        missing = ["client_id"] * (client is None)
-        missing += ["client_secret or private_key"] * (key is None and secret is None)
+    has_credential = key is not None or secret is not None
+    if client_id is None or not has_credential:
+        missing = [] if client_id is not None else ["client_id"]
+        missing += [] if has_credential else ["client_secret or private_key"]
         raise ConnectionConfigurationError(
             f"connection {name!r} cannot log in by oauth = 'client_credentials'",
             hint=f"give {' and '.join(missing)}",
         )
     if key is not None:
         signed = SignedJWTParameters(
-            issuer=client,
-            subject=client,
+            issuer=client_id,
+            subject=client_id,
             signing_key=key.get_secret_value(),
             signing_algorithm=settings.signing_algorithm,
         )
         assertion_provider = signed.create_assertion_provider()
         return PrivateKeyJWTOAuthProvider(
-            url, tokens, client, assertion_provider, scope=scope, issuer=settings.issuer
+            url, tokens, client_id, assertion_provider, scope=scope, issuer=settings.issuer
         )
     secret_text = "" if secret is None else secret.get_secret_value()
     return ClientCredentialsOAuthProvider(
-        url, tokens, client, secret_text, scope=scope, issuer=settings.issuer
+        url, tokens, client_id, secret_text, scope=scope, issuer=settings.issuer
     )
 
 

@@ -144,16 +144,17 @@ async def _parse_in_time(line: bytes) -> SessionMessage | None:
 def _parse(line: bytes) -> SessionMessage | None:
     text = line.decode("utf-8", "replace")
     # A repair parses the message twice, so other messages are first tried without a repair.
-    for repairs in (True,) if needs_repair(text) else (False, True):
+    attempts = (True,) if needs_repair(text) else (False, True)
+    for with_repair in attempts:
         with suppress(ValueError, RecursionError):
-            json_text = repaired(text) if repairs else text
+            json_text = repaired(text) if with_repair else text
             message = types.jsonrpc_message_adapter.validate_json(json_text, by_name=False)
             return SessionMessage(message)
     return _error_response(line)
 
 
 def _error_response(line: bytes) -> SessionMessage | None:
-    """Return an error with the id of an unreadable response, so that nobody waits for it.
+    """Return an error with the id of an unreadable response, so that its caller stops waiting.
 
     Return None if the line has no id near its ends, or is no response.
     """
@@ -161,7 +162,7 @@ def _error_response(line: bytes) -> SessionMessage | None:
     match = _ID.search(ends)
     if match is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
         return None
-    error = types.ErrorData(code=types.PARSE_ERROR, message="its answer is not JSON that is read")
+    error = types.ErrorData(code=types.PARSE_ERROR, message="its response is not readable JSON")
     message_id = json.loads(match[1])
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=message_id, error=error))
 

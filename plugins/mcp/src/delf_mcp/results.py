@@ -59,11 +59,10 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
 
 def _file_name(resource: Any) -> str:
     """Return a file name made from the last part of a resource's URI."""
-    stem, dot, ending = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2].rpartition(".")
-    name = (
-        _NOT_IN_NAMES.sub("-", stem if dot else ending).strip("-")[:_MAX_NAME_CHARACTERS]
-        or "resource"
-    )
+    last_part = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2]
+    stem, dot, ending = last_part.rpartition(".")
+    safe_stem = _NOT_IN_NAMES.sub("-", stem if dot else ending).strip("-")
+    name = safe_stem[:_MAX_NAME_CHARACTERS] or "resource"
     extension = _NOT_IN_NAMES.sub("", ending)[:_MAX_ENDING_CHARACTERS] if dot else ""
     return f"{name}.{extension}" if extension else f"{name}{_ending(resource.mime_type)}"
 

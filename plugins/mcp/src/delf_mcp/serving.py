@@ -52,19 +52,19 @@ class Work:
     """A call or task that a client has started, with the questions for the client's user.
 
     Args:
-        begun: The coroutine of the call or task, which returns the content for the client.
+        coroutine: The coroutine of the call or task, which returns the content for the client.
     """
 
-    def __init__(self, begun: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, list[types.ContentBlock]]) -> None:
         self.questions: asyncio.Queue[tuple[ApprovalRequest, asyncio.Future[Decision]]]
         self.questions = asyncio.Queue()
-        self.asked: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
+        self.open_question: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
         self._steps = 0
         self._end: asyncio.TimerHandle | None = None
         token = _work.set(self)
         try:
-            self.task = asyncio.ensure_future(begun)
+            self.task = asyncio.ensure_future(coroutine)
         finally:
             _work.reset(token)
 
@@ -74,13 +74,13 @@ class Work:
         The previous question is rejected if the client has not answered the question.
         """
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
-        waiting = asyncio.ensure_future(self.questions.get())
-        await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            waiting.cancel()
+        next_question = asyncio.ensure_future(self.questions.get())
+        await asyncio.wait({next_question, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not next_question.done():
+            next_question.cancel()
             return None
-        self.asked = waiting.result()
-        return self.asked[0]
+        self.open_question = next_question.result()
+        return self.open_question[0]
 
     def answer(self, result: Any) -> None:
         """Decide the last question by the client's answer."""
@@ -90,7 +90,7 @@ class Work:
         """Call ``abandon`` unless the client returns within some seconds."""
         self._end = asyncio.get_running_loop().call_later(seconds, abandon)
 
-    def come_back(self) -> None:
+    def cancel_abandonment(self) -> None:
         """Cancel the timer of :meth:`abandon_after`, because the client has returned."""
         if self._end is not None:
             self._end.cancel()
@@ -101,8 +101,8 @@ class Work:
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
-        if self.asked is not None and not self.asked[1].done():
-            self.asked[1].set_result(decision(self.asked[0]))
+        if self.open_question is not None and not self.open_question[1].done():
+            self.open_question[1].set_result(decision(self.open_question[0]))
 
     def queue_progress(self, event: Event) -> None:
         """Queue a progress message for the client, if an event shows progress."""
@@ -212,10 +212,10 @@ class Served:
         key = params.request_state
         work = self._suspended.pop(key, None) if key else None
         if work is not None:
-            work.come_back()
+            work.cancel_abandonment()
             if params.input_responses and _ANSWER in params.input_responses:
                 work.answer(params.input_responses[_ANSWER])
-        elif key:  # to start anew could repeat earlier calls
+        elif key:  # starting the work again could repeat its earlier calls
             return _failed(_ABANDONED)
         elif params.name not in self._tools:
             return _failed(f"there is no tool {params.name!r}")
@@ -233,7 +233,7 @@ class Served:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Return the result of the work, or a question that the client must answer first."""
         while (request := await work.next_question()) is not None:
-            if not _can_ask(context):
+            if not _supports_forms(context):
                 work.refuse(_CANNOT_ASK)
             elif context.session.can_send_request:
                 await _elicit(context, work, request)
@@ -269,8 +269,8 @@ class Served:
         listeners = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
-            words = str(arguments.get("task", ""))
-            response = await self._tasks.arun(words, listeners=listeners, trust="outside")
+            task = str(arguments.get("task", ""))
+            response = await self._tasks.arun(task, listeners=listeners, trust="outside")
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
@@ -346,12 +346,15 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
     try:
         work.answer(await context.session.elicit_form(form.message, form.requested_schema))
     except (MCPError, ValidationError) as error:
-        problem = error.error.message if isinstance(error, MCPError) else "its answer is none"
+        problem = error.error.message if isinstance(error, MCPError) else "its response is invalid"
         work.refuse(f"{_CANNOT_ASK}: {problem}")
 
 
-def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    """Return True if a client supports forms; a client that names no mode supports them."""
+def _supports_forms(context: ServerRequestContext[Any]) -> bool:
+    """Return True if a client can show a form to its user (MCP's form elicitation).
+
+    A client that declares elicitation without any mode supports forms.
+    """
     capabilities = context.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     if elicitation is None:
