@@ -114,7 +114,7 @@ def test_missing_embedder_model_is_reported(doctor, here, monkeypatch):
     )
     status, data = doctor()
     assert (status, data["ok"]) == (0, True), "a task runs without it"
-    assert "words are searched alone: the embedding model 'nobody/nothing'" in notes(
+    assert "searches compare words only: the embedding model 'nobody/nothing'" in notes(
         data, "embedder"
     )
     hints = [item["hint"] for item in data["findings"] if item["area"] == "embedder"]

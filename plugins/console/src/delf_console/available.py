@@ -29,8 +29,8 @@ def available(as_json: bool) -> None:
     name, delf-plugin-NAME; delf's authors have not reviewed them.
     """
     table = dict(purposes())
-    if alternatives := others():
-        table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in alternatives.items()}
+    if other_plugins := others():
+        table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in other_plugins.items()}
     installed = {
         name: is_installed(name if purpose == OTHERS_HEADING else PLUGIN_PREFIX + name)
         for purpose, names in table.items()

@@ -112,6 +112,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     section, path, parsed = from_override(f"{key}={value}", label="")
     project = state.load_project([f"{key}={value}"])
     if section == "agent" and len(path) == 1:
+        # Write booleans and numbers as such, even if the validation converted them from a text.
         checked = getattr(project.agent, path[0])
         if isinstance(checked, (bool, int, float)):
             number = scalar(value)
@@ -155,19 +156,19 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
 def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
     """Yield the full key, the raw value and the origin of each setting."""
-    for path, given in project.agent_values.leaves():
-        yield ".".join(("agent", *path)), given.value, given.origin
+    for path, setting in project.agent_values.leaves():
+        yield ".".join(("agent", *path)), setting.value, setting.origin
     for name, entry in project.connections.items():
         entry_settings = {"type": entry.type, "allow": entry.allow, "confirm": entry.confirm}
         for key, value in entry_settings.items():
             if value is not None:
                 yield f"connections.{name}.{key}", value, f"{entry.where} {key}"
-        for path, given in entry.values.leaves():
-            yield ".".join(("connections", name, *path)), given.value, given.origin
+        for path, setting in entry.values.leaves():
+            yield ".".join(("connections", name, *path)), setting.value, setting.origin
         yield from _values_of_variables(project, f"connections.{name}", name)
     for name in project.plugin_options:
-        for path, given in project.plugin_options.leaves(name):
-            yield ".".join(("plugins", name, *path)), given.value, given.origin
+        for path, setting in project.plugin_options.leaves(name):
+            yield ".".join(("plugins", name, *path)), setting.value, setting.origin
         yield from _values_of_variables(project, f"plugins.{name}", name)
 
 
@@ -197,9 +198,9 @@ def _current_value(project: Project, key: str) -> Any:
     """
     from delf_engine.project.files import SECTIONS, check_agent_key
 
-    section, *path = (
-        key.split(".") if key.partition(".")[0] in SECTIONS else ("agent", *key.split("."))
-    )
+    section, *path = key.split(".")
+    if section not in SECTIONS:
+        section, path = "agent", [section, *path]
     if section != "agent":
         values = {full_key: value for full_key, value, _ in _given_values(project)}
         prefix = f"{key}."
@@ -209,7 +210,7 @@ def _current_value(project: Project, key: str) -> Any:
         check_agent_key(key, path[0])
     value: Any = project.agent_values.resolve(project.environ)
     checked: Any = getattr(project.agent, path[0]) if path else None
-    if isinstance(checked, (bool, int, float, str, list, dict)):  # also a default
+    if isinstance(checked, (bool, int, float, str, list, dict)):  # set, or a default
         value = cast("object", {path[0]: checked})
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
@@ -237,10 +238,10 @@ def _with_value(text: str, path: Sequence[str], value: Any) -> str:
             name, table[part] = table[part], tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
-    last = path[-1]
-    if isinstance(table.get(last), Mapping) and not isinstance(value, Mapping):
-        table, last = table[last], "model"  # a model name goes into the existing table
-    table[last] = value
+    key = path[-1]
+    if isinstance(table.get(key), Mapping) and not isinstance(value, Mapping):
+        table, key = table[key], "model"  # a model name goes into the existing table
+    table[key] = value
     if adds_table:
         table.add(tomlkit.nl())  # an empty line before the next section
     return tomlkit.dumps(document).rstrip() + "\n"

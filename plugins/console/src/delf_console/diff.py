@@ -39,11 +39,11 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 
     async def load(journal: SharedJournal) -> tuple[TaskWithEvents, TaskWithEvents]:
         names = [await find_id(journal, text) for text in (first, second)]
-        one, other = [(await journal.task(name), await journal.read(name)) for name in names]
-        return one, other
+        task_a, task_b = [(await journal.task(name), await journal.read(name)) for name in names]
+        return task_a, task_b
 
-    one, other = ask_journal(ctx, load)
-    data = compared_data(one, other)
+    task_a, task_b = ask_journal(ctx, load)
+    data = compared_data(task_a, task_b)
     if as_json:
         click.echo(json_text(data, indent=2))
         return
@@ -51,7 +51,7 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def compared_data(one: TaskWithEvents, other: TaskWithEvents) -> dict[str, Any]:
+def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, Any]:
     """Return the comparison of two tasks as JSON-ready data.
 
     ``a`` and ``b`` are the tasks' figures. The other keys map a part, such as ``scripts``, to the
@@ -59,8 +59,8 @@ def compared_data(one: TaskWithEvents, other: TaskWithEvents) -> dict[str, Any]:
     """
     from delf_engine.views.compare import PARTS, compared
 
-    a, b = compared(*one), compared(*other)
-    names = short_id(one[0].task_id), short_id(other[0].task_id)
+    a, b = compared(*task_a), compared(*task_b)
+    names = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
     diffs = {
         part: list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
         for part in PARTS

@@ -76,10 +76,12 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     The exit status is 0 if a task could run and 1 if not.
     """
     state = state_of(ctx)
-    ready = write_findings(state, _examine(state), as_json=as_json)
+    is_ready = write_findings(state, _examine(state), as_json=as_json)
     if not as_json:
-        click.echo("\na task can run" if ready else "\nno task can run as configured: fix each ✗")
-    ctx.exit(0 if ready else 1)
+        click.echo(
+            "\na task can run" if is_ready else "\nno task can run as configured: fix each ✗"
+        )
+    ctx.exit(0 if is_ready else 1)
 
 
 def _problem(area: str, error: DelfError) -> Finding:
@@ -93,16 +95,16 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
         True if no finding is a problem.
     """
     clean_findings = [Finding(**state.clean_data(asdict(finding))) for finding in findings]
-    ready = all(finding.status != "problem" for finding in clean_findings)
+    is_ready = all(finding.status != "problem" for finding in clean_findings)
     if as_json:
         from delf_cli.output import json_text
 
-        data = {"ok": ready, "findings": list(map(asdict, clean_findings))}
+        data = {"ok": is_ready, "findings": list(map(asdict, clean_findings))}
         click.echo(json_text(data, indent=2))
-        return ready
+        return is_ready
     for finding in clean_findings:
         _show(finding)
-    return ready
+    return is_ready
 
 
 def examine_config(state: State) -> Iterator[Finding]:
@@ -334,7 +336,7 @@ async def _check_sandboxes(
 async def _check_sandbox(
     host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
 ) -> list[Finding]:
-    """Check whether a sandbox is available, and try out what its scripts cannot reach."""
+    """Check that a sandbox is available, and test that its scripts cannot reach the host."""
     from delf.protocols.context import PluginContext
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
     from delf_engine.sandboxes.backends import Probed, make_sandbox
@@ -357,7 +359,7 @@ async def _check_sandbox(
         measured = await probed.measure(thorough=True)
     except DelfError as error:
         return broken(error.message, errors.hint_of(error))
-    except Exception as error:  # plugins raise anything; check the others
+    except Exception as error:  # a plugin may raise any error; other sandboxes are still checked
         return broken(describe_exception(error))
     finally:
         if backend is not None:
@@ -469,8 +471,8 @@ async def _check_embedder(host: PluginHost, project: Project, config: AgentConfi
         if isinstance(embedder, SupportsSelfCheck):
             await embedder.check()
     except DelfError as error:
-        text = f"words are searched alone: {error.message}"
+        text = f"searches compare words only: {error.message}"
         return [Finding(area="embedder", status="note", text=text, hint=errors.hint_of(error))]
     finally:
         await embedders.aclose()
-    return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]
+    return [Finding(area="embedder", status="ok", text=f"{embedder.model} can be used")]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def fork(
-    ctx: click.Context, task_id: str, at: int | None, script: TextIO | None, **given: Any
+    ctx: click.Context, task_id: str, at: int | None, script: TextIO | None, **run_options: Any
 ) -> None:
     """Repeat the task ID from one of its events on, as a new task.
 
@@ -50,10 +50,11 @@ def fork(
     from delf_cli.session import Options, restore_options, work_session
 
     state = state_of(ctx)
-    flags = flags_of(given)
-    options = Options(flags=flags, **remaining_options(given), resumes=True)
+    flags = flags_of(run_options)
+    options = Options(flags=flags, **remaining_options(run_options), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
     setup: Mapping[str, Any] = {} if started is None else started.setup
+    # The fork does not become part of the chat of the old task.
     options = restore_options(state, options, {**setup, "chat": None})
     code = None if script is None else script.read()
 

@@ -169,7 +169,9 @@ def _permissions(connection: Any, action: Action) -> dict[str, bool]:
 
 def _settings(connection_object: Any, connection: str) -> Iterator[dict[str, Any]]:
     settings: type[PluginSettings] | None = getattr(connection_object, "Settings", None)
-    for name, field in settings.model_fields.items() if settings is not None else ():
+    if settings is None:
+        return
+    for name, field in settings.model_fields.items():
         yield {
             "name": name,
             "variable": f"DELF_{connection.replace('-', '_').upper()}_{name.upper()}",
@@ -212,7 +214,8 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
             yield ""
         settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
         yield from table(settings, ("setting", "variable", "what it is"), whole=True)
-        yield from [""] if settings else []
+        if settings:
+            yield ""
     yield format_count(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
     notes = [*([data["note"]] if data["note"] else []), *data["notices"]]
     if notes:

@@ -147,7 +147,7 @@ async def _restore_backup(journal: SharedJournal, path: Path) -> int:
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
     """Import the tasks of an export that the journal lacks; return the number of those tasks."""
     task_ids: set[str] = set()
-    added = 0
+    added_count = 0
     batch: list[list[Event]] = []
 
     async def flush() -> None:
@@ -155,7 +155,7 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
             for event in events:
                 await journal.append(event)
 
-        # Appended concurrently, so that events of several tasks share a transaction.
+        # Append concurrently, so that events of several tasks share a transaction.
         await asyncio.gather(*map(append_all, batch))
         batch.clear()
 
@@ -163,12 +163,12 @@ async def _import_tasks(journal: SharedJournal, path: Path) -> int:
         if events[0].task_id in task_ids or await _is_known(journal, events[0].task_id):
             continue
         task_ids.add(events[0].task_id)
-        added += 1
+        added_count += 1
         batch.append(events)
         if len(batch) == _TASKS_PER_BATCH:
             await flush()
     await flush()
-    return added
+    return added_count
 
 
 async def _is_known(journal: SharedJournal, task_id: str) -> bool:
@@ -187,6 +187,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
     """
     events: list[Event] = []
     with path.open(encoding="utf-8") as file:
+        # An empty file has a first line, too, which is reported below.
         for number, line in enumerate(itertools.chain([file.readline()], file), 1):
             try:
                 record: Any = json.loads(line)

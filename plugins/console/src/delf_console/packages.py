@@ -239,7 +239,10 @@ def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
 
 
 def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the faults that a plugin's author should fix."""
+    """Yield the faults that a plugin's author should fix.
+
+    ``release`` adds the faults that matter only for a plugin to be published.
+    """
     if record.state == "disabled":
         return
     yield from release_warnings(record)

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     "--here", is_flag=True, help="Continue in this folder, to which the project was moved."
 )
 @click.pass_context
-def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given: Any) -> None:
+def resume(
+    ctx: click.Context, task_id: str, settle: Settle, here: bool, **run_options: Any
+) -> None:
     """Resume the task ID of the journal; you may shorten ID if it stays unique.
 
     The task continues in its folder, or with --here in this one. It has the options with which it
@@ -60,10 +62,11 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     from delf_cli.session import Options, restore_options, work_session
 
     state = state_of(ctx)
-    flags = flags_of(given)
-    options = Options(flags=flags, **remaining_options(given), resumes=True)
+    flags = flags_of(run_options)
+    options = Options(flags=flags, **remaining_options(run_options), resumes=True)
     name, started = asyncio.run(find_task(state, options, task_id))
-    if (parent := None if started is None else getattr(started, "parent", None)) is not None:
+    parent = getattr(started, "parent", None)  # a queued task has no parent
+    if parent is not None:
         raise DelfError(
             f"{name} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
@@ -90,7 +93,7 @@ resume.params += run_options()
 async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
-    """Return a task's id and its first event of being queued or started; None without one."""
+    """Return a task's id, and the event that queued or started the task; None without an event."""
     from delf.events import TaskQueued, TaskStarted
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import find_id, project_journal

@@ -41,7 +41,7 @@ __all__ = ["run", "task_printer"]
     help="A parameter of a routine, if TASK is a routine's name. May be repeated.",
 )
 @click.pass_context
-def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
+def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     """Do TASK, which is in plain words, with or without quotes; "-" reads the standard input.
 
     A single word is the name of a routine. The answer goes to the standard output, and everything
@@ -54,23 +54,25 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
     queue_options: dict[str, Any] = {
-        name: given[name] for name in DETACH_OPTIONS if given[name] is not None
+        name: run_options[name] for name in DETACH_OPTIONS if run_options[name] is not None
     }
-    if queue_options and not given["detach"]:
+    if queue_options and not run_options["detach"]:
         option = next(iter(queue_options)).replace("_", "-")
         raise click.UsageError(f"--{option} goes with --detach", ctx)
     state = state_of(ctx)
     text = _task_text(ctx, " ".join(words))
-    flags = flags_of(given)
-    is_routine = bool(given["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
+    flags = flags_of(run_options)
+    is_routine = bool(run_options["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
     if is_routine:
-        text = _routine_task(ctx, text, given["inputs"])
+        text = _routine_task(ctx, text, run_options["inputs"])
         flags["strategy"] = _ROUTINE_STRATEGY
-    schema = None if given["schema"] is None else _read_schema(ctx, Path(given["schema"]))
+    schema = (
+        None if run_options["schema"] is None else _read_schema(ctx, Path(run_options["schema"]))
+    )
     from delf_cli.session import Options, detach, run_session
 
-    options = Options(flags=flags, schema=schema, **remaining_options(given))
-    if given["detach"]:
+    options = Options(flags=flags, schema=schema, **remaining_options(run_options))
+    if run_options["detach"]:
         queue_options.setdefault("queue", "default")
         ctx.exit(detach(state, text, options, cast("Any", queue_options)))
     ctx.exit(run_session(state, text, options))

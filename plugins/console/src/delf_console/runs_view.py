@@ -80,10 +80,10 @@ def state_text(task: TaskRecord) -> str:
 
     For a task that waits for a retry, the label has the number of the next attempt.
     """
-    words = STATE_WORDS[task.state]
+    label = STATE_WORDS[task.state]
     waits_for_retry = task.tries > 0 and task.state is TaskState.QUEUED
     retry_note = f", try {task.tries + 1}" if waits_for_retry else ""
-    return click.style(words.text, fg=words.colour) + retry_note
+    return click.style(label.text, fg=label.colour) + retry_note
 
 
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
@@ -155,7 +155,7 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     if prompt.reply_id:
         yield f"the provider's id of the answer: {one_line(prompt.reply_id)}"
     if prompt.messages is None:
-        yield "what it was asked is not kept, or not any more"
+        yield "the messages of this call are not stored, or were removed"
     else:
         repeated_count = sum(message.same for message in prompt.messages)
         if repeated_count:

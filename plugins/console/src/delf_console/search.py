@@ -87,7 +87,7 @@ def search(
     since: float | None,
     limit: int,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> None:
     """Find tasks by what happened in them: words of a task, script, call, answer or error.
 
@@ -97,9 +97,9 @@ def search(
     delf runs search invoice Müller
     delf runs search '"not paid"' --connection mail --since 30d
     """  # noqa: D301 - click's mark for lines that stay as they are
-    wanted = _task_filter(" ".join(words), since, given)
+    task_filter = _task_filter(" ".join(words), since, filter_options)
     journal = history_journal(ctx)
-    matches = work_with(journal, lambda j: _search(j, wanted, limit))
+    matches = work_with(journal, lambda j: _search(j, task_filter, limit))
     if as_json:
         click.echo(json_text([_match_data(match) for match in matches.tasks], indent=2))
     elif not matches.tasks:
@@ -112,9 +112,9 @@ def search(
         click.echo(f"{matches.behind:,} events are not searched yet; search again", err=True)
 
 
-async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Found:
+async def _search(journal: SharedJournal, task_filter: TaskFilter, limit: int) -> Found:
     await _update_index(journal)
-    return await search_tasks(journal, wanted, limit)
+    return await search_tasks(journal, task_filter, limit)
 
 
 async def _update_index(journal: SharedJournal) -> None:
@@ -168,7 +168,7 @@ def figures(
     since: float | None,
     as_csv: bool,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> None:
     """Add up tasks, calls, questions, tokens and cost; days are those of this machine.
 
@@ -176,10 +176,10 @@ def figures(
     delf runs figures --since 30d
     delf runs figures --by model --since 7d --csv > models.csv
     """  # noqa: D301 - click's mark for lines that stay as they are
-    wanted = _task_filter(None, since, given)
+    task_filter = _task_filter(None, since, filter_options)
     days = local_zone().name or "UTC"
     journal = history_journal(ctx)
-    groups = work_with(journal, lambda j: _figures(j, by, wanted, days))
+    groups = work_with(journal, lambda j: _figures(j, by, task_filter, days))
     if as_json:
         click.echo(json_text([asdict(group) for group in groups], indent=2))
     elif as_csv:
@@ -192,10 +192,10 @@ def figures(
 
 
 async def _figures(
-    journal: SharedJournal, by: FigureBy, wanted: TaskFilter, zone: str
+    journal: SharedJournal, by: FigureBy, task_filter: TaskFilter, zone: str
 ) -> Sequence[Figures]:
     await _update_index(journal)
-    return await journal.figures(by, wanted, zone)
+    return await journal.figures(by, task_filter, zone)
 
 
 def _as_table(by: str, groups: Sequence[Figures]) -> list[str]:

@@ -80,7 +80,8 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     Raises:
         PluginError: If the object cannot be imported.
     """
-    factory, what = host.resolve(spec), f"{spec.kind} {spec.name!r}: {spec.factory}"
+    factory = host.resolve(spec)
+    what = f"{spec.kind} {spec.name!r}: {spec.factory}"
     if spec.kind == "command":
         if not callable(getattr(factory, "make_context", None)):
             yield f"{what} is a {_kind(factory)}, not a click.Command: mark it with @click.command"
@@ -153,8 +154,8 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
     connection_class = cast("type[Connection]", factory)
     if connection_class.actions is not Connection.actions:
         return []
-    described = connection_class.inspect(verbose=True)
-    return [(item["name"], item["effect"]) for item in described["methods"]]
+    description = connection_class.inspect(verbose=True)
+    return [(item["name"], item["effect"]) for item in description["methods"]]
 
 
 def import_warnings(name: str, distribution: str) -> Iterator[str]:
@@ -173,7 +174,7 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
         return  # loading the plugin reports the error
     *output, seconds = process.stdout.rstrip().split("\n")
     if "".join(output).strip() or process.stderr.strip():
-        yield f"the import of {module} prints something: JSON of commands would be broken by it"
+        yield f"the import of {module} prints something, which breaks the JSON output of commands"
     if float(seconds) > _IMPORT_SECONDS:  # measure again: the first import also compiles
         seconds = _run_captured(command).stdout.rstrip().rpartition("\n")[2]
     if float(seconds) > _IMPORT_SECONDS:
@@ -210,7 +211,10 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
         if not operators & {">=", ">", "~=", "=="}:
             yield f"its requirement on {DISTRIBUTION} has no lower bound"
         if not operators & {"<", "<=", "~=", "=="}:
-            yield f"its requirement on {DISTRIBUTION} has no upper bound: the next may break it"
+            yield (
+                f"its requirement on {DISTRIBUTION} has no upper bound: "
+                f"the next release of {DISTRIBUTION} may break the plugin"
+            )
     keywords = _field(package, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in keywords:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
@@ -220,12 +224,15 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
     elif SpecifierSet(python).contains("3.10"):
         yield f'it says Python {python}, and delf needs 3.11: requires-python = ">=3.11"'
-    points = [point for point in distribution.entry_points if point.group in _GROUPS]
+    entry_points = [point for point in distribution.entry_points if point.group in _GROUPS]
     name = normalise(package["Name"])
     if not name.startswith(PLUGIN_PREFIX) and name not in all_packages():
         yield f"it is not called delf-plugin-…, by which people look for plugins: {package['Name']}"
-    if len(points) > 1:
-        yield f"it has {len(points)} entry points; one plugin a distribution can be blocked alone"
+    if len(entry_points) > 1:
+        yield (
+            f"it has {len(entry_points)} entry points; put each plugin in a distribution of its "
+            "own, so that people can block one plugin without the others"
+        )
 
 
 def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
@@ -255,26 +262,32 @@ def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[s
 
 
 def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
-    own = normalise(distribution.metadata["Name"])
+    own_name = normalise(distribution.metadata["Name"])
     imported = sorted(_imported_modules(folder))
     owners = _owners({name.partition(".")[0] for name in imported})
     declared = _requirements(distribution)
-    for top, name in {name.partition(".")[0]: name for name in imported}.items():
-        if top in (module, "delf") or top in sys.stdlib_module_names:
+    for top_module, name in {name.partition(".")[0]: name for name in imported}.items():
+        if top_module in (module, "delf") or top_module in sys.stdlib_module_names:
             continue
         # An editable install does not list its modules, so also try the module's own name.
-        distributions = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
-        if top not in owners and top.startswith("delf_") and not is_installed(normalise(top)):
-            distributions.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
-        plugins = {owner for owner in distributions - {own} if _is_plugin(owner)}
-        if own in all_packages():
+        distributions = {normalise(owner) for owner in owners.get(top_module, ())} | {
+            normalise(top_module)
+        }
+        if (
+            top_module not in owners
+            and top_module.startswith("delf_")
+            and not is_installed(normalise(top_module))
+        ):
+            distributions.add(PLUGIN_PREFIX + normalise(top_module.removeprefix("delf_")))
+        plugins = {owner for owner in distributions - {own_name} if _is_plugin(owner)}
+        if own_name in all_packages():
             plugins.discard(_ENGINE)  # delf's own plugins are released with the engine
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
         elif not distributions & declared:
-            owner = owners.get(top, [top])[0]
-            yield f"it imports {top}, and does not require {normalise(owner)}"
-    if own in all_packages():
+            owner = owners.get(top_module, [top_module])[0]
+            yield f"it imports {top_module}, and does not require {normalise(owner)}"
+    if own_name in all_packages():
         return
     for name in imported:
         if any(name == module or name.startswith(f"{module}.") for module in _PRIVATE_MODULES):
@@ -289,7 +302,8 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
     from packaging.requirements import Requirement
 
     names: set[str] = set()
-    pending, is_indirect = [distribution], False
+    pending = [distribution]
+    is_indirect = False  # True while the requirements of delf's own packages are read
     while pending:
         for line in pending.pop().requires or ():
             requirement = Requirement(line)

@@ -116,7 +116,8 @@ class Sources:
 
     def _items_of(self, name: str, *, editable: bool) -> Iterator[Item]:
         path, _, bracket = name.partition("[")
-        if path.startswith((".", "~", "/")) or "/" in path.partition("://")[0]:
+        is_path = path.startswith((".", "~", "/")) or "/" in path.partition("://")[0]
+        if is_path:
             extras = {extra.strip() for extra in bracket.removesuffix("]").split(",") if extra}
             package = _package_at(Path(path).expanduser().resolve(), editable=editable)
             yield from self._with_requirements(package, extras)
@@ -289,7 +290,8 @@ def _known_distribution(name: str) -> str:
     Raises:
         PluginError: If the name is unknown, or probably a typo.
     """
-    full_name, own_names = canonicalize_name(name), _own_names()
+    full_name = canonicalize_name(name)
+    own_names = _own_names()
     if full_name == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"
@@ -299,19 +301,19 @@ def _known_distribution(name: str) -> str:
             return candidate
     short_name = full_name.removeprefix(PLUGIN_PREFIX)
     plugins = [p.removeprefix(PLUGIN_PREFIX) for p in own_names if p.startswith(PLUGIN_PREFIX)]
-    is_plugin = short_name != full_name
+    has_prefix = short_name != full_name
     suggestions = get_close_matches(
-        short_name, plugins, n=1, cutoff=_TYPO_SIMILARITY if is_plugin else 0.6
+        short_name, plugins, n=1, cutoff=_TYPO_SIMILARITY if has_prefix else 0.6
     )
-    if is_plugin and not suggestions:
+    if has_prefix and not suggestions:
         return full_name
     bringing_package = package_bringing(name)
-    if bringing_package and not is_plugin:
+    if bringing_package and not has_prefix:
         suggestions = [bringing_package.removeprefix(PLUGIN_PREFIX)]
     hint = (
         f"delf plugins available lists delf's own; another's is named in full: {PLUGIN_PREFIX}NAME"
     )
-    if not is_plugin and Path(name, "pyproject.toml").is_file():
+    if not has_prefix and Path(name, "pyproject.toml").is_file():
         hint = f"a folder is written as ./{name}"
     suggestion = f"; did you mean {suggestions[0]!r}?" if suggestions else ""
     raise PluginError(f"no plugin is known as {name!r}{suggestion}", hint=hint)
