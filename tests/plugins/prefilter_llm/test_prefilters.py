@@ -73,7 +73,7 @@ async def test_prefilter_asks_one_question(text: str, names: set[str]) -> None:
 
 
 async def test_answer_without_an_action_is_an_error() -> None:
-    with pytest.raises(PrefilterError, match="named no action"):
+    with pytest.raises(PrefilterError, match="named no existing action"):
         await select(FilterPrefilter(), Script("I cannot help with that."))
 
 

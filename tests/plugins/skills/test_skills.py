@@ -121,8 +121,8 @@ async def test_descriptions_are_whole_unless_many_skills_share_the_prompt(skills
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("no front matter", "begins with ---"),
-        ("---\nname: report\n", "begins with ---"),
+        ("no front matter", "must begin with fields"),
+        ("---\nname: report\n", "must begin with fields"),
         ("---\nname: [\n---\nx", "line 2: the front matter is not YAML"),
         ("---\nwhen: 2026-13-45\n---\nx", "the front matter is not YAML"),
         (f"---\nx: {'[' * 3000}\n---\nx", "the front matter is not YAML"),

@@ -90,7 +90,7 @@ class Change:
     notify: bool
     context: CallContext | None
 
-    def check_seen(self, etag: str) -> None:
+    def check_unchanged(self, etag: str) -> None:
         """Raise if the event has changed since a person saw it."""
         basis = None if self.context is None else self.context.basis
         if basis is not None and basis.partition("\n")[0] != etag:
@@ -231,8 +231,10 @@ class Calendar(GoogleConnection):
             "summary": title,
             **times(start, end, zone, is_given=has_zone),
         }
-        body |= {"description": description} if description else {}
-        body |= {"location": location} if location else {}
+        if description:
+            body["description"] = description
+        if location:
+            body["location"] = location
         body |= _details(attendees, reminders)
         if recurrence is not None:
             body["recurrence"] = recurrence_lines(recurrence, body["start"])
@@ -286,13 +288,13 @@ class Calendar(GoogleConnection):
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             body, event = dict(changes), event_of(old)
-            # A series needs a zone, by whose clocks it repeats.
+            # A series repeats at the same local time, so the event needs a time zone.
             is_new_series = bool(recurrence) and not event["zone"] and not event["all_day"]
             if start is not None or end is not None or zone or is_new_series:
                 body |= await self._moved_times(event, start, end, calendar, zone)
             if recurrence is not None:
-                place: Mapping[str, Any] = body.get("start") or old.get("start") or {}
-                body["recurrence"] = recurrence_lines(recurrence, place)
+                first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
+                body["recurrence"] = recurrence_lines(recurrence, first_start)
             if add_attendees or remove_attendees:
                 if old.get("attendeesOmitted"):
                     raise ToolRefusedError(
@@ -388,7 +390,7 @@ class Calendar(GoogleConnection):
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)
             etag = str(old.get("etag", ""))
-            change.check_seen(etag)
+            change.check_unchanged(etag)
             request = Request(
                 change.what,
                 "PATCH",
@@ -417,20 +419,20 @@ class Calendar(GoogleConnection):
         old_start, old_end = old["start"], old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
-        first = start if start is not None else old_start
+        new_start = start if start is not None else old_start
         zone_name = zone or old["zone"] or "UTC"
-        if isinstance(first, dt.datetime):
-            always = old["zone"] is None and not zone
+        if isinstance(new_start, dt.datetime):
+            is_zone_required = old["zone"] is None and not zone
             zone_name = await self._zone(
-                calendar, first, end, zone=zone or old["zone"] or "", always=always
+                calendar, new_start, end, zone=zone or old["zone"] or "", always=is_zone_required
             )
-            first = in_zone(first, zone_name)
+            new_start = in_zone(new_start, zone_name)
             end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
-        if end is None and isinstance(first, dt.datetime) != old["all_day"]:
-            end = later(first, length_of(old_start, old_end))
+        if end is None and isinstance(new_start, dt.datetime) != old["all_day"]:
+            end = later(new_start, length_of(old_start, old_end))
         # A UTC time does not change the event's zone, by which a series repeats.
-        is_moment = isinstance(first, dt.datetime) and zone_of(first) in (None, "UTC")
-        moved = times(first, end, zone_name, is_given=bool(zone) or is_moment)
+        is_moment = isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC")
+        moved = times(new_start, end, zone_name, is_given=bool(zone) or is_moment)
         for time_fields in moved.values():  # unset fields would keep their old values
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)

@@ -55,18 +55,18 @@ def event_of(resource: Mapping[str, Any]) -> Event:
     start: Mapping[str, Any] = resource.get("start") or resource.get("originalStartTime") or {}
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
-    mine = next((person for person in people if person.get("self")), None)
+    own_attendee = next((person for person in people if person.get("self")), None)
     title = str(resource.get("summary", ""))
     if resource.get("attendeesOmitted"):
         note(f"not all attendees of {title or resource['id']!r} are shown")
-    first, last = _moment(start), _moment(resource.get("end") or start)
-    if first is not None and not resource.get("end") and "date" in start:
-        last = first + _DAY  # the end of whole days is the day after the last one
+    start_time, end_time = _moment(start), _moment(resource.get("end") or start)
+    if start_time is not None and not resource.get("end") and "date" in start:
+        end_time = start_time + _DAY  # the end of whole days is the day after the last one
     return Event(
         id=str(resource["id"]),
         title=title,
-        start=first,
-        end=last,
+        start=start_time,
+        end=end_time,
         all_day="date" in start,
         zone=start.get("timeZone"),
         location=str(resource.get("location", "")),
@@ -81,7 +81,7 @@ def event_of(resource: Mapping[str, Any]) -> Event:
             )
             for person in people
         ],
-        my_response=str(mine.get("responseStatus")) if mine else None,
+        my_response=str(own_attendee.get("responseStatus")) if own_attendee else None,
         recurrence=list(resource.get("recurrence") or ()),
         series=resource.get("recurringEventId"),
         status=str(resource.get("status", "")),
@@ -106,14 +106,14 @@ def _moment(time_fields: Mapping[str, Any]) -> When | None:
             return dt.date.fromisoformat(text)
         moment = dt.datetime.fromisoformat(text) if text else None
     except ValueError:
-        note(f"an event has a date that no calendar has, and came without it: {text[:40]!r}")
+        note(f"an event has a date that does not exist, and was read without it: {text[:40]!r}")
         return None
     if moment is None or moment.tzinfo is not None or not time_fields.get("timeZone"):
         return moment
     try:
         return moment.replace(tzinfo=zone_named(str(time_fields["timeZone"])))
     except ToolRefusedError as error:
-        note(f"an event came without its zone: {error.message}")
+        note(f"an event was read without its time zone: {error.message}")
         return moment
 
 
@@ -172,7 +172,7 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
     for line in lines:
         if not line.startswith(_RECURRENCES):
             raise ToolRefusedError(
-                f"{line[:100]!r} is not a recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
+                f"{line[:100]!r} is not a recurrence, such as RRULE:FREQ=WEEKLY;COUNT=4"
             )
         name, _, dates = line.partition(":")
         is_incomplete = name in _SINGLE_DATES and not dates.endswith("Z")
@@ -264,5 +264,5 @@ def zone_named(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         raise ToolRefusedError(
-            f"there is no time zone {name[:100]!r}; it is a name as Europe/Berlin"
+            f"there is no time zone {name[:100]!r}; names are like Europe/Berlin"
         ) from None

@@ -141,12 +141,12 @@ def demo(
 def _next_steps(folder: Path | None, model: str) -> list[str]:
     is_recorded = model.startswith("recorded:")
     model_option = " --llm gpt-4o-mini   # with OPENAI_API_KEY" if is_recorded else ""
-    enter_folder = "  delf demo --make shop && cd shop"
+    enter_command = "delf demo --make shop && cd shop"
     if folder is not None:
-        enter_folder = f"  cd {shlex.quote(_relative_path(folder))}"
+        enter_command = f"cd {shlex.quote(_relative_path(folder))}"
     return [
         "\nNext:",
-        enter_folder,
+        f"  {enter_command}",
         f'  delf run "Who bought the most tea?"{model_option}',
         "  delf demo --verbose   # the scripts, and every step",
     ]
@@ -170,9 +170,9 @@ def _journal_section(folder: Path) -> str:
 def _run_delf(ctx: click.Context, arguments: list[str]) -> int:
     """Run ``delf`` with arguments in this process; return the exit status."""
     root = ctx.find_root()
-    debug = ["--debug"] if getattr(root.obj, "debug", False) else []
+    debug_option = ["--debug"] if getattr(root.obj, "debug", False) else []
     program: click.Command = root.command
-    return int(program.main([*debug, *arguments], standalone_mode=False) or 0)
+    return int(program.main([*debug_option, *arguments], standalone_mode=False) or 0)
 
 
 def choose_model(llm: str | None) -> tuple[str, str]:

@@ -150,14 +150,18 @@ def _add_orders(
         for number in range(_ORDER_COUNT - 1)
     )
     for number, day in enumerate([*days, LAST_DAY.isoformat()], 1):
-        recent = day > "2026-06-24"
-        statuses = ("open", "shipped") if recent else ("shipped",) * 15 + ("cancelled",)
+        is_recent = day > "2026-06-24"
+        # Of older orders, one in 16 was cancelled.
+        statuses = ("open", "shipped") if is_recent else ("shipped",) * 15 + ("cancelled",)
         database.execute(
             "INSERT INTO orders VALUES (?, ?, ?, ?)",
             (number, dice.randint(1, _CUSTOMER_COUNT), day, dice.choice(statuses)),
         )
-        wanted = dice.choices(list(popularity), list(popularity.values()), k=dice.randint(1, 4))
-        items = [(number, item, dice.randint(1, 3), prices[item]) for item in dict.fromkeys(wanted)]
+        products = dice.choices(list(popularity), list(popularity.values()), k=dice.randint(1, 4))
+        items = [
+            (number, product, dice.randint(1, 3), prices[product])
+            for product in dict.fromkeys(products)
+        ]
         database.executemany("INSERT INTO order_items VALUES (?, ?, ?, ?)", items)
 
 

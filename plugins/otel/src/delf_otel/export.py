@@ -108,7 +108,7 @@ class Export:
             resource=self._resource,
             attributes={**span.attributes, **error_type},
             events=[Event(name, extra, _nanoseconds(at)) for name, at, extra in span.events],
-            links=[Link(_context(span, linked)) for linked in span.links],
+            links=[Link(_context(span, linked_id)) for linked_id in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
             status=Status(StatusCode.ERROR, span.message) if error_type else Status(),

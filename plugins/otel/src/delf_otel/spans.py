@@ -112,11 +112,13 @@ class _Task:
         default_factory=list[tuple[str, float, Mapping[str, Attribute]]]
     )
     calls: dict[int, CallStarted] = field(default_factory=dict[int, CallStarted])
-    asked: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
-    approvals: dict[int, int] = field(default_factory=dict[int, int])
+    open_requests: dict[str, ApprovalRequested] = field(
+        default_factory=dict[str, ApprovalRequested]
+    )
+    approval_span_ids: dict[int, int] = field(default_factory=dict[int, int])
     usage: Usage = field(default_factory=Usage)
 
-    def note(self, name: str, at: float, **attributes: Attribute) -> None:
+    def add_event(self, name: str, at: float, **attributes: Attribute) -> None:
         """Add an event to the task's span; ``delf.`` is put before the names of attributes."""
         self.events.append((name, at, {f"delf.{key}": value for key, value in attributes.items()}))
 
@@ -134,7 +136,8 @@ class Spans:
     def __init__(self, *, content: bool = False) -> None:
         self._content = content
         self._tasks: dict[str, _Task] = {}
-        self._children: dict[str, int] = {}
+        # A mapping from the id of a child task to the span of the call that started the task.
+        self._call_span_ids: dict[str, int] = {}
 
     def take(self, event: Event) -> FinishedSpan | None:
         """Process an event.
@@ -152,10 +155,10 @@ class Spans:
             case CallStarted():
                 task.calls[event.call_id] = event
             case ChildStarted():
-                span = _id(8, event.task_id, "call", event.call_id)
-                self._children[event.child_id] = span
+                call_span_id = _id(8, event.task_id, "call", event.call_id)
+                self._call_span_ids[event.child_id] = call_span_id
             case ApprovalRequested():
-                task.asked[event.request_id] = event
+                task.open_requests[event.request_id] = event
             case SandboxOpened():
                 task.attributes["delf.sandbox"] = event.backend
             case ModelReplied() | ModelFailed():
@@ -167,11 +170,11 @@ class Spans:
             case TaskFinished():
                 return self._end(task, event)
             case _:
-                _note(task, event, content=self._content)
+                _add_span_event(task, event, content=self._content)
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
-        trace, span, sampled = self._parent_of(event)
+        trace_id, parent_id, is_sampled = self._parent_of(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "delf",
@@ -187,10 +190,10 @@ class Spans:
             if self._content:
                 attributes["gen_ai.input.messages"] = _message("user", event.task)
         self._tasks[event.task_id] = _Task(
-            trace_id=trace,
+            trace_id=trace_id,
             span_id=_id(8, event.task_id),
-            parent_id=span,
-            sampled=sampled,
+            parent_id=parent_id,
+            sampled=is_sampled,
             start=event.at,
             attributes=attributes,
         )
@@ -198,12 +201,13 @@ class Spans:
     def _parent_of(self, event: TaskStarted | TaskResumed) -> tuple[int, int | None, bool]:
         """Return the id of a task's trace, the id of its parent span, and the sampling decision."""
         parent = None if event.parent is None else self._tasks.get(event.parent)
-        call = self._children.pop(event.task_id, None)
+        call_span_id = self._call_span_ids.pop(event.task_id, None)
         if parent is not None:
-            return parent.trace_id, parent.span_id if call is None else call, parent.sampled
-        given = parent_in(event.setup)
-        if given is not None:
-            return given.trace_id, given.span_id, given.sampled
+            parent_id = parent.span_id if call_span_id is None else call_span_id
+            return parent.trace_id, parent_id, parent.sampled
+        external_parent = parent_in(event.setup)
+        if external_parent is not None:
+            return external_parent.trace_id, external_parent.span_id, external_parent.sampled
         return _id(16, event.task_id), None, True
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
@@ -216,8 +220,8 @@ class Spans:
             "gen_ai.request.model": event.model,
             "delf.purpose": event.purpose,
         }
-        failed = isinstance(event, ModelFailed)
-        if not failed:
+        has_failed = isinstance(event, ModelFailed)
+        if not has_failed:
             task.usage += event.usage
             attributes.update(_usage(event.usage))
             if event.cost_usd is not None:
@@ -234,8 +238,8 @@ class Spans:
             start=event.at - event.duration_ms * _MILLISECOND,
             end=event.at,
             attributes=attributes,
-            failure=_OTHER if failed else None,
-            message=event.error if failed and self._content else None,
+            failure=_OTHER if has_failed else None,
+            message=event.error if has_failed and self._content else None,
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
@@ -253,8 +257,8 @@ class Spans:
             if started is not None:
                 attributes["gen_ai.tool.call.arguments"] = _json(started.arguments)
             attributes["gen_ai.tool.call.result"] = _json(event.result)
-        approval = task.approvals.pop(event.call_id, None)
-        failed = event.status != "ok"
+        approval = task.approval_span_ids.pop(event.call_id, None)
+        has_failed = event.status != "ok"
         return FinishedSpan(
             name=f"execute_tool {event.action}",
             client=False,
@@ -266,16 +270,16 @@ class Spans:
             end=event.at,
             attributes=attributes,
             links=() if approval is None else (approval,),
-            failure=(event.raised or event.status) if failed else None,
-            message=event.error if failed and self._content else None,
+            failure=(event.raised or event.status) if has_failed else None,
+            message=event.error if has_failed and self._content else None,
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
-        request = task.asked.pop(event.request_id, None)
+        request = task.open_requests.pop(event.request_id, None)
         if request is None:
             return None
         span_id = _id(8, event.task_id, "approval", event.request_id)
-        task.approvals[request.call_id] = span_id
+        task.approval_span_ids[request.call_id] = span_id
         attributes: dict[str, Attribute] = {
             "gen_ai.tool.name": request.action,
             "delf.approval.decision": event.decision,
@@ -317,20 +321,20 @@ class Spans:
         )
 
 
-def _note(task: _Task, event: Event, *, content: bool) -> None:
+def _add_span_event(task: _Task, event: Event, *, content: bool) -> None:
     match event:
         case ScriptFinished():
-            task.note("delf.script", event.at, status=event.status, attempt=event.attempt)
+            task.add_event("delf.script", event.at, status=event.status, attempt=event.attempt)
         case RetryScheduled():
-            task.note("delf.retry", event.at, attempt=event.attempt)
+            task.add_event("delf.retry", event.at, attempt=event.attempt)
         case RerunRequested():
-            task.note("delf.rerun", event.at, attempt=event.attempt)
+            task.add_event("delf.rerun", event.at, attempt=event.attempt)
         case ApprovalRemembered():
             attributes = {"action": event.action, "by": event.by, "from_task": event.from_task}
-            task.note("delf.approval.remembered", event.at, **attributes)
+            task.add_event("delf.approval.remembered", event.at, **attributes)
         case Warned():
             attributes = {"message": event.message} if content else {}
-            task.note("delf.warning", event.at, **attributes)
+            task.add_event("delf.warning", event.at, **attributes)
         case _:
             pass
 

@@ -42,5 +42,5 @@ class FilterPrefilter:
         reply = await answer(ask, _QUESTION.format(actions=actions, task=task))
         names = named_in(reply, catalog)
         if not names and not _NONE.fullmatch(reply):
-            raise PrefilterError("the light model named no action that there is")
+            raise PrefilterError("the light model named no existing action")
         return Selection(names=names)

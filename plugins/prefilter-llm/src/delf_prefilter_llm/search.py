@@ -67,6 +67,7 @@ class SearchPrefilter:
             if names:
                 return Selection(names=names)
             searches = [rest for word, rest in commands if word == "SEARCH"]
+            # Of a reply without a command, the whole text is searched for.
             for words in searches or [reply]:
                 entries = search(catalog, words, _RESULTS_PER_SEARCH)
                 results |= {entry.name: entry for entry in entries}

@@ -57,7 +57,7 @@ class SemanticPrefilter:
         self._embedder = _find_embedder(context, embedding_model)
         self._folder = context.data_dir / "prefilter-semantic"
         self._catalog: Catalog | None = None
-        self._making: asyncio.Task[CatalogVectors] | None = None
+        self._vectors_task: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
         """Return the actions that fit the task best; all actions if they are within the limit."""
@@ -75,7 +75,10 @@ class SemanticPrefilter:
         try:
             similarities = await vectors.similarities(task)
         except DelfError as error:
-            _log.warning("words decide alone, the embedder failed: %s", error.describe())
+            _log.warning(
+                "actions are chosen by words only, because the embedder failed: %s",
+                error.describe(),
+            )
             return list(word_scores)[: self._limit]
         return _best_indexes(word_scores, similarities)[: self._limit]
 
@@ -83,23 +86,29 @@ class SemanticPrefilter:
         """Return the catalog's vectors; None if they are not ready within ``wait_seconds``."""
         if self._embedder is None or not catalog:
             return None
-        if self._making is None or self._catalog is not catalog:
-            if self._making is not None:
-                self._making.cancel()
+        if self._vectors_task is None or self._catalog is not catalog:
+            if self._vectors_task is not None:
+                self._vectors_task.cancel()
             self._catalog = catalog
-            self._making = shared_task(CatalogVectors.make(catalog, self._embedder, self._folder))
-            self._making.add_done_callback(_log_failure)
-        await asyncio.wait({self._making}, timeout=self._wait_seconds)
-        if not self._making.done() or self._making.cancelled() or self._making.exception():
+            self._vectors_task = shared_task(
+                CatalogVectors.make(catalog, self._embedder, self._folder)
+            )
+            self._vectors_task.add_done_callback(_log_failure)
+        await asyncio.wait({self._vectors_task}, timeout=self._wait_seconds)
+        if (
+            not self._vectors_task.done()
+            or self._vectors_task.cancelled()
+            or self._vectors_task.exception()
+        ):
             return None
-        return self._making.result()
+        return self._vectors_task.result()
 
     async def aclose(self) -> None:
         """Cancel the computation of vectors."""
-        making, self._making = self._making, None
-        if making is not None:
-            making.cancel()
-            await asyncio.wait({making})
+        task, self._vectors_task = self._vectors_task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
 
 
 def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
@@ -114,10 +123,10 @@ def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
         return None
 
 
-def _log_failure(making: asyncio.Task[CatalogVectors]) -> None:
-    if not making.cancelled() and (error := making.exception()) is not None:
+def _log_failure(task: asyncio.Task[CatalogVectors]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
         message = error.describe() if isinstance(error, DelfError) else error
-        _log.warning("words decide alone, the tools could not be embedded: %s", message)
+        _log.warning("actions are chosen by words only, because embedding failed: %s", message)
 
 
 def _best_indexes(word_scores: Mapping[int, float], similarities: Any) -> list[int]:
@@ -127,9 +136,12 @@ def _best_indexes(word_scores: Mapping[int, float], similarities: Any) -> list[i
         word_scores: A mapping from the index of an action to its word score.
         similarities: The vector similarity of each action.
     """
+    # Sorting all similarities would be slow: partition off the largest ones first.
     partition = min(_MAX_RANKED, len(similarities) - 1)
     nearest = np.argpartition(-similarities, partition)[:_MAX_RANKED].tolist()
     indexes = np.fromiter({*word_scores, *nearest}, dtype=np.int64)
-    words = np.fromiter((word_scores.get(i, 0.0) for i in indexes.tolist()), dtype=np.float64)
-    scores = _WORD_WEIGHT * words + (1 - _WORD_WEIGHT) * similarities[indexes]
+    aligned_word_scores = np.fromiter(
+        (word_scores.get(i, 0.0) for i in indexes.tolist()), dtype=np.float64
+    )
+    scores = _WORD_WEIGHT * aligned_word_scores + (1 - _WORD_WEIGHT) * similarities[indexes]
     return indexes[np.lexsort((indexes, -scores))].tolist()

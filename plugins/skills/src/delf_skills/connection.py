@@ -34,7 +34,7 @@ class Skills(Connection[SkillsSettings]):
 
     def __init__(self, **options: Any) -> None:
         if options.get("confirm") is None:
-            options["confirm"] = False
+            options["confirm"] = False  # the actions only read
         super().__init__(**options)
         missing = next((p for p in self.settings.folders if not Path(p).is_dir()), None)
         if missing is not None:

@@ -131,7 +131,7 @@ class Library:
         allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         content = read_file(path, allowed_folder, MAX_BYTES)
         if content is None:
-            raise ToolRefusedError(f"there is no file {path.name!r} there")
+            raise ToolRefusedError(f"there is no file {path.name!r} in {path.parent.name!r}")
         return content
 
 
@@ -150,12 +150,13 @@ def skill_of(path: Path, content: bytes) -> Skill:
     begins_with_mark = front_matter.startswith(f"{_FRONT_MATTER_MARK}\n")
     if not begins_with_mark or not end_mark or rest[:1] not in ("", "\n"):
         raise ConfigurationError(
-            f"{path}: it begins with {_FRONT_MATTER_MARK}, fields, and {_FRONT_MATTER_MARK}"
+            f"{path}: the file must begin with fields between two lines {_FRONT_MATTER_MARK}"
         )
     try:
         table: Any = yaml.safe_load(front_matter.removeprefix(f"{_FRONT_MATTER_MARK}\n"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an invalid date
         position: Any = getattr(error, "problem_mark", None)
+        # The parser counts from 0, and the line with the first mark was removed.
         line = "" if position is None else f", line {position.line + 2}"
         raise ConfigurationError(f"{path}{line}: the front matter is not YAML") from None
     fields = cast("dict[str, Any]", table) if isinstance(table, dict) else {}

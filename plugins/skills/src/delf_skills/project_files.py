@@ -38,13 +38,13 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
             for text in texts_in(value):
                 if path := folder.resolve_path(text):
                     skill_parents[path] = None
-    remaining = _MAX_FILES
+    remaining_files = _MAX_FILES
     for skill_parent in skill_parents:
         for skill_folder in folder.folders_of(skill_parent):
             if is_file(skill_folder / SKILL):
                 for path in _markdown_files(folder, skill_folder, 0):
-                    if remaining and path.resolve().is_relative_to(root):
-                        remaining -= 1
+                    if remaining_files and path.resolve().is_relative_to(root):
+                        remaining_files -= 1
                         yield path
 
 
