@@ -16,7 +16,7 @@ from delf_calendar.events import event_of
         (
             {"dateTime": "2026-01-02T10:00:00", "timeZone": "Customized Time Zone"},
             dt.datetime(2026, 1, 2, 10),
-            "without its zone",
+            "without its time zone",
         ),
         ({}, None, ""),
         ({"date": "2026-01-02"}, dt.date(2026, 1, 2), ""),

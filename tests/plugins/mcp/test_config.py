@@ -80,7 +80,7 @@ def test_server_entry_is_parsed(entry, read, tmp_path):
 def test_variable_syntax_of_another_program_is_refused(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text('{"servers": {"a": {"command": "x", "args": ["${config:a.key}"]}}}')
-    with pytest.raises(ConnectionConfigurationError, match=r"a: \${config:a.key} is of another"):
+    with pytest.raises(ConnectionConfigurationError, match=r"the variable \${config:a.key} of"):
         server_settings(path, "a", {})
 
 

@@ -169,7 +169,9 @@ async def test_unreadable_answer_is_an_error_at_once(rogue) -> None:
     srv = rogue("deep")
     async with soon():
         for _ in range(2):
-            with pytest.raises(ToolExecutionError, match="rogue: good: its answer is not JSON"):
+            with pytest.raises(
+                ToolExecutionError, match="rogue: good: its response is not readable JSON"
+            ):
                 await invoke(srv, "good")
 
 
