@@ -37,14 +37,14 @@ class NoContexts:
     async def freeze(self, call: Any) -> None:
         """Read no files of a call."""
 
-    async def ended(self, call: Any, *, is_cut_off: bool) -> None:
+    async def end_call(self, call: Any, *, is_cut_off: bool) -> None:
         """Forget nothing."""
 
     def has_begun(self, call: Any) -> bool:
         """Know of no child task of a call."""
         return False
 
-    def of(self, call: Any, *, again: bool = False) -> Any:
+    def of(self, call: Any, *, is_repeated: bool = False) -> Any:
         """Have no context."""
         return None
 

@@ -188,7 +188,9 @@ class Runtime:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
                     # Only the first run after a claim may still meet the previous process.
-                    run.replay.before = self._claims.before.pop(request.task_id, None)
+                    run.replay.previous_owner = self._claims.previous_owners.pop(
+                        request.task_id, None
+                    )
                     children = self._children_of(run)
                     self._start_learning(request)
                     while True:

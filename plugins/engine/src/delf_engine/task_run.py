@@ -119,7 +119,7 @@ class TaskRun:
         self.is_continued = before is not None
         """True if an earlier run of the task ended because its sandbox died."""
         self.replay = Replay(request.past)
-        self.replay.before = None if before is None else before.replay.before
+        self.replay.previous_owner = None if before is None else before.replay.previous_owner
         self.seed = self.replay.seed or secrets.token_hex(16)
         """The seed for the random numbers of scripts."""
         self.zone = self.replay.zone or local_zone()

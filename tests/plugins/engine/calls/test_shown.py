@@ -110,7 +110,7 @@ async def test_action_gets_the_basis_that_was_approved():
 class Contexts:
     """Tells an action about its call, without a task."""
 
-    def of(self, call, again=False):
+    def of(self, call, is_repeated=False):
         return type("Context", (), {"basis": call.basis})
 
     async def freeze(self, call):
@@ -119,7 +119,7 @@ class Contexts:
     async def files_written(self):
         """There are none."""
 
-    async def ended(self, call, is_cut_off):
+    async def end_call(self, call, is_cut_off):
         """It has no child task."""
 
 

@@ -95,7 +95,7 @@ async def test_blocked_replay_calls_wait_until_the_task_timeout():
 async def test_single_mismatching_call_fails_the_replay_at_once():
     replay = replay_of("ab", [2, 1])
     with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
-        await replay.call("a", alone=True)
+        await replay.call("a", blocks_script=True)
 
 
 def test_partial_answer_is_used_only_without_the_complete_one():

@@ -23,7 +23,7 @@ from delf.errors import (
     UnrecordedCallError,
 )
 from delf.events import TaskPostponed, TaskQueued, TaskStarted
-from delf_engine.journal.retrying import next_try, without_attempts
+from delf_engine.journal.retrying import next_try, without_recorded_failures
 
 BEGUN = (
     TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="q"),
@@ -84,5 +84,5 @@ def test_retry_delay_doubles_up_to_an_hour() -> None:
 
 
 def test_retried_task_keeps_its_record() -> None:
-    assert without_attempts((*BEGUN, postponed(1))) == list(BEGUN)
-    assert without_attempts(BEGUN) == list(BEGUN)
+    assert without_recorded_failures((*BEGUN, postponed(1))) == list(BEGUN)
+    assert without_recorded_failures(BEGUN) == list(BEGUN)

@@ -77,7 +77,7 @@ def test_explicit_project_file_is_not_searched_for(tmp_path):
         ("[llm]\nmodel = 'x'\n", r"delf\.toml: 'llm' is outside of a section"),
         (
             "[journal]\nurl = 'a'\n[plugins.journal-sql]\nurl = 'b'\n",
-            r"\[journal\] url: \[plugins\.journal-sql\] says it, too",
+            r"\[journal\] url: \[plugins\.journal-sql\] sets it, too",
         ),
         ("[agnet]\n", r"delf\.toml: unknown section 'agnet'; did you mean 'agent'\?"),
         ("[connection.shop]\n", r"unknown section 'connection'; did you mean 'connections'\?"),

@@ -182,7 +182,7 @@ class TaskApprovals:
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
-            lapsed=recorded_call is not None and recorded_call.lapsed,
+            lapsed=recorded_call is not None and recorded_call.has_lapsed,
         )
         if recorded_call is not None:
             case = await self._with_record(case, recorded_call)
@@ -273,7 +273,7 @@ class TaskApprovals:
     async def close(self, recorded_call: RecordedCall) -> None:
         """Close the pending request about a call that no longer needs approval."""
         request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
-        if request_event is not None and decision_event is None and not recorded_call.lapsed:
+        if request_event is not None and decision_event is None and not recorded_call.has_lapsed:
             await self._void(request_event, "the action needs no approval any more")
 
     async def _void(self, request_event: ApprovalRequested, reason: str) -> None:

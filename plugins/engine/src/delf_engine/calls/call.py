@@ -23,11 +23,12 @@ class Call:
         arguments: The validated arguments. A person's edit changes ``arguments`` and ``digest``.
         description: The value of ``desc=`` in the script, if any.
         digest: The call's :func:`identity`.
-        alone: Whether the script does nothing else until the call is answered.
+        blocks_script: Whether the script does nothing else until the call is answered.
         line: The line of the call in the script.
-        begun: Whether the journal has the start of the call, perhaps from before a resume.
-        again: Whether an earlier process began the call and was interrupted, so that its outcome is
-            unknown.
+        has_start_event: Whether the journal has the start of the call, perhaps from before a
+            resume.
+        was_begun_before: Whether an earlier process began the call and was interrupted, so that its
+            outcome is unknown.
         ended: Whether the end of the call is recorded or being recorded.
         abandoned: Whether the script has stopped waiting for the call.
         basis: The basis of the approved preview, such as a document's revision.
@@ -43,10 +44,10 @@ class Call:
     arguments: dict[str, Any]
     description: str | None
     digest: str
-    alone: bool = False
+    blocks_script: bool = False
     line: int | None = None
-    begun: bool = False
-    again: bool = False
+    has_start_event: bool = False
+    was_begun_before: bool = False
     ended: bool = False
     abandoned: bool = False
     basis: str | None = None

@@ -100,14 +100,14 @@ class ChildTasks:
                 # Calls of ``asyncio.gather`` arrive one by one, and no message says how many are
                 # still to come.
                 call_count = 0
-                while (
-                    call_count < len(batch.calls) and not call.alone
-                ):  # until a pause without new calls
+                # Wait until a pause brings no new call. A script that waits for this call makes
+                # none.
+                while call_count < len(batch.calls) and not call.blocks_script:
                     call_count = len(batch.calls)
                     await asyncio.sleep(_BATCH_SECONDS)
             finally:
-                # First, and even if cancelled: calls that come from now on belong to the next
-                # batch, and those that wait for this one must be woken.
+                # The batch is closed even after a cancellation: later calls belong to the next
+                # batch, and the calls that wait for this batch must be woken.
                 self._batch = None
                 self._decide_batch(batch)
         else:
@@ -175,11 +175,12 @@ class ChildTasks:
             # The repeated call finds it by its key.
             child_work = self._run_recorded(call, request, is_resumed=recorded_start is not None)
             child_task = self._running[key] = asyncio.create_task(child_work)
-        # The child needs a permit itself: parents that keep theirs would block all places forever.
+        # The child needs a permit itself. If waiting parents kept theirs, they could hold all
+        # permits, and no child could ever start.
         async with self._run.permit.released():
             await asyncio.wait({child_task})
-        # Only after the wait: cancelled during it, the call is made again and fetches the result
-        # then.
+        # The child stays registered during the wait: if the wait is cancelled, the repeated call
+        # finds the child and fetches its result.
         self._running.pop(key, None)
         return child_task.result()
 
@@ -198,7 +199,8 @@ class ChildTasks:
             call: The ended call, whose children are cancelled; None for the children of all calls.
         """
         ended_keys = [key for key in self._running if call is None or key[0] == call.number]
-        # Removed before the cancellation, so that nobody waits for the result of a cancelled child.
+        # Children are removed before they are cancelled, so that no call waits for the result of a
+        # cancelled child.
         child_tasks = [self._running.pop(key) for key in ended_keys]
         for (_, child_id), child_task in zip(ended_keys, child_tasks, strict=True):
             if self._stays_resumable and not child_task.done():
@@ -211,7 +213,7 @@ class ChildTasks:
         self, call: Call, request: TaskRequest, *, is_resumed: bool
     ) -> ChildResult:
         """Run a child task, and record its start and end among the parent's events."""
-        log, child_id = self._run.log, request.task_id  # a new run of the task has the same log
+        log, child_id = self._run.log, request.task_id
         worker = None if request.child is None else request.child.worker
         end_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
         await log.record(ChildStarted, **end_fields, task=request.task, worker=worker)
@@ -226,8 +228,7 @@ class ChildTasks:
                 log.record_soon(ChildFinished, **end_fields, error="the task was cancelled")
             raise
         except TaskLeftError as error:
-            # The parent has no end without its child's: it is resumed later, together with the
-            # child.
+            # The parent cannot end while its child has not ended: both are resumed later.
             self._stays_resumable, self.unfinished = True, error
             raise
         await log.record(

@@ -51,7 +51,7 @@ class CallContexts:
         if self._run.output.under_way:
             await self._run.output.flushed()
 
-    async def ended(self, call: Call, *, is_cut_off: bool) -> None:
+    async def end_call(self, call: Call, *, is_cut_off: bool) -> None:
         """Flush a call's printed text and end its child tasks, after its action ended.
 
         Args:
@@ -75,16 +75,17 @@ class CallContexts:
         if text:
             self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
 
-    def of(self, call: Call, *, again: bool = False) -> CallContext:
+    def of(self, call: Call, *, is_repeated: bool = False) -> CallContext:
         """Create the context of a call.
 
         Args:
             call: The call.
-            again: Whether the call was started before a resume, so that its child tasks are
+            is_repeated: Whether the call was started before a resume, so that its child tasks are
                 continued.
         """
-        # Shared by all children of the call, so that two equal ones continue two recorded ones.
-        starts = self.children.begun(call.number) if again else []
+        # All children of the call share this list, from which each child takes one start. Two
+        # children with the same task text therefore continue two different recorded children.
+        starts = self.children.begun(call.number) if is_repeated else []
         context = self._run.resources.agent.context
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
@@ -130,8 +131,8 @@ class CallContexts:
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)
-        # Scripts name files with and without folders, and only the last part names a file of the
-        # task.
+        # A script may write a file's name with a folder before it. The task knows the file by the
+        # last part only.
         argument_texts = {*texts, *(text.rpartition("/")[2] for text in texts)}
         for name in sorted(argument_texts & {*file_names}):
             # The action itself reports an unreadable file.
@@ -207,7 +208,7 @@ class CallContexts:
             arguments=arguments,
             description=None,
             digest=call_digest(title, {"question": question, "arguments": arguments}),
-            alone=False,
+            blocks_script=False,
             line=None,
         )
         verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)

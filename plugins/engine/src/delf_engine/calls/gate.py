@@ -107,8 +107,8 @@ class Gate:
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
         self._runs_script = False
-        # True if a person has requested changes to the running script.
-        self._is_outdated = False
+        # True if a person has asked for another script. All further calls are then rejected.
+        self._changes_requested = False
 
     def use(self, tools: Toolset) -> None:
         """Replace the tools that scripts can call."""
@@ -122,13 +122,13 @@ class Gate:
         """
         self._records.forget_requests()
         self._guard = guard
-        self._runs_script, self._is_outdated = True, False
+        self._runs_script, self._changes_requested = True, False
         if guard is not None:
             guard.begin()
 
     def end_script(self) -> None:
         """End a script; a request to change that script no longer rejects calls."""
-        self._runs_script = self._is_outdated = False
+        self._runs_script = self._changes_requested = False
 
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call.
@@ -160,20 +160,20 @@ class Gate:
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
-        # Without the current task, which may be a call itself: it would wait for its own end.
+        # The current asyncio task may itself be a call, which must not wait for its own end.
         pending_calls = self._call_tasks - {asyncio.current_task()}
         if pending_calls:
             _, pending_calls = await asyncio.wait(pending_calls, timeout=seconds)
         for call in self._records.under_way:
             reason = f"it had not ended {seconds:g} s after its script, and may go on"
-            # Every remaining call gets its end, also after one could not be recorded; that error is
-            # raised below.
+            # If one end cannot be recorded, the other calls still get theirs. The error is raised
+            # below.
             with contextlib.suppress(UnrecordedCallError):
                 await self._records.end(call, "cancelled", error=reason, cancellation="cut_off")
         for task in pending_calls:
             task.cancel()
-        if self._records.lost is not None:
-            raise self._records.lost
+        if self._records.unrecorded_error is not None:
+            raise self._records.unrecorded_error
 
     @property
     def under_way(self) -> list[str]:
@@ -201,11 +201,12 @@ class Gate:
         try:
             answer = await self._validate_and_make(request)
         except TaskLeftError:
-            self.close()  # a resume could not replay what the script would do now
+            self.close()  # a resume could not replay any further call of the script
             raise
         finally:
             self._call_tasks.discard(task)
-        if isinstance(answer, Returned) and request.connection == ANSWER and not request.method:
+        is_final_answer = request.connection == ANSWER and not request.method
+        if is_final_answer and isinstance(answer, Returned):
             self.answer = answer
         return answer
 
@@ -230,9 +231,8 @@ class Gate:
                 )
             else:
                 call = self._validated_call(number, bound_action, arguments, description)
-            # Not arguments of the check: they say how the script waits, and are no part of the
-            # identity.
-            call.alone, call.line = request.alone, request.line
+            # Set after the validation, because these two do not belong to the call's identity.
+            call.blocks_script, call.line = request.alone, request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
             return await self._refuse_invalid(number, name, "ToolArgumentError", error, desc)
@@ -249,25 +249,26 @@ class Gate:
         """Make a call if allowed; return its recorded answer if a replay has it."""
         recorded_call = None
         if self._replay.active:
-            recorded_call = await self._replay.call(call.digest, alone=request.alone)
+            recorded_call = await self._replay.call(call.digest, blocks_script=request.alone)
         if recorded_call is not None and recorded_call.finished is not None:
-            # Also during replay: the script may make the same call again after the replay.
+            # Remember the unknown outcome: the script may make the same call again after the
+            # replay.
             if recorded_call.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
             if (
                 recorded_call.decision is not None
                 and recorded_call.decision.decision == "changes_requested"
             ):
-                self._is_outdated = self._runs_script
+                self._changes_requested = self._runs_script
             return recorded_call.answer()
         if recorded_call is not None:
-            # The recorded number: further events of this call must name the call that the journal
-            # has.
+            # Further events of this call must have the number under which the journal knows it.
             call.number = recorded_call.call_id
-            call.begun = call.again = recorded_call.started is not None
-        # Only from here on: a call answered from the journal has its end, and cannot be abandoned.
+            call.has_start_event = call.was_begun_before = recorded_call.started is not None
+        # A call that is answered from the journal has ended, and so cannot be abandoned. Only other
+        # calls are registered.
         self._records.serve(request.call_id, call)
-        if recorded_call is None and self._is_outdated:
+        if recorded_call is None and self._changes_requested:
             return await self._reject(call, "changes to the script were requested")
         if recorded_call is None:
             if call.digest in self._maker.unknown_outcomes:
@@ -285,8 +286,8 @@ class Gate:
             UnrecordedCallError: If the end of an earlier call could not be recorded.
             TaskLeftError: If the task will be resumed.
         """
-        if self._records.lost is not None:
-            raise self._records.lost
+        if self._records.unrecorded_error is not None:
+            raise self._records.unrecorded_error
         if self._is_abandoned:
             raise TaskLeftError("the task was left: no call is made any more")
         return Raised("ToolError", "the task is over; no call is made any more")
@@ -343,7 +344,7 @@ class Gate:
         if isinstance(answer.decision, RefusedByCheck):
             return await self._refuse_valid(call, _refused(call, answer.decision.reason))
         if isinstance(answer.decision, ChangesRequested):
-            self._is_outdated = self._runs_script
+            self._changes_requested = self._runs_script
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
     async def _ask_question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
@@ -367,18 +368,18 @@ class Gate:
         verdict = await self._connection_verdict(call)
         if isinstance(guard_verdict, Allowed) or isinstance(verdict, Refused):
             return verdict
-        reasons = (
-            [guard_verdict.reason, verdict.reason] if isinstance(verdict, NeedsApproval) else ()
-        )
-        reason = "; ".join(reasons or [guard_verdict.reason])
-        return verdict.asking(reason)
+        reasons = [guard_verdict.reason]
+        if isinstance(verdict, NeedsApproval):
+            reasons.append(verdict.reason)
+        return verdict.asking("; ".join(reasons))
 
     async def _connection_verdict(self, call: Call) -> Verdict:
         """Return the verdict of the connection's check; Refused if the check fails."""
         check = call.bound.check
         if check is None:
             return Allowed()
-        # The journal has no record of a check, so a hanging check could not be named without this.
+        # The journal does not record checks. This list lets an error message name a check that
+        # hangs.
         self._checks.append(f"the check of {call.bound.name}")
         try:
             proposed_call = ProposedCall(
@@ -417,16 +418,16 @@ class Gate:
 
     async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Ask a person whether to repeat a call that an earlier process began and did not end."""
-        obstacle, edited = None, recorded_call.edited_arguments
+        obstacle: str | None = None  # the reason why the call cannot be repeated, if any
+        edited = recorded_call.edited_arguments
         if edited is not None:
             try:
                 self._edit(call, edited)
-            except ToolRefusedError as error:  # its secrets were redacted, or a check has changed
+            except ToolRefusedError as error:  # secrets were redacted, or the action has changed
                 obstacle = f"its recorded arguments do not fit: {error.message}"
                 call.arguments = dict(edited)
-                call.digest = (
-                    call.digest if recorded_call.started is None else recorded_call.started.digest
-                )
+                if recorded_call.started is not None:
+                    call.digest = recorded_call.started.digest
         if obstacle is None and self._is_resumable(call):
             await self._until_others_ended()
             return await self._make(call)
@@ -435,9 +436,9 @@ class Gate:
             obstacle, verdict = f"it is refused: {verdict.message}", Allowed()
         # The process that began the call may not have noticed that it lost the task: an approval
         # now could have the effect twice.
-        if self._replay.before is not None:
+        if self._replay.previous_owner is not None:
             verdict = verdict.asking(
-                f"{self._replay.before.process} began it and may be alive: it is silent, "
+                f"{self._replay.previous_owner.process} began it and may be alive: it is silent, "
                 "and may be making the call still"
             )
         answer = await self._ask(call, recorded_call, verdict, outcome_unknown=True)
@@ -457,8 +458,8 @@ class Gate:
 
     async def _until_others_ended(self) -> None:
         """Wait until the task's previous process must have stopped its calls."""
-        if self._replay.before is not None:
-            await self._replay.before.over()
+        if self._replay.previous_owner is not None:
+            await self._replay.previous_owner.wait_until_expired()
 
     async def _ask_after_unknown_outcome(self, call: Call) -> CallAnswer:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
@@ -472,7 +473,7 @@ class Gate:
         answer = await self._ask(call, None, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
-                # The outcome is known now: an identical call is asked about only by its own rules.
+                # The outcome is known now, so an identical later call needs no such question.
                 self._maker.unknown_outcomes.discard(unknown_digest)
                 await self._records.begin(call)
                 return await self._answer_as_made(call, result)
@@ -508,8 +509,8 @@ class Gate:
     def _validated_call(
         self, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
     ) -> Call:
-        keywords, arguments = fitting(bound.action, keywords)
-        digest = identity(bound.name, keywords, bound.action.defaults)
+        script_values, arguments = fitting(bound.action, keywords)
+        digest = identity(bound.name, script_values, bound.action.defaults)
         return Call(number, bound, arguments, description, digest)
 
     async def _refuse_invalid(
@@ -567,10 +568,12 @@ class Gate:
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
                     return replace(answer, decision=Rejected(reason=reason))
-            elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
+            elif not isinstance(decision, Approved):
                 return answer
-            # A person may take hours: the call is checked again, so that what is made is what was
-            # shown.
+            elif not answer.was_shown or not verdict.digest:
+                return answer  # no preview was shown that could have become outdated
+            # A person may take hours to decide. The call is checked again, because its effect may
+            # no longer be the effect that was shown.
             new_verdict = await self._verdict(call)
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
@@ -589,7 +592,8 @@ class Gate:
         """
         if recorded_call is None or recorded_call.started is not None:
             return False
-        # If one edit fails, all are undone: a part of them would make a call that nobody has seen.
+        # If one edit fails, all edits are undone: with only some of them, the call would be one
+        # that no person has seen.
         original_arguments = call.arguments
         is_edited = False
         for request_event, decision_event in recorded_call.edits:
@@ -597,7 +601,7 @@ class Gate:
                 Edited(arguments=decision_event.arguments or {}), request_event, call.arguments
             )
             try:
-                assert isinstance(edit, Edited)  # noqa: S101 - an edit stays one
+                assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
                 self._edit(call, edit.arguments)
                 is_edited = True
             except ToolRefusedError:  # the check has changed since

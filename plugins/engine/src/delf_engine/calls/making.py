@@ -77,7 +77,7 @@ class CallMaker:
         """
         action, arguments = call.bound.action, call.arguments
         if action.context is not None:
-            call_context = self._contexts.of(call, again=call.again)
+            call_context = self._contexts.of(call, is_repeated=call.was_begun_before)
             arguments = {**arguments, action.context: call_context}
         started = time.perf_counter()
         try:
@@ -91,21 +91,21 @@ class CallMaker:
                         if isinstance(result, Coroutine):
                             result = await cast("Coroutine[Any, Any, Any]", result)
             finally:
-                # Abandoned by the script is an end; cut off with its sandbox is none, and children
-                # must live on.
+                # A call ends when the script abandons it. A call that is cut off because its
+                # sandbox died is repeated, so its child tasks must continue.
                 is_cut_off = is_cancelled() and not call.abandoned
-                await self._contexts.ended(call, is_cut_off=is_cut_off)
+                await self._contexts.end_call(call, is_cut_off=is_cut_off)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
             if is_cancelled():
                 await self._records.cancel(call, "cancelled", started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
-        except TaskLeftError:  # from a child task: this call has no end either
+        except TaskLeftError:  # a child task was left unfinished, so this call has no end either
             raise
         except ToolException as error:
             return await self._handle_tool_exception(call, started, error)
-        # The coroutine is being destroyed: awaiting the record of an end is not allowed any more.
+        # The coroutine is being destroyed and may not await anything, such as the record of an end.
         except GeneratorExit:
             raise
         except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
@@ -118,8 +118,7 @@ class CallMaker:
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(call, "ok", started, result=result, public_texts=_UNREDACTED_FIELDS)
-        # After the end, so that a failed warning cannot leave a call without its end in the
-        # journal.
+        # Warnings are recorded after the end of the call: if one fails, the journal has the end.
         for warning in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)

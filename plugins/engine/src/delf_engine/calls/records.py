@@ -34,7 +34,7 @@ class CallRecords:
         self._requests: dict[int, Call] = {}
         self._calls_beyond_limit: set[int] = set()
         self._call_ended = asyncio.Event()
-        self.lost: UnrecordedCallError | None = None
+        self.unrecorded_error: UnrecordedCallError | None = None
         """The error of the first started call whose end could not be recorded, if any."""
 
     @property
@@ -93,9 +93,9 @@ class CallRecords:
         Raises:
             DelfError: If the journal failed to store the start; the call must not be made.
         """
-        # Before the journal has the start: a task that ends now has to wait for this call, too.
+        # Set before the start is stored: a task that ends meanwhile must wait for this call.
         self._under_way[call.number] = call
-        if call.begun:
+        if call.has_start_event:
             return
         try:
             await self._log.record(
@@ -109,23 +109,23 @@ class CallRecords:
                 line=call.line,
             )
         except asyncio.CancelledError:
-            call.begun = True
+            call.has_start_event = True
             await self._end_not_started(call)
             raise
         except Exception:
             self._under_way.pop(call.number, None)
             raise
-        call.begun = True
+        call.has_start_event = True
 
     async def not_started(self, call: Call) -> None:
         """Record a call that was cancelled before it could have any effect.
 
         A call that an earlier process began is recorded as cut off: its outcome stays unknown.
         """
-        if call.again:
+        if call.was_begun_before:
             await self.cancel(call, "cancelled before it was made again")
             return
-        if not call.begun:
+        if not call.has_start_event:
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
         await self._end_not_started(call)
@@ -206,12 +206,12 @@ class CallRecords:
                 http_status=http_status,
             )
         except Exception as failure:
-            if not call.begun:
+            if not call.has_start_event:
                 raise
             unrecorded = _unrecorded(call, failure)
-            # The first error is kept: later ones follow from it, and the gate raises it for each
-            # new call.
-            self.lost = self.lost or unrecorded
+            # Keep the first error: later errors follow from it. The gate raises it for each new
+            # call.
+            self.unrecorded_error = self.unrecorded_error or unrecorded
             raise unrecorded from failure
 
 

@@ -65,7 +65,7 @@ class Results:
             redacted = self._redactor.value(decoded)
             if redacted is not decoded:
                 return freeze(redacted), self.encode(redacted)
-        # Frozen from the encoding, so that it equals the result of the script.
+        # Decoding the encoded result gives exactly the value that the script gets.
         return result if type(result) in PLAIN else freeze(_decode(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:

@@ -14,13 +14,13 @@ from delf.events import Event, end_event, end_of
 from delf.protocols.journal import Journal, PerhapsAlive
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
-from delf_engine.journal.forks import is_torn
+from delf_engine.journal.forks import is_incomplete_fork
 from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 # The maximum wait for the journal when a claim is released; an unreleased claim expires.
 _RELEASE_SECONDS: Final = 2.0
-_TORN: Final = "the process that forked the task died before all events were copied"
+_INCOMPLETE_FORK: Final = "the process that forked the task died before all events were copied"
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Predecessor:
     process: str
     until: float
 
-    async def over(self) -> None:
+    async def wait_until_expired(self) -> None:
         """Wait until the previous process's lease has expired, so that it has stopped its calls."""
-        # Waits only for the rest of the lease: the question to a person took a part of it already.
+        # Part of the lease has usually passed while a person was asked.
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
 
@@ -49,7 +49,7 @@ class Claims:
     def __init__(self) -> None:
         self.claimed: set[str] = set()
         """The ids of the tasks that this agent has claimed."""
-        self.before: dict[str, Predecessor] = {}
+        self.previous_owners: dict[str, Predecessor] = {}
         """The previous owners that may still be alive, by id of the claimed task."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
@@ -58,7 +58,7 @@ class Claims:
         If the journal is unreachable, the claim ends when the lease expires.
         """
         self.claimed.discard(task_id)
-        self.before.pop(task_id, None)
+        self.previous_owners.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
                 # A release that is cancelled halfway would leave the task idle until its lease
@@ -66,7 +66,7 @@ class Claims:
                 await to_its_end(self._release(journal, task_id))
             except (DelfError, TimeoutError) as error:
                 cause = str(error) or "the journal does not answer"
-                _log.warning("task %s is not free for others yet: %s", task_id, cause)
+                _log.warning("task %s is not released for other processes yet: %s", task_id, cause)
 
     @staticmethod
     async def _release(journal: SharedJournal, task_id: str) -> None:
@@ -103,24 +103,27 @@ class Claims:
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
-                # To its end: a claim cut off now could succeed unnoticed and never be released.
+                # A claim that is cancelled halfway could succeed unnoticed and never be released,
+                # so wait for its end even if cancelled.
                 predecessor = await to_its_end(claiming)
                 if predecessor is not None:
-                    self.before[task_id] = Predecessor(
+                    self.previous_owners[task_id] = Predecessor(
                         predecessor.process, monotonic() + predecessor.lease
                     )
-                # Read again: the last owner may have appended between the first read and the claim.
+                # The previous owner may have appended events between the first read and the claim.
                 events = await journal.read(task_id)
-            if is_torn(events) and not is_over(events):  # its process died while it copied events
-                await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
+            if is_incomplete_fork(events) and not is_over(events):
+                await journal.append(
+                    end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
+                )
                 events = await journal.read(task_id)
             is_claimed = not is_over(events) or (past_limit and ended_at_limit(events))
             return events
         finally:
             if not is_claimed:
                 self.claimed.discard(task_id)
-                # Cancelled in the midst of the claim, the journal may hold it for this process: an
-                # unreleased claim would keep every other process away until the lease ends.
+                # If this method was cancelled during the claim, the journal may have granted the
+                # claim. Unreleased, it would keep other processes away until the lease expires.
                 if _has_succeeded(claiming):
                     await self.release(journal, task_id)
 

@@ -38,7 +38,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf_engine.changes import SHAPED
 from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
-from delf_engine.views.copies import COPIED, PERSON, copied_events
+from delf_engine.views.copies import COPIED, PERSON, copied_event_count
 
 # Events that a fork does not copy, because it is not queued and gets its own end.
 _NOT_COPIED: Final = (TaskQueued, TaskFinished, TaskPostponed)
@@ -77,16 +77,16 @@ async def fork(
     for event in forked(events, last_event, new_id, key, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
-        await journal.release(new_id)  # claimed by the process that resumes the fork
+        await journal.release(new_id)  # the process that resumes the fork claims it again
     return new_id
 
 
-def is_torn(events: Sequence[Event]) -> bool:
+def is_incomplete_fork(events: Sequence[Event]) -> bool:
     """Return True if a fork's process died before it had copied all events.
 
     An incomplete fork must not be resumed: it would repeat calls whose events were not copied.
     """
-    return len(events) < copied_events(events)
+    return len(events) < copied_event_count(events)
 
 
 def last_script(events: Sequence[Event]) -> int:
@@ -115,7 +115,7 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
         try:
             copies[path] = Path(shutil.copyfile(path, target))
         except OSError:
-            continue  # no longer on this machine
+            continue  # the file is no longer on this machine
     changed_events: list[Event] = []
     for event in events:
         if not isinstance(event, FileWritten) or event.seq > at:
@@ -211,12 +211,17 @@ def _without_cost(event: Event) -> Event:
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
     """Remove the approval events of calls and scripts without an end."""
     ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
-    last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
+    last_script_end = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
+
+    def has_end(request: ApprovalRequested) -> bool:
+        if request.code is not None:  # a request for a whole script
+            return request.seq < last_script_end
+        return request.call_id in ended_calls
+
     open_requests = {
         event.request_id
         for event in events
-        if isinstance(event, ApprovalRequested)
-        and not (event.seq < last if event.code is not None else event.call_id in ended_calls)
+        if isinstance(event, ApprovalRequested) and not has_end(event)
     }
     return [
         event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +35,7 @@ def guarded(journal: J, name: str) -> J:
         name: The journal's name, for messages.
     """
     kind = type(journal)
-    if getattr(kind, _GUARDED_MARK, False):  # guarded already, for another agent
+    if getattr(kind, _GUARDED_MARK, False):  # another agent has guarded this journal already
         return journal
     methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _GUARDED_MARK: True}
     for method in (name_ for name_ in dir(kind) if not name_.startswith("_")):
@@ -48,10 +49,8 @@ def guarded(journal: J, name: str) -> J:
         return without_passwords(kind.__repr__(self))  # pyright: ignore[reportArgumentType]
 
     methods["__repr__"] = safe_repr
-    try:
+    with contextlib.suppress(TypeError):  # the class of an extension type cannot be replaced
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
-    except TypeError:  # an extension type, whose class cannot be replaced
-        return journal
     return journal
 
 

@@ -60,7 +60,7 @@ class InProcessJournal:
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
         if entry.events[event.seq - 1 : event.seq] == [event]:
-            return  # appended already
+            return  # the event is stored already
         entry.events.append(event)
         if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             self._remember(entry, event)
@@ -147,9 +147,9 @@ class InProcessJournal:
             if entry.outcome is not None:
                 self._size -= entry.size
                 del self._tasks[task_id]
-                for name, decision in [*self._remembered.items()]:
+                for request_id, decision in [*self._remembered.items()]:
                     if decision.task_id == task_id:
-                        del self._remembered[name]
+                        del self._remembered[request_id]
 
 
 async def _events_of(queue: asyncio.Queue[Event]) -> AsyncIterator[Event]:

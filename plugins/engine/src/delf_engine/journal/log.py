@@ -74,8 +74,10 @@ class TaskLog:
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
         # An event whose append was cancelled; the journal may or may not have stored it.
         self._unconfirmed: Event | None = None
-        self._has_left = False
-        self._over = False
+        # True after leave() or end(): of new events, only the outcomes of calls are recorded.
+        self._is_left = False
+        # True after end() or the task's last event: no event is recorded any more.
+        self._is_ended = False
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
@@ -119,11 +121,11 @@ class TaskLog:
             TaskLeftError: If the task has already ended in this process.
             DelfError: If the journal fails.
         """
-        if self._over or (self._has_left and not ends_call):
+        if self._is_ended or (self._is_left and not ends_call):
             raise self._ended_error(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, public_texts)
-        # Before the first await, because the caller may change its objects afterwards.
+        # Copy the fields before the first await, because the caller may change its objects later.
         has_large_value = any(
             type(value) not in PLAIN and is_large(value) for value in fields.values()
         )
@@ -157,7 +159,7 @@ class TaskLog:
         is_written = False
         try:
             async with self._lock:
-                if self._has_more:
+                if self._has_queued:
                     await self._write_queued()
                 # Set before the write: a cancelled append is kept in ``_unconfirmed``, and queueing
                 # the event once more would journal it twice.
@@ -208,18 +210,18 @@ class TaskLog:
 
     def leave(self) -> None:
         """Refuse all further events except outcomes of calls, so that the task can be resumed."""
-        self._has_left = True
+        self._is_left = True
 
     async def end(self) -> None:
         """Flush buffered events, then refuse all further events."""
-        self._has_left = True
+        self._is_left = True
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
         finally:
-            # Even if the flush failed: another process may continue the task, and must not be
-            # disturbed.
-            self._over = True
+            # Refuse events even if the flush failed: another process may continue the task, and its
+            # events must not mix with events of this process.
+            self._is_ended = True
 
     def say(self, text: str) -> None:
         """Buffer text that a script printed; it is recorded before any other event.
@@ -233,9 +235,9 @@ class TaskLog:
         self._print(self._print_stream.end())
 
     def _print(self, text: str) -> None:
-        if self._replay.active:  # compared after redaction, as the journal stores text
-            text = self._replay.unknown_part(text)
-        if text and not self._has_left:
+        if self._replay.active:  # the journal has the beginning of the redacted text already
+            text = self._replay.unrecorded_part(text)
+        if text and not self._is_left:
             self._printed.append(text)
             self._flush_soon()
 
@@ -245,7 +247,7 @@ class TaskLog:
         Args:
             readings: The returned Unix times in nanoseconds.
         """
-        if not self._has_left:
+        if not self._is_left:
             self._readings += readings
             self._flush_soon()
 
@@ -256,7 +258,7 @@ class TaskLog:
             turns: The numbers of the iterations of the script's event loop in which answers
                 arrived.
         """
-        if not self._has_left:
+        if not self._is_left:
             self._turns += turns
             self._flush_soon()
 
@@ -274,13 +276,13 @@ class TaskLog:
             self.redactor.log_failure(_log, message, error)
 
     @property
-    def _has_more(self) -> bool:
+    def _has_queued(self) -> bool:
         """True if events are buffered that must be written before the next event."""
         queued = self._readings or self._turns or self._printed or self._queued_events
         return bool(queued) or self._unconfirmed is not None
 
     async def _flush(self) -> None:
-        while self._has_more:  # release the lock between batches, for other events
+        while self._has_queued:  # release the lock between batches, for other events
             async with self._lock:
                 await self._write_queued()
 
@@ -297,12 +299,12 @@ class TaskLog:
 
     async def _write_queued(self) -> None:
         """Write the queued events in order; events that the journal fails to store stay queued."""
-        # First: the journal may have stored this event, so that the next number is not free.
+        # The journal may have stored this event already, so that its number is taken.
         if self._unconfirmed is not None:
             await self._confirm(self._unconfirmed)
         self._queue_output()
         while self._queued_events:
-            if self._over:
+            if self._is_ended:
                 dropped_count = len(self._queued_events)
                 _log.debug("task %s is over: %d events are dropped", self.task_id, dropped_count)
                 self._queued_events.clear()
@@ -310,18 +312,19 @@ class TaskLog:
             try:
                 await self._write(*self._queued_events[0])
             except asyncio.CancelledError:
-                del self._queued_events[0]  # kept in self._unconfirmed
+                del self._queued_events[0]  # the event is kept in self._unconfirmed
                 raise
             del self._queued_events[0]
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Number an event and append it to the journal, unless a replay finds it recorded."""
-        # Before the check of the end: events of a replay are in the journal already, and harmless.
+        # An event that the journal already has is accepted even after the end.
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
-        if self._over:
+        if self._is_ended:
             raise self._ended_error(kind)
-        # Under the lock, which makes numbers and the order in the journal the same.
+        # The caller holds the lock, so that the journal gets the events in the order of the
+        # numbers.
         seq = len(self.events) + 1
         self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
@@ -339,7 +342,7 @@ class TaskLog:
 
     def _append_recorded(self, event: Event) -> None:
         # After a postponement, any process may continue the task.
-        self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
+        self._is_ended = self._is_ended or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.show(event)
 

@@ -29,10 +29,10 @@ class RecordedCall:
             call.
         repeat_decision: The answer to that question, if any.
         finished: The end event, if the call has ended.
-        lapsed: Whether the request for approval was closed because the sandbox died.
-        cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
+        has_lapsed: Whether the request for approval was closed because the sandbox died.
+        is_cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
         is_over: Whether the script ended without waiting for the call.
-        unseen: Whether the script stopped waiting before the call ended.
+        was_given_up: Whether the script stopped waiting before the call ended.
         edits: Earlier requests with the edits of arguments by which a person answered them; each
             edit led to a new request.
     """
@@ -46,10 +46,10 @@ class RecordedCall:
     repeat_request: ev.ApprovalRequested | None = None
     repeat_decision: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
-    lapsed: bool = False
-    cut_off: bool = False
+    has_lapsed: bool = False
+    is_cut_off: bool = False
     is_over: bool = False
-    unseen: bool = False
+    was_given_up: bool = False
     edits: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = field(
         default_factory=list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]]
     )
@@ -57,12 +57,12 @@ class RecordedCall:
     @property
     def was_abandoned(self) -> bool:
         """True if the script abandoned the call and never got an answer."""
-        if self.unseen:
+        if self.was_given_up:
             return True
         # A call that was cut off has no answer: a script that has ended never asks for the answer,
         # and any other script asks again when the script is repeated.
         if self.finished is None:
-            return self.cut_off and self.is_over
+            return self.is_cut_off and self.is_over
         return self.finished.status == "cancelled"
 
     @property
@@ -120,12 +120,12 @@ class RecordedScript:
     Args:
         attempt: The script's number; 0 for the strategy's own work.
         calls: The calls in the order in which the script made them.
-        steps: The order of calls and answers: ``-n`` if call ``n`` was made, ``n`` if it was
-            answered.
+        steps: The calls and answers in their order: ``-n`` means that call ``n`` was made, ``n``
+            that call ``n`` was answered.
         clock: The times that the script read from the clock, in nanoseconds.
         turns: The numbers of the iterations of its event loop in which answers arrived.
         printed: The printed text, in pieces.
-        left_to_print: The number of printed characters that a replay has not printed yet.
+        unreplayed_length: The number of printed characters that a replay has not printed yet.
         finished: The end event, if the script has ended.
         request: The request for approval of the script as a whole, if any.
         decision: The decision about that request, if any.
@@ -137,7 +137,7 @@ class RecordedScript:
     clock: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
     printed: list[str] = field(default_factory=list[str])
-    left_to_print: int = 0
+    unreplayed_length: int = 0
     finished: ev.ScriptFinished | None = None
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
@@ -167,16 +167,16 @@ class Recording:
         self._callers: dict[int, RecordedScript] = {}
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
-        strategy_work = self.scripts[0] = RecordedScript(attempt=0)
-        script = strategy_work  # the script or work to which the next events belong
+        between_scripts = self.scripts[0] = RecordedScript(attempt=0)
+        script = between_scripts  # the record to which the next event belongs
         for event in events:
             if isinstance(event, ev.ScriptGenerated):
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
             self._add(event, script)
             if isinstance(event, ev.ScriptFinished):
-                # What comes between scripts is the strategy's own: counted to the last script, its
-                # calls would be expected from that script.
-                script = strategy_work
+                # Events between scripts come from the strategy. If they were added to the last
+                # script, a replay would expect the strategy's calls from that script.
+                script = between_scripts
             names = event.replay_key
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
@@ -184,8 +184,8 @@ class Recording:
         for purpose in list(self._drafts):
             self._end_draft(purpose)
         for script in self.scripts.values():
-            # After a crash the script runs again and makes its calls again; only after an end does
-            # nobody wait for them.
+            # A script whose sandbox crashed runs again and makes its calls again. Only after a real
+            # end does no script wait for the calls.
             is_finished = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
                 call.is_over = is_finished
@@ -195,13 +195,14 @@ class Recording:
         if not self.unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
-            # A call refused before it had a digest is matched by its message: its number may differ
-            # in a replay, where calls come in another order.
+            # An invalid call is refused before it gets a digest. It is matched by its message,
+            # because a replay may make calls in another order and give the call another number.
             key = _refusal_key(fields["action"], fields["error"])
         else:
             names = kind.replay_key
             if names is None:
                 return False
+            # The only optional field of a replay key is ``attempt``, whose default is 1.
             key = (kind, *(fields.get(name, 1) for name in names))
         if self.unmatched[key] == 0:
             return False
@@ -218,14 +219,14 @@ class Recording:
                 script.turns += event.turns
             case ev.Printed():
                 script.printed.append(event.text)
-                script.left_to_print += len(event.text)
-            # An earlier model call without an end was cut off together with its process.
+                script.unreplayed_length += len(event.text)
+            # If the previous model call has no end, its process died during the call.
             case ev.ModelCalled():
                 self._end_draft(event.purpose)
                 self._drafts[event.purpose] = []
             case ev.ModelFailed():
                 self._end_draft(event.purpose)
-            case ev.ModelWrote():  # ignored after the complete answer
+            case ev.ModelWrote():  # ignored if it comes after the complete answer
                 self._drafts.get(event.purpose, []).append(event)
             case ev.ModelReplied():
                 self._drafts.pop(event.purpose, None)
@@ -242,9 +243,10 @@ class Recording:
                 )
             case ev.Noted():
                 self.notes[event.topic].append(event.text)
-            # Only the request for a whole script shows code; it belongs to no call.
+            # A request with code is about a whole script and belongs to no call.
             case ev.ApprovalRequested() if event.code is not None:
-                script.request, self._script_by_request[event.request_id] = event, script
+                script.request = event
+                self._script_by_request[event.request_id] = script
             case ev.ApprovalDecided() if event.request_id in self._script_by_request:
                 self._script_by_request[event.request_id].decision = event
             case ev.ApprovalRequested():
@@ -289,13 +291,13 @@ class Recording:
                 action=event.action,
                 digest=digest,
                 # The script may give up a call before the call's first event is recorded.
-                unseen=event.call_id in self._abandoned,
+                was_given_up=event.call_id in self._abandoned,
             )
             self._calls[event.call_id] = recorded_call
             self._callers[event.call_id] = script
             self.last_call = max(self.last_call, event.call_id)
             script.calls.append(recorded_call)
-            script.steps.append(-recorded_call.call_id)
+            script.steps.append(-recorded_call.call_id)  # negative: the call was made
         return recorded_call
 
     def _add_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
@@ -303,7 +305,7 @@ class Recording:
         if event.action != recorded_call.action:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
-        recorded_call.lapsed = False
+        recorded_call.has_lapsed = False
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
         else:
@@ -322,7 +324,7 @@ class Recording:
         if recorded_call is None:
             return
         if event.source == "sandbox_died":
-            recorded_call.lapsed = True
+            recorded_call.has_lapsed = True
         elif (
             recorded_call.repeat_request is not None
             and recorded_call.repeat_request.request_id == event.request_id
@@ -333,7 +335,7 @@ class Recording:
             and recorded_call.request.request_id == event.request_id
         ):
             recorded_call.decision = event
-            if event.source == "changed":  # the changed call has not been asked about
+            if event.source == "changed":  # no person has decided about the changed call yet
                 recorded_call.request = recorded_call.decision = None
 
     def _add_abandonment(self, event: ev.CallAbandoned) -> None:
@@ -342,7 +344,7 @@ class Recording:
         if recorded_call is None:
             self._abandoned.add(event.call_id)
             return
-        recorded_call.unseen = True
+        recorded_call.was_given_up = True
 
     def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         """Add the end of a call, unless the call may have continued after that event."""
@@ -353,15 +355,17 @@ class Recording:
         if recorded_call is None:
             self.unmatched[_refusal_key(event.action, event.error)] += 1
             return
-        # Not an end: the call may have gone on after its sandbox died, so a resume has to ask.
+        # The call may have continued after its sandbox died, so this event is not its end: a resume
+        # asks a person whether to repeat the call.
         if event.cancellation == "cut_off":
-            recorded_call.cut_off = True
+            recorded_call.is_cut_off = True
             return
-        if event.cancellation == "not_started":  # its decision stays valid
-            recorded_call.started, recorded_call.cut_off = None, True
+        if event.cancellation == "not_started":  # a recorded decision about the call stays valid
+            recorded_call.started = None
+            recorded_call.is_cut_off = True
             return
         recorded_call.finished = event
-        self._callers[event.call_id].steps.append(event.call_id)
+        self._callers[event.call_id].steps.append(event.call_id)  # positive: it was answered
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:

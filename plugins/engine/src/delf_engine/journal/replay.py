@@ -18,7 +18,7 @@ from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
 from delf_engine.journal.claims import Predecessor
 from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
-from delf_engine.journal.retrying import without_attempts
+from delf_engine.journal.retrying import without_recorded_failures
 
 # The purposes of model calls whose recorded replies are replayed.
 #
@@ -52,11 +52,12 @@ class _CallOrder:
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
-        # Without the steps of abandoned calls: whether the script makes them again depends on
-        # timing, and a replay that waited for them would hang.
+        # Each step is ``-n`` if call ``n`` was made, and ``n`` if it was answered. Steps of
+        # abandoned calls are left out: whether the script makes these calls again depends on
+        # timing, and a replay that waited for them could hang.
         self._steps = deque(step for step in script.steps if abs(step) in self._expected)
-        # Counted once and then decreased: a search through the steps at each call would be
-        # quadratic.
+        # Counted once and then decreased, because counting again at each call would take quadratic
+        # time.
         self._remaining_answers = sum(step > 0 for step in self._steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._waiting_count = 0
@@ -81,39 +82,41 @@ class _CallOrder:
         self._advance()
         return recorded_call
 
-    async def turn(self, recorded_call: RecordedCall | None, *, alone: bool) -> None:
+    async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
         """Wait for a call's turn in the recorded order.
 
         Args:
             recorded_call: The recorded call; None for a new call.
-            alone: Whether the script is blocked until the answer arrives.
+            blocks_script: Whether the script is blocked until the answer arrives.
 
         Raises:
             ReplayMismatch: If the turn can never come.
         """
         if recorded_call is None:
-            number, is_turn = _AFTER_RECORD, not self._steps
+            turn_key = _AFTER_RECORD
+            is_turn = not self._steps
         elif recorded_call.finished is None:
-            number, is_turn = _AFTER_ANSWERS, not self._remaining_answers
+            turn_key = _AFTER_ANSWERS
+            is_turn = not self._remaining_answers
         else:
-            number = recorded_call.call_id
-            is_turn = bool(self._steps) and self._steps[0] == number
+            turn_key = recorded_call.call_id
+            is_turn = bool(self._steps) and self._steps[0] == turn_key
         if not is_turn:
-            if alone:
+            if blocks_script:
                 # A blocked script makes no other call, so the steps before this one never happen:
                 # waiting would last until the task's timeout.
                 raise self._wrong_order_error(recorded_call)
-            await self._wait(number)
-        # The step goes once its turn has come: removed earlier, it would let the next answer
+            await self._wait(turn_key)
+        # The step of the answer is removed only now: removed earlier, it would let the next answer
         # overtake this one.
-        if number > 0:
+        if turn_key > 0:
             self._steps.popleft()
             self._remaining_answers -= 1
             self._advance()
 
-    async def _wait(self, number: int) -> None:
+    async def _wait(self, turn_key: int) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[number].append(waiter)
+        self._waiting[turn_key].append(waiter)
         self._waiting_count += 1
         try:
             await waiter
@@ -128,8 +131,8 @@ class _CallOrder:
             self._wake(_AFTER_ANSWERS)
         self._wake(self._steps[0] if self._steps else _AFTER_RECORD)
 
-    def _wake(self, number: int) -> None:
-        for waiter in self._waiting.pop(number, ()):
+    def _wake(self, turn_key: int) -> None:
+        for waiter in self._waiting.pop(turn_key, ()):
             # The script may have cancelled the call meanwhile; a result for a done future raises.
             if not waiter.done():
                 waiter.set_result(None)
@@ -158,17 +161,18 @@ class Replay:
         """The random seed of the task's scripts; empty for a new task."""
         self.zone = None if start is None or not start.zone else Zone(start.zone, start.zone_name)
         """The time zone that was recorded at the start of the task, if any."""
-        self.before: Predecessor | None = None
+        self.previous_owner: Predecessor | None = None
         """The process that owned the task before, if that process may still be alive."""
-        self._recording = Recording(without_attempts(self.events))
+        self._recording = Recording(without_recorded_failures(self.events))
         self.recorded = self._recording.unmatched
         """The recorded events that no replayed event has matched yet."""
         self.last_call = self._recording.last_call
         """The highest number of a recorded call; 0 without calls."""
-        self._strategy_order = _CallOrder(self._recording.scripts[0]) if self.resumed else None
-        self._follow(self._strategy_order)
+        strategy_calls = self._recording.scripts[0]  # made by the strategy, between its scripts
+        self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
+        self._compare_with(self._order_between_scripts)
 
-    def _follow(self, order: _CallOrder | None) -> None:
+    def _compare_with(self, order: _CallOrder | None) -> None:
         self._order = order
         self.active = order is not None
         """True while the running script or strategy is compared with a record."""
@@ -200,13 +204,13 @@ class Replay:
         """Return True if an equal event is recorded and not yet matched; mark it as matched."""
         return self._recording.knows(kind, fields)
 
-    def unknown_part(self, text: str) -> str:
+    def unrecorded_part(self, text: str) -> str:
         """Return the end of a printed text that goes beyond the recorded text."""
         if self._order is None:
             return text
         script = self._order.script
-        recorded_length = min(script.left_to_print, len(text))
-        script.left_to_print -= recorded_length
+        recorded_length = min(script.unreplayed_length, len(text))
+        script.unreplayed_length -= recorded_length
         return text[recorded_length:]
 
     # -- scripts --------------------------------------------------------------------------
@@ -214,7 +218,7 @@ class Replay:
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
-        self._follow(None if script is None else _CallOrder(script))
+        self._compare_with(None if script is None else _CallOrder(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -224,10 +228,9 @@ class Replay:
             ReplayMismatch: If the script ended otherwise, or without a recorded call.
         """
         order = self._order
-        self._follow(self._strategy_order)
-        # A sandbox that died now says nothing about the script: the calls it had not made are no
-        # mismatch, because the script is run again.
-        if order is None or order is self._strategy_order or status == "crashed":
+        self._compare_with(self._order_between_scripts)
+        # A script whose sandbox crashed is run again, so its missing calls are no mismatch.
+        if order is None or order is self._order_between_scripts or status == "crashed":
             return
         script = order.script
         if order.expected:
@@ -245,13 +248,13 @@ class Replay:
 
     # -- calls ----------------------------------------------------------------------------
 
-    async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
+    async def call(self, digest: str, *, blocks_script: bool = False) -> RecordedCall | None:
         """Wait for a call's turn in the recorded order; return its record, None for a new call.
 
         Args:
             digest: The digest of the call.
-            alone: Whether the script is blocked until the answer arrives, so that the script cannot
-                take any other recorded step first.
+            blocks_script: Whether the script is blocked until the answer arrives, so that the
+                script cannot take any other recorded step first.
 
         Returns:
             The recorded call; None for a new call.
@@ -264,14 +267,14 @@ class Replay:
             return None
         recorded_call, script_end = order.take(digest), order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
-            if alone and script_end is not None:
+            if blocks_script and script_end is not None:
                 raise _further_call_error(script_end)
-            # The script gave this call up before its end, and will do so again: no answer may reach
-            # it.
-            await asyncio.get_running_loop().create_future()  # until it is given up again
-        # Before the check below: until its turn comes, the recorded calls of other coroutines may
-        # still be due.
-        await order.turn(recorded_call, alone=alone)
+            # The script got no answer to this call, because it stopped waiting. The replay must not
+            # answer either: wait until the script cancels the call again.
+            await asyncio.get_running_loop().create_future()
+        # Wait before the check below: other coroutines of the script may still have to make
+        # recorded calls.
+        await order.turn(recorded_call, blocks_script=blocks_script)
         if recorded_call is None and script_end is not None:
             raise _further_call_error(script_end)
         return recorded_call

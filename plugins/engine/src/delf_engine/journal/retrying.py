@@ -47,18 +47,26 @@ def next_try(
     return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
 
 
-def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Remove the failures after which the task was retried or continued from its events."""
-    kept_events: list[ev.Event] = []
+def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
+    """Remove the failures after which the task was retried or resumed.
+
+    If a failed read call was the cause, its end is removed too, so that the call is made again.
+    """
+    remaining: list[ev.Event] = []
     for event in events:
+        is_task_end = isinstance(event, (ev.TaskPostponed, ev.TaskFinished))
+        if not is_task_end:
+            remaining.append(event)
+            continue
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
-            continue  # continued after its timeout
-        if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
-            kept_events.append(event)
-        elif (index := _failed_read(kept_events)) is not None:
-            ends = (ev.CallFinished, ev.ApprovalDecided)
-            kept_events[index:] = [e for e in kept_events[index + 1 :] if isinstance(e, ends)]
-    return kept_events
+            continue  # the task ended at its timeout, not because of a call
+        read_index = _failed_read(remaining)
+        if read_index is not None:
+            # Of the events after the failed read, keep only ends and decisions of other calls.
+            later_events = remaining[read_index + 1 :]
+            kept_types = (ev.CallFinished, ev.ApprovalDecided)
+            remaining[read_index:] = [e for e in later_events if isinstance(e, kept_types)]
+    return remaining
 
 
 def _is_temporary(error: BaseException | None) -> bool:

@@ -36,7 +36,7 @@ class Connector:
     Implements :class:`delf.tools.context.Connect`.
 
     Args:
-        host: The plugins.
+        host: The plugin host, which knows the installed plugins.
         entries: The configured connections by name.
         environ: The environment variables for settings and ``${…}`` references.
         folder: The folder for relative paths in settings.
@@ -60,7 +60,7 @@ class Connector:
         """Create a connection, as :class:`delf.tools.context.Connect` describes."""
         with using_environ(self.environ, self.folder, self.trust):
             if kind is None and settings is None:
-                return _named(self.host, self.entries, self.environ, name)
+                return _create_by_name(self.host, self.entries, self.environ, name)
             where = where or f"connection {name!r}"
             return self._from_settings(name, kind or name, settings or {}, where)
 
@@ -68,14 +68,20 @@ class Connector:
         self, name: str, kind: str, settings: Mapping[str, Any], location: str
     ) -> Connection:
         """Create a connection from settings like those in a section of ``delf.toml``."""
-        values, type_settings = Values(), dict(settings)
-        permissions = {
+        values = Values()
+        type_settings = dict(settings)
+        common_options = {
             key: type_settings.pop(key, None) for key in ("allow", "confirm", "trust", "contents")
         }
         for key, value in type_settings.items():
             values.put((key,), value, lambda at: f"{location} {'.'.join(at)}", self.folder)
         entry = ConnectionEntry(
-            name=name, type=kind, where=location, values=values, environ=self.environ, **permissions
+            name=name,
+            type=kind,
+            where=location,
+            values=values,
+            environ=self.environ,
+            **common_options,
         )
         if "." in kind:
             return _create(_import_class(kind, location), entry, kind)
@@ -96,13 +102,17 @@ def _import_class(path: str, location: str) -> type[Connection]:
     return cast("type[Connection]", attribute)
 
 
-def _named(
+def _create_by_name(
     host: PluginHost,
     entries: Mapping[str, ConnectionEntry],
     environ: Mapping[str, str],
     name: str,
 ) -> Connection:
-    """Create the connection of a configured name, or of a type with default settings."""
+    """Create the connection that is configured under a name.
+
+    If no connection is configured under the name, it is taken as a connection type, and the
+    connection has default settings.
+    """
     entry = entries.get(name)
     if entry is not None:
         return _from_entry(host, entry)
@@ -188,7 +198,7 @@ def _require_accepted(factory: Any, entry: ConnectionEntry, arguments: Mapping[s
     except (TypeError, ValueError):
         return
     parameters = signature.parameters
-    # A constructor that takes any keyword checks keywords itself, as the base class does.
+    # A constructor with ``**keywords`` checks them itself, as the one of the base class does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
     setting_names = [

@@ -49,10 +49,14 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _position(message: str) -> str:
-    place_match = _TOML_POSITION.search(message)
-    if place_match is None:
+    position_match = _TOML_POSITION.search(message)
+    if position_match is None:
         return ""
-    return f", line {place_match[1]}, column {place_match[2]}" if place_match[1] else ", at its end"
+    return (
+        f", line {position_match[1]}, column {position_match[2]}"
+        if position_match[1]
+        else ", at its end"
+    )
 
 
 def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
@@ -73,10 +77,10 @@ def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
     for key in document.get("agent", {}):
         check_agent_key(f"{path} [agent]", key)
     for name, content in document.get("connections", {}).items():
-        place = f"{path} [connections.{name}]"
-        check_instance_name(place, name)
+        location = f"{path} [connections.{name}]"
+        check_instance_name(location, name)
         for key in _table(path, f"connections.{name}", content):
-            check_connection_key(place, key)
+            check_connection_key(location, key)
     for name, content in document.get("plugins", {}).items():
         if name == PREFER:
             _check_prefer(path, content)
@@ -85,19 +89,19 @@ def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _check_prefer(path: Path, content: object) -> None:
-    names = cast("list[object]", content) if isinstance(content, list) else [None]
-    if not all(isinstance(name, str) and name for name in names):
+    names = cast("list[object]", content) if isinstance(content, list) else None
+    if names is None or not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
             f"{path} [plugins] prefer: it is not a list of names",
             hint='the plugins that win where several give one name: prefer = ["NAME"]',
         )
 
 
-def check_agent_key(place: str, key: str) -> None:
+def check_agent_key(location: str, key: str) -> None:
     """Check that a key of ``[agent]`` is known.
 
     Args:
-        place: The location of the key, for the message.
+        location: The location of the key, for the message.
         key: The key.
 
     Raises:
@@ -108,15 +112,15 @@ def check_agent_key(place: str, key: str) -> None:
         return
     suggestion = f"; did you mean 'llm.{key}'?" if key in LLM_KEYS else did_you_mean(key, fields)
     raise ConfigurationError(
-        f"{place}: unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(fields)}"
+        f"{location}: unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(fields)}"
     )
 
 
-def check_instance_name(place: str, name: str) -> None:
+def check_instance_name(location: str, name: str) -> None:
     """Check that a connection's name is a valid variable name.
 
     Args:
-        place: The location of the name, for the message.
+        location: The location of the name, for the message.
         name: The name.
 
     Raises:
@@ -125,14 +129,14 @@ def check_instance_name(place: str, name: str) -> None:
     try:
         check_name(name, "the connection name")
     except ToolDefinitionError as error:
-        raise ConfigurationError(f"{place}: {error.message}", hint=error.hint) from None
+        raise ConfigurationError(f"{location}: {error.message}", hint=error.hint) from None
 
 
-def check_connection_key(place: str, key: str) -> None:
+def check_connection_key(location: str, key: str) -> None:
     """Check that a connection's section may set a key.
 
     Args:
-        place: The location of the key, for the message.
+        location: The location of the key, for the message.
         key: The key, which becomes an argument of the connection's constructor.
 
     Raises:
@@ -140,7 +144,7 @@ def check_connection_key(place: str, key: str) -> None:
     """
     if key in _RESERVED_KEYS:
         raise ConfigurationError(
-            f"{place}: {key!r} cannot be set here",
+            f"{location}: {key!r} cannot be set here",
             hint="a connection's name is the name of its section",
         )
 

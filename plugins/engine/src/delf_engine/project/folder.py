@@ -110,7 +110,7 @@ def read_folder(
         file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
     document = read_config(file) if file is not None else {}
     env = _env_file(root, search_start)
-    items: dict[str, Mapping[str, str]] = {}
+    items: dict[str, Mapping[str, str]] = {}  # from file name to digests by key
     if file is not None:
         items[file.name] = values_by_path(document)
     if env.entries:
@@ -159,7 +159,7 @@ def _expand_variables(value: Any, environ: Mapping[str, str]) -> Any:
     try:
         return substitute(value, environ, "")
     except ConfigurationError:
-        return value  # reported on use
+        return value  # the error is reported when the setting is used
 
 
 def _env_file(root: Path, search_start: Path) -> EnvFile:
@@ -174,16 +174,16 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 def _named_files(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Yield the files with settings or code that values of settings name."""
+    """Yield the files with settings or code whose paths are values of settings or in ``.env``."""
     texts = [value for _, value in env.entries]
-    for path, value in leaves(document):
-        if path[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(path):
+    for keys, value in leaves(document):
+        if keys[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(keys):
             texts += texts_in(value)
     for text in texts:
         try:
             name = substitute(text, environ, "")
         except ConfigurationError:
-            continue  # reported on use
+            continue  # the error is reported when the setting is used
         path = _in_folder(root, name)
         if path is not None and (path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)):
             yield path
@@ -224,7 +224,7 @@ def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], 
                 raise ConfigurationError(
                     f"{path}: the files that decide have more than {_MAX_BYTES:,} bytes"
                 )
-            # The empty path: the file changes as a whole, not by its keys.
+            # The key is empty: the digest is of the whole file, not of one setting in it.
             return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

@@ -43,7 +43,8 @@ class Prices:
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
-        if model == model.lower():  # spellings are lower case, so would not be the same model
+        # Known spellings are in lower case: a name with capitals may be another model.
+        if model == model.lower():
             names |= self._providers.spellings(model)
         for name in self._prices:
             if name in names:

@@ -56,13 +56,15 @@ REST: Final = "(the other files)"
 """The key of the common digest of all files beyond the limits."""
 
 
-def starts_program(document: Mapping[str, Any], paths: list[Path], words: list[str]) -> bool:
+def starts_program(
+    document: Mapping[str, Any], named_files: list[Path], variables: list[str]
+) -> bool:
     """Return True if the settings of a folder start, or may start, a program.
 
     Args:
         document: The content of ``delf.toml``.
-        paths: The files that the settings name.
-        words: The names of the variables in ``.env``.
+        named_files: The files that the settings name.
+        variables: The names of the variables in ``.env``.
     """
     for path, value in leaves(document):
         if (
@@ -71,9 +73,9 @@ def starts_program(document: Mapping[str, Any], paths: list[Path], words: list[s
             and value
         ):
             return True
-    if any(name.lower().rpartition("_")[2] in _PROGRAM_SETTINGS for name in words):
+    if any(name.lower().rpartition("_")[2] in _PROGRAM_SETTINGS for name in variables):
         return True
-    return any(_is_program(path) for path in paths)
+    return any(_is_program(path) for path in named_files)
 
 
 def _is_program(path: Path) -> bool:
@@ -85,18 +87,18 @@ def _is_program(path: Path) -> bool:
     try:
         content = path.read_bytes()[:_MAX_BYTES]
     except OSError:
-        return True
-    return any(words in content for words in _PROGRAM_KEYS)
+        return True  # an unreadable file may name a program
+    return any(key in content for key in _PROGRAM_KEYS)
 
 
 def files_of_programs(
-    root: Path, programs: Mapping[str, object], data: frozenset[Path] = frozenset()
+    root: Path, digested: Mapping[str, object], data: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
     """Digest all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
-        programs: A mapping whose keys are the files that already have a digest.
+        digested: A mapping whose keys are the names of files that already have a digest.
         data: The files and folders that the settings declare as data. Code files in these folders
             are digested nevertheless.
 
@@ -112,7 +114,7 @@ def files_of_programs(
     remaining_bytes, has_rest = _MAX_BYTES, False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
-        if name in programs or (status is not None and _is_data(path, data)):
+        if name in digested or (status is not None and _is_data(path, data)):
             continue
         if status is None:  # a folder of installed packages
             digests[f"{name}/"] = {"": _metadata_digest(path)}
@@ -181,7 +183,7 @@ def _metadata_digest(folder: Path) -> str:
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
         for name in sorted([*names, *folders]):
-            path = os.path.join(parent, name)  # noqa: PTH118 - a hundred thousand of them
+            path = os.path.join(parent, name)  # noqa: PTH118 - faster than Path for 100,000 files
             try:
                 status = os.lstat(path)
             except OSError:

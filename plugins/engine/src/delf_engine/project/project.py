@@ -205,7 +205,7 @@ def load_project(
         connections=entries,
         plugin_options=PluginOptions(plugins, variables),
         environ=variables,
-        warnings=(*folder.env.warnings, *texts.stray(variables, entries)),
+        warnings=(*folder.env.warnings, *texts.misspelling_warnings(variables, entries)),
         agent_values=agent,
         trust=trust,
     )
@@ -221,7 +221,7 @@ def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]
     duplicates = journal_table.keys() & plugins.get(name, {}).keys()
     if duplicates:
         raise ConfigurationError(
-            f"{path} [journal] {min(duplicates)}: [plugins.{name}] says it, too",
+            f"{path} [journal] {min(duplicates)}: [plugins.{name}] sets it, too",
             hint="set it in one place",
         )
     plugins[name] = {**plugins.get(name, {}), **journal_table}

@@ -47,7 +47,7 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
     Raises:
         ConfigurationError: If a variable names an unknown key of a model; the error suggests a key.
     """
-    # DELF_LLM before DELF_LLM__API_KEY: the whole first, then its parts.
+    # DELF_LLM is applied before DELF_LLM__API_KEY, so that the part overrides the whole.
     for variable in sorted(environ, key=lambda name: (name.count(NESTED), name)):
         path = _path_of(variable)
         if path is None or not environ[variable]:
@@ -56,7 +56,7 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
         yield variable, path, parse(path, environ[variable])
 
 
-def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
+def misspelling_warnings(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
     """Yield a warning for each environment variable that looks like a misspelt agent setting.
 
     Args:
@@ -67,12 +67,12 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
     option_names = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
     prefixes = tuple(f"{PREFIX}{name.upper()}_" for name in instances)
     for variable in sorted(environ):
-        if (
-            not variable.startswith(PREFIX)
-            or variable in OTHER_VARIABLES
+        is_known = (
+            variable in OTHER_VARIABLES
             or _path_of(variable) is not None
             or variable.startswith(prefixes)
-        ):
+        )
+        if is_known or not variable.startswith(PREFIX):
             continue
         option_name = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
         if close_names := difflib.get_close_matches(
@@ -168,7 +168,7 @@ def _parse_connection(key: str, text: str) -> Any:
         if switch is not None:
             return switch
         return _parse_list(text) if "," in text or text.startswith("[") else text
-    # Settings convert text themselves; a password of digits has to stay text.
+    # Only JSON is parsed: the connection converts other text, and a password of digits stays text.
     return _parse_json(text) if text[:1] in ("[", "{", '"') else text
 
 
@@ -186,7 +186,7 @@ def scalar(text: str) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        # NaN and Infinity are words rather than numbers here.
+        # NaN and Infinity are not valid JSON, so they stay text.
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
         return text

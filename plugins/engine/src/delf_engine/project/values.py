@@ -67,16 +67,16 @@ class Values:
             value: The value.
             origin: Returns the origin in words of the value at a path.
             folder: The folder of the ``delf.toml`` with the value, if any.
-            source: The kind of source, for values from no file whose text does not carry its
-                source.
+            source: The kind of source. Ignored if ``folder`` is given, or if the value is a
+                :class:`SourcedText`, which knows its source.
         """
         if isinstance(value, Mapping) and value:
             for key, item in cast("Mapping[object, object]", value).items():
                 self.put((*path, str(key)), item, origin, folder, source)
             return
-        for other in list(self._leaves):
-            if _overlaps(path, other):
-                self._replaced.append((other, self._leaves.pop(other)))
+        for other_path in list(self._leaves):
+            if _overlaps(path, other_path):
+                self._replaced.append((other_path, self._leaves.pop(other_path)))
         source = "project" if folder is not None else source_of(cast("object", value), source)
         self._leaves[path] = Given(value, origin(path), folder, source)
 
@@ -175,17 +175,18 @@ def _with_source(value: Any, setting: Given) -> Any:
 
 def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin: str) -> str:
     """Return the replacement of one reference: ``${NAME}``, ``${NAME:-default}`` or ``$$``."""
-    if match[1]:
+    dollar, content, closing_brace = match.groups()
+    if dollar:
         return "$"
-    variable = _VARIABLE.fullmatch(match[2])
-    if variable is None or match[3] is None:
+    variable = _VARIABLE.fullmatch(content)
+    if variable is None or closing_brace is None:
         raise ConfigurationError(
             f"{origin}: a reference is not well formed",
             hint="write ${NAME} or ${NAME:-default}, and $$ for a dollar sign",
         )
     name, default = variable[1], variable[2]
     value = environ.get(name)
-    # As in a shell, ":-" stands in for a variable that is empty, too.
+    # As in a shell, the default after ":-" also replaces an empty variable.
     if default is not None and not value:
         return default
     if value is None:

@@ -13,7 +13,7 @@ COPIED: Final = "forked_events"
 """The key, in a fork's setup, of the number of copied events."""
 
 
-def copied_events(events: Sequence[Event]) -> int:
+def copied_event_count(events: Sequence[Event]) -> int:
     """Return how many of a fork's events were copied from the forked task; 0 for other tasks."""
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     return 0 if began is None else int(began.setup.get(COPIED, 0))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from delf.events import Event, ModelCalled, ModelFailed, ModelReplied
 from delf.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall, Usage
 from delf.records import dataclass
-from delf_engine.views.copies import PERSON, copied_events
+from delf_engine.views.copies import PERSON, copied_event_count
 
 # The zlib compression level.
 _LEVEL: Final = 6
@@ -96,7 +96,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     """Return all model calls of a task in order."""
     prompts_by_number: dict[int, Prompt] = {}
     last: dict[str, tuple[PromptMessage, ...] | None] = {}
-    copied = copied_events(events)
+    copied = copied_event_count(events)
     for event in events:
         match event:
             case ModelCalled():
