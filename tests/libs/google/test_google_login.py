@@ -70,7 +70,7 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
     assert before.exit_code == 1
     assert "default: not logged in, for mail, files" in before.stdout
     done = project.spawn("google", "login").succeeded()
-    assert "Logged in; kept in" in done.stdout
+    assert "Logged in; stored in" in done.stdout
     assert "config/delf/google" in done.stdout
     least = {SCOPES + "gmail.readonly", SCOPES + "drive.readonly", SCOPES + "drive.file"}
     assert set(kept(project)["scopes"]) == least
@@ -79,7 +79,7 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
     assert row["missing"] == []
     again = project.spawn("google", "login", "--json").succeeded()
     assert json.loads(again.stdout) == [row]
-    assert "Logged in; kept in" in again.stderr
+    assert "Logged in; stored in" in again.stderr
     google.gmail.deliver("ada@example.com", b"Subject: Hello\r\n\r\nx")
     llm = project.model('print([m["subject"] for m in (await mail.search())["messages"]])')
     task = project.run("run", "What is new?", "-c", "mail", "--llm", llm, "--sandbox", "local")
@@ -99,7 +99,7 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
 def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject) -> None:
     google.logins.declined = frozenset({SCOPES + "drive.file"})
     done = project.spawn("google", "login").succeeded()
-    assert f"Not given, so some actions will fail: {SCOPES}drive.file" in done.stderr
+    assert f"Not granted, so some actions will fail: {SCOPES}drive.file" in done.stderr
     status = project.run("google", "status")
     assert (status.exit_code, "not enough" in status.stdout) == (1, True)
     assert f"missing: {SCOPES}drive.file" in status.stdout

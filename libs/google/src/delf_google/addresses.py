@@ -26,7 +26,7 @@ def parse(texts: str | Sequence[str]) -> list[Address]:
         ValueError: If the text has no address, or an invalid one.
     """
     all_texts = [texts] if isinstance(texts, str) else texts
-    return [person for text in all_texts if text.strip() for person in _parse_text(text)]
+    return [address for text in all_texts if text.strip() for address in _parse_text(text)]
 
 
 def _parse_text(text: str) -> list[Address]:
@@ -35,10 +35,10 @@ def _parse_text(text: str) -> list[Address]:
     if _CONTROL.search(text):
         raise ValueError("an address holds a line break or another control character")
     parsed_addresses: list[Address] = []
-    for person in split(text):
-        if not person.is_valid:
-            raise ValueError(f"{(person.address or person.text)[:200]!r} is not a mail address")
-        parsed_addresses.append(Address(person.name, person.local, person.domain))
+    for mailbox in split(text):
+        if not mailbox.is_valid:
+            raise ValueError(f"{(mailbox.address or mailbox.text)[:200]!r} is not a mail address")
+        parsed_addresses.append(Address(mailbox.name, mailbox.local, mailbox.domain))
     if not parsed_addresses:
         raise ValueError(f"{text[:200]!r} is not a mail address")
     return parsed_addresses

@@ -58,11 +58,15 @@ class Login:
     client: dict[str, Any]
     scopes: tuple[str, ...]
     connections: tuple[str, ...]
-    broad: Mapping[str, frozenset[str]]
+    scope_inclusions: Mapping[str, frozenset[str]]
 
     def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
-        """Return the scopes that the granted scopes include, by ``broad``."""
-        return {included for scope in granted_scopes for included in self.broad.get(scope, ())}
+        """Return the scopes that the granted scopes include, by ``scope_inclusions``."""
+        return {
+            included
+            for scope in granted_scopes
+            for included in self.scope_inclusions.get(scope, ())
+        }
 
     @property
     def client_id(self) -> str:
@@ -110,12 +114,12 @@ def login_command(
         show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
         new_login = sign_in(login.client, login.scopes, show=show, ask=ask)
         path = store.write(login.account, login.client_id, new_login)
-        show(f"Logged in; kept in {path}.")
+        show(f"Logged in; stored in {path}.")
         row = _status(login, store)
         rows.append(row)
         if row["missing"]:
             click.echo(
-                f"Not given, so some actions will fail: {' '.join(row['missing'])}", err=True
+                f"Not granted, so some actions will fail: {' '.join(row['missing'])}", err=True
             )
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -206,7 +210,7 @@ def _logins(
     program: Any = ctx.find_root().obj
     project = program.load_project()
     connection_names = list(names) or [
-        n for n, e in project.connections.items() if e.type in _TYPES
+        name for name, entry in project.connections.items() if entry.type in _TYPES
     ]
     if not connection_names:
         raise ConfigurationError(
@@ -214,14 +218,14 @@ def _logins(
             hint="name one: delf google login -c gmail --credentials client_secrets.json",
         )
     logins: dict[tuple[str, str], Login] = {}
-    other_names: list[str] = []
+    names_with_own_keys: list[str] = []
     connect = project.connector(program.discover(project.environ))
     for connection in map(connect, connection_names):
         if not isinstance(connection, GoogleConnection):
             raise ConfigurationError(f"{connection.name} is not a connection to Google")
         settings = connection.settings
         if settings.service_account or settings.token:
-            other_names.append(connection.name)
+            names_with_own_keys.append(connection.name)
             continue
         path = credentials or settings.oauth_credentials
         if path is None:
@@ -231,13 +235,13 @@ def _logins(
             )
         info = read_json(path, connection.name)
         if is_login(info):
-            other_names.append(connection.name)
+            names_with_own_keys.append(connection.name)
             continue
         client = client_of(info, path, connection.name)
         _add_login(logins, connection, account or settings.account, client)
     if not logins:
         raise ConfigurationError(
-            f"no login is needed: {', '.join(other_names)} have their own keys"
+            f"no login is needed: {', '.join(names_with_own_keys)} have their own keys"
         )
     return list(logins.values())
 
@@ -251,14 +255,14 @@ def _add_login(
     """Add a connection and its scopes to the login for its account and client."""
     key = (account, str(client["client_id"]))
     known_login = logins.get(key) or Login(account, client, (), (), {})
-    broad = {
+    scope_inclusions = {
         SCOPES + scope: frozenset(SCOPES + included for included in included_scopes)
-        for scope, included_scopes in connection.broad.items()
+        for scope, included_scopes in connection.scope_inclusions.items()
     }
     logins[key] = Login(
         account,
         client,
         tuple(sorted({*known_login.scopes, *connection.needed_scopes()})),
         (*known_login.connections, connection.name),
-        {**known_login.broad, **broad},
+        {**known_login.scope_inclusions, **scope_inclusions},
     )

@@ -43,11 +43,11 @@ class GoogleConnection(Connection[GoogleSettings]):
 
     Scopes are separated by spaces and lack the prefix :data:`SCOPES`.
     """
-    broad: ClassVar[Mapping[str, frozenset[str]]] = {}
+    scope_inclusions: ClassVar[Mapping[str, frozenset[str]]] = {}
     """A mapping from an OAuth scope to the narrower scopes that it includes."""
 
-    def __init__(self, *first: Any, **options: Any) -> None:
-        super().__init__(*first, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         google_settings: GoogleSettings = self.settings
         for path in (google_settings.oauth_credentials, google_settings.service_account):
             if path is not None and not Path(path).expanduser().is_file():
@@ -78,7 +78,9 @@ class GoogleConnection(Connection[GoogleSettings]):
         needed = {
             scope for permission in permission_names for scope in self.scopes[permission].split()
         }
-        included_scopes = {included for scope in needed for included in self.broad.get(scope, ())}
+        included_scopes = {
+            included for scope in needed for included in self.scope_inclusions.get(scope, ())
+        }
         return tuple(sorted(SCOPES + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:

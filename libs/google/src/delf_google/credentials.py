@@ -64,32 +64,32 @@ class Tokens:
         """The quota project, if the credentials name one."""
         return getattr(self._credentials, "quota_project_id", None)
 
-    async def get(self, instead_of: str | None = None) -> str:
+    async def get(self, rejected_token: str | None = None) -> str:
         """Return a valid access token, renewed if needed.
 
         Args:
-            instead_of: A token that the service rejected, so that another token is needed.
+            rejected_token: A token that the service rejected, so that another token is needed.
 
         Raises:
             LoginError: If there is no login, or it has been revoked.
             ConnectionUnavailableError: If the token server is unreachable.
         """
         if self._settings.token is not None:
-            return self._given_token(self._settings.token.get_secret_value(), instead_of)
+            return self._configured_token(self._settings.token.get_secret_value(), rejected_token)
         credentials = self._credentials
-        if credentials is not None and credentials.valid and credentials.token != instead_of:
+        if credentials is not None and credentials.valid and credentials.token != rejected_token:
             return credentials.token
-        return await asyncio.to_thread(self._renew_token, instead_of)
+        return await asyncio.to_thread(self._renew_token, rejected_token)
 
-    def _given_token(self, token: str, instead_of: str | None) -> str:
-        if token == instead_of:
+    def _configured_token(self, token: str, rejected_token: str | None) -> str:
+        if token == rejected_token:
             raise LoginError(
-                f"{self._name}: Google does not accept the token that was given",
+                f"{self._name}: Google does not accept the configured token",
                 hint="give a new one: it is good for an hour",
             )
         return token
 
-    def _renew_token(self, instead_of: str | None) -> str:
+    def _renew_token(self, rejected_token: str | None) -> str:
         """Return a valid token; refresh it unless another thread has just done so."""
         from google.auth.exceptions import RefreshError, TransportError
 
@@ -97,7 +97,7 @@ class Tokens:
             if self._credentials is None:
                 self._credentials = self._make_credentials()
             credentials = self._credentials
-            if credentials.valid and credentials.token != instead_of:
+            if credentials.valid and credentials.token != rejected_token:
                 return credentials.token
             try:
                 credentials.refresh(_TokenRequests())
@@ -105,7 +105,7 @@ class Tokens:
                 raise self._login_error(error) from None
             except TransportError as error:
                 raise ConnectionUnavailableError(
-                    f"{self._name}: no token was given: {_first_line(error)}"
+                    f"{self._name}: Google's token server cannot be reached: {_first_line(error)}"
                 ) from None
             self._keep_secret(credentials.token)
             self._store_renewed_login(credentials)
@@ -127,13 +127,13 @@ class Tokens:
         old_login = self._login
         if old_login is None:
             return
-        # The granted scopes come with the token, if at all.
+        # Google may omit the granted scopes from its response.
         scopes = sorted(credentials.granted_scopes or old_login.get("scopes") or ())
         new_login = {**old_login, **json.loads(credentials.to_json()), "scopes": scopes}
         try:
             self._store.write(self._settings.account, str(old_login["client_id"]), new_login)
         except OSError as error:
-            _log.warning("%s: the login cannot be kept: %s", self._name, error.strerror)
+            _log.warning("%s: the login cannot be stored: %s", self._name, error.strerror)
 
     # -- the kinds ----------------------------------------------------------------------
 
@@ -161,9 +161,9 @@ class Tokens:
     def _user_credentials(self, path: str) -> Any:
         info = read_json(path, self._name)
         if is_login(info):
-            return self._authorise(info)
+            return self._build_user_credentials(info)
         client = client_of(info, path, self._name)
-        self._check_address("the login of `delf google login`")
+        self._require_own_base_url("the login of `delf google login`")
         login = self._store.read(self._settings.account, client["client_id"])
         if login is None or not login.get("refresh_token"):
             raise LoginError(
@@ -171,9 +171,9 @@ class Tokens:
                 hint=f"run {self._command}",
             )
         self._login = {**login, "client_id": client["client_id"]}
-        return self._authorise(login)
+        return self._build_user_credentials(login)
 
-    def _authorise(self, info: Mapping[str, Any]) -> Any:
+    def _build_user_credentials(self, info: Mapping[str, Any]) -> Any:
         from google.oauth2.credentials import Credentials
 
         for key in ("refresh_token", "client_secret", "token"):
@@ -186,11 +186,11 @@ class Tokens:
             client_id=info.get("client_id"),
             client_secret=info.get("client_secret"),
             token_uri=info.get("token_uri") or _DEFAULT_TOKEN_URI,
-            expiry=_expiry(info.get("expiry")),
+            expiry=_parse_expiry(info.get("expiry")),
             quota_project_id=info.get("quota_project_id"),
         )
 
-    def _check_address(self, source: str) -> None:
+    def _require_own_base_url(self, source: str) -> None:
         """Refuse to send the user's own credentials to an address that a project's file sets.
 
         Args:
@@ -208,7 +208,7 @@ class Tokens:
             )
 
     def _environment_credentials(self) -> Any:
-        self._check_address("the login of the environment")
+        self._require_own_base_url("the login of the environment")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
 
@@ -241,7 +241,9 @@ def read_json(path: str, name: str) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise ConnectionConfigurationError(f"{name}: {path!r} holds no credentials (no JSON)")
+        raise ConnectionConfigurationError(
+            f"{name}: {path!r} is not a JSON object with credentials"
+        )
     return cast("dict[str, Any]", content)
 
 
@@ -271,7 +273,7 @@ def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", client)
 
 
-def _expiry(text: Any) -> Any:
+def _parse_expiry(text: Any) -> Any:
     if not isinstance(text, str):
         return None
 

@@ -67,20 +67,21 @@ def format_mailbox(name: str, address: str) -> str:
 
 def split(text: str) -> list[Mailbox]:
     """Split an address header into mailboxes, including mailboxes with invalid addresses."""
-    people: list[Mailbox] = []
-    person = _Person()
+    mailboxes: list[Mailbox] = []
+    builder = _MailboxBuilder()
     for kind, piece in _tokens(text):
-        if kind == "," or (kind == ":" and not person.has_address):
-            # A name before a colon names a group, not a person.
-            people += person.mailboxes() if kind == "," else ()
-            person = _Person()
+        if kind == "," or (kind == ":" and not builder.has_address):
+            # A name before a colon is the name of a group and not of a mailbox.
+            if kind == ",":
+                mailboxes += builder.mailboxes()
+            builder = _MailboxBuilder()
         else:
-            person.add_token(kind, piece)
-    return [*people, *person.mailboxes()]
+            builder.add_token(kind, piece)
+    return [*mailboxes, *builder.mailboxes()]
 
 
 @dataclass
-class _Person:
+class _MailboxBuilder:
     """Collects the tokens of one mailbox; ``bare`` are tokens outside of ``<…>`` and comments."""
 
     words: list[str] = field(default_factory=list[str])
@@ -137,9 +138,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     position = 0
     while position < len(text):
         char, start = text[position], position
-        if char in _ENDS:
-            kind, end_of = _ENDS[char]
-            position = end_of(text, position)
+        if char in _END_FINDERS:
+            kind, find_end = _END_FINDERS[char]
+            position = find_end(text, position)
             if not position:  # the token is unclosed
                 # Skip an unclosed comment: rereading a thousand of them would take a minute.
                 kind = "open"
@@ -199,7 +200,7 @@ def _end_of_angle(text: str, position: int) -> int:
     return 0
 
 
-_ENDS: Final[dict[str, tuple[str, Callable[[str, int], int]]]] = {
+_END_FINDERS: Final[dict[str, tuple[str, Callable[[str, int], int]]]] = {
     '"': ("quoted", _end_of_quoted),
     "(": ("comment", _end_of_comment),
     "<": ("angle", _end_of_angle),

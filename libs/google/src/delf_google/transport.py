@@ -112,13 +112,13 @@ class Transport:
             LoginError: If there is no valid login.
             ConnectionUnavailableError: If the service does not respond.
         """
-        answer = await self.attempts(request)
+        answer = await self.send_unchecked(request)
         if answer.status >= 400:
             raise self.failure(answer, request)
         return answer
 
-    async def attempts(self, request: Request) -> Answer:
-        """Send a request like :meth:`send`, but return error responses instead of raising."""
+    async def send_unchecked(self, request: Request) -> Answer:
+        """Send a request like :meth:`send`, but return a response with an error status."""
         refused_token: str | None = None
 
         async def attempt() -> Answer:
@@ -147,7 +147,8 @@ class Transport:
             and request.method == "DELETE"
             and answer.status in _NOT_FOUND_STATUSES
         ):
-            return Answer(204, answer.headers, b"")  # the lost attempt deleted it
+            # An earlier attempt, whose response was lost, has deleted the resource.
+            return Answer(204, answer.headers, b"")
         return replace(answer, in_doubt=progress.in_doubt, waited=progress.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:

@@ -42,7 +42,7 @@ async def upload(
             request, address, content[position:], f"bytes {byte_range}/{size}"
         )
         try:
-            answer = await transport.attempts(replace(upload_request, once=True))
+            answer = await transport.send_unchecked(replace(upload_request, once=True))
         except LostAnswerError:
             answer = None
         if answer is not None and 400 <= answer.status < 500:
@@ -51,16 +51,16 @@ async def upload(
             await transport.sleep(pause(attempt))
             status_request = _put_request(request, address, b"", f"bytes */{size}")
             try:
-                answer = await transport.attempts(replace(status_request, harmless=True))
+                answer = await transport.send_unchecked(replace(status_request, harmless=True))
             except ConnectionUnavailableError:
                 break
-            if answer.status >= 400:  # a finished upload's address may be gone
+            if answer.status >= 400:  # the URL of a finished upload may no longer exist
                 break
         if answer.status < 300:
             return answer.json()
-        position = _received_bytes(answer)
+        position = _received_bytes(answer)  # status 308: Google waits for more bytes
     raise LostAnswerError(
-        f"{transport.name}: {request.what}: it broke off, and may have been done; "
+        f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"
     )
 

@@ -10,6 +10,11 @@ from typing import Any, Final, TypeAlias
 # The service removes these characters, which would shift the indexes computed here.
 _REMOVED_CHARACTERS: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
 
+LINE_BREAK: Final = "\x0b"
+"""The character of the Docs API for a line break within a paragraph."""
+
+_MAX_LIST_DEPTH: Final = 8
+
 
 def units(text: str) -> int:
     """Return the length of a text in UTF-16 code units, in which the Docs API counts indexes."""
@@ -83,6 +88,7 @@ def blocks_of(markdown: str) -> list[Block]:
 
 
 def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None:
+    """Append the blocks of syntax nodes to a list of blocks."""
     for node in nodes:
         if node.type == "heading":
             level = min(int(node.tag[1:]), 6)
@@ -102,29 +108,32 @@ def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None
             rows = [row for part in node.children for row in part.children]
             blocks.append(Table([[_text(cell) for cell in row.children] for row in rows]))
         elif node.type == "hr":
-            line = Text()
-            line.add("\u2015" * 10)
-            blocks.append(Paragraph(line))
+            # The Docs API cannot insert a horizontal rule.
+            rule = Text()
+            rule.add("\u2015" * 10)
+            blocks.append(Paragraph(rule))
         elif node.type == "html_block":
             plain = Text()
-            plain.add(node.content.rstrip("\n").replace("\n", "\x0b"))
+            plain.add(node.content.rstrip("\n").replace("\n", LINE_BREAK))
             blocks.append(Paragraph(plain))
         else:
             _collect(node.children, blocks, quoted=quoted or node.type == "blockquote")
 
 
 def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
+    """Append the depth and the text of each item of a list to ``items``."""
     for item in node.children:
         is_first = True
         for child in item.children:
             if child.type in ("bullet_list", "ordered_list"):
-                _items(child, min(depth + 1, 8), items)
+                _items(child, min(depth + 1, _MAX_LIST_DEPTH), items)
             elif is_first:
                 items.append((depth, _text(child)))
                 is_first = False
             else:  # a second paragraph of an item
-                items[-1][1].add("\x0b")
-                _inline(child, items[-1][1], [])
+                _, item_text = items[-1]
+                item_text.add(LINE_BREAK)
+                _inline(child, item_text, [])
 
 
 def _text(node: Any) -> Text:
@@ -137,11 +146,11 @@ def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
     if node.type == "text":
         text.add(node.content, styles)
     elif node.type in ("code_inline", "fence", "code_block"):
-        text.add(node.content.rstrip("\n").replace("\n", "\x0b"), [*styles, ("code", True)])
+        text.add(node.content.rstrip("\n").replace("\n", LINE_BREAK), [*styles, ("code", True)])
     elif node.type == "softbreak":
         text.add(" ", styles)
     elif node.type == "hardbreak":
-        text.add("\x0b", styles)
+        text.add(LINE_BREAK, styles)
     elif node.type == "html_inline":
         text.add(node.content, styles)
     elif node.type == "image":

@@ -79,7 +79,7 @@ class Replaced(TypedDict):
 class Edit:
     """A document before its change, and the response of the Docs API to the change."""
 
-    found: Mapping[str, Any]
+    document: Mapping[str, Any]
     answer: Mapping[str, Any]
 
 
@@ -101,7 +101,7 @@ class Docs(GoogleConnection):
         "format": "documents",
         "removing": "drive",
     }
-    broad: ClassVar = {"documents": frozenset({"documents.readonly"})}
+    scope_inclusions: ClassVar = {"documents": frozenset({"documents.readonly"})}
     summary = "Google Docs: documents as Markdown."
 
     @action(effect="read", trust=_TRUST)
@@ -127,7 +127,7 @@ class Docs(GoogleConnection):
         )
         if blocks:
             try:
-                requests = insert_blocks(blocks, 1, spare=True)
+                requests = insert_blocks(blocks, 1, reuses_paragraph=True)
                 await self._change("write a document", created, requests)
             except GoogleError as error:
                 raise type(error)(
@@ -265,10 +265,13 @@ class Docs(GoogleConnection):
 
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
             point = point_in(current)
-            return [*point.preparations, *insert_blocks(blocks, point.index, spare=point.is_empty)]
+            return [
+                *point.preparations,
+                *insert_blocks(blocks, point.index, reuses_paragraph=point.is_empty),
+            ]
 
-        reply = await self._edit("write a document", document, requests_for, context)
-        return _info(reply.found)
+        edit = await self._edit("write a document", document, requests_for, context)
+        return _info(edit.document)
 
     @cached_property
     def _document_locks(self) -> WeakValueDictionary[str, asyncio.Lock]:
@@ -308,7 +311,7 @@ class Docs(GoogleConnection):
                 return Edit(current, {})
             try:
                 return Edit(current, await self._change(what, current, requests))
-            except LostAnswerError:  # the change itself may have changed the revision
+            except LostAnswerError:  # the change may have been made, which changes the revision
                 raise
             except GoogleError as error:
                 if error.status != 400 or "revision" not in error.message:
@@ -363,7 +366,7 @@ def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
     """Return a unified diff from a document's text to a new text, or a summary if both are long."""
     old = markdown_of(document)
     if len(old) + len(markdown) > _MAX_DIFF_LENGTH:
-        return [f"its text of {len(old):,} characters is replaced by {len(markdown):,} others"]
+        return [f"its text of {len(old):,} characters is replaced by a text of {len(markdown):,}"]
     return list(
         difflib.unified_diff(old.splitlines(), markdown.splitlines(), "now", "then", lineterm="")
     )
@@ -376,13 +379,11 @@ def _paragraphs_with(document: Mapping[str, Any], text: str, *, match_case: bool
     count = 0
     for element in paragraphs(document):
         paragraph = plain_text(element).rstrip("\n")
-        occurrences = (
-            (paragraph if match_case else paragraph.casefold()).count(searched_text)
-            if searched_text
-            else 0
-        )
+        compared_text = paragraph if match_case else paragraph.casefold()
+        occurrences = compared_text.count(searched_text) if searched_text else 0
         count += occurrences
-        lines += [f"- {paragraph}"] if occurrences else []
+        if occurrences:
+            lines.append(f"- {paragraph}")
     return [f"{count} times in {len(lines)} paragraphs:", *lines] if lines else ["it is not there"]
 
 
@@ -396,18 +397,18 @@ def _end_of_body(document: Mapping[str, Any]) -> InsertionPoint:
     last = list(paragraphs(document))[-1]
     end = int(last["endIndex"]) - 1
     if not plain_text(last).strip("\n"):
-        return InsertionPoint(end, True, [])
+        return InsertionPoint(end, is_empty=True, preparations=[])
     line_break = {"insertText": {"location": {"index": end}, "text": "\n"}}
-    return InsertionPoint(end + 1, True, [line_break])
+    return InsertionPoint(end + 1, is_empty=True, preparations=[line_break])
 
 
 def _whole_body(document: Mapping[str, Any]) -> InsertionPoint:
     content: list[Mapping[str, Any]] = document["body"]["content"]
     end = int(content[-1]["endIndex"]) - 1
     if end <= 1:
-        return InsertionPoint(1, True, [])
+        return InsertionPoint(1, is_empty=True, preparations=[])
     deletion = {"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}
-    return InsertionPoint(1, True, [deletion])
+    return InsertionPoint(1, is_empty=True, preparations=[deletion])
 
 
 def _style_requests(

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from delf_docs.blocks import LINE_BREAK
+
 _HEADINGS: Final = {f"HEADING_{level}": "#" * level for level in range(1, 7)} | {
     "TITLE": "#",
     "SUBTITLE": "##",
@@ -118,7 +120,7 @@ def _inline(paragraph: Node) -> str:
 
 def _styled_text(content: str, style: Node) -> str:
     """Return a text with one style as Markdown; spaces at its ends stay outside of the markup."""
-    text = content.replace("\x0b", "  \n").rstrip("\n")
+    text = content.replace(LINE_BREAK, "  \n").rstrip("\n")
     markdown = text.strip(" ")
     if not markdown:
         return text

@@ -18,27 +18,28 @@ _QUOTE: Final = {"magnitude": 36, "unit": "PT"}
 Request = dict[str, Any]
 
 
-def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[Request]:
+def insert_blocks(blocks: Sequence[Block], index: int, *, reuses_paragraph: bool) -> list[Request]:
     """Return the API requests that insert blocks at the start of a paragraph.
 
     Args:
         blocks: The blocks.
         index: The index of the paragraph's start.
-        spare: Whether the paragraph there is empty and may become the last block.
+        reuses_paragraph: Whether the paragraph at the index is empty and becomes the last block.
     """
     requests: list[Request] = []
     for block in reversed(blocks):
         if isinstance(block, Table):
             requests += _table(block, index)
-            spare = True  # the line break before a table
+            # The API inserts an empty paragraph before a table, which the previous block uses.
+            reuses_paragraph = True
             continue
         texts = _lines(block)
         joined = "\n".join(text for text, _ in texts)
-        end = "" if spare else "\n"
+        end = "" if reuses_paragraph else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
         requests += _styles(block, texts, index, units(joined))
-        spare = False
+        reuses_paragraph = False
     return requests
 
 
@@ -61,7 +62,7 @@ def _styles(
     }
     if isinstance(block, Paragraph) and block.quoted:
         style |= {"indentStart": _QUOTE, "indentFirstLine": _QUOTE}
-    # Otherwise the text would inherit the style of the following text.
+    # Reset the styles, because inserted text inherits the style of the following text.
     requests: list[Request] = [
         {"deleteParagraphBullets": {"range": full_range}},
         {
@@ -88,9 +89,14 @@ def _styles(
 
 def _table(table: Table, index: int) -> list[Request]:
     columns = max(len(row) for row in table.rows)
-    place = {"index": index}
     requests: list[Request] = [
-        {"insertTable": {"location": place, "rows": len(table.rows), "columns": columns}}
+        {
+            "insertTable": {
+                "location": {"index": index},
+                "rows": len(table.rows),
+                "columns": columns,
+            }
+        }
     ]
     # Before the first cell's content come a line break and the starts of table, row and cell.
     # Each cell takes two units, and each row one more.

@@ -74,7 +74,7 @@ class Drive(GoogleConnection):
         "share": "drive",
         "unshare": "drive",
     }
-    broad: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
+    scope_inclusions: ClassVar = {"drive": frozenset({"drive.readonly", "drive.file"})}
     summary = "Google Drive: files and folders."
 
     @property
@@ -246,10 +246,12 @@ class Drive(GoogleConnection):
             raise ToolRefusedError("the path names no folder")
         for name in names:
             matches = await self._resolver.children(str(folder["id"]), name)
-            folders = [await self._resolver.target(i) for i in matches if leads_to_folder(i)]
+            existing = [
+                await self._resolver.target(item) for item in matches if leads_to_folder(item)
+            ]
             parents = {} if folder["id"] == "root" else {"parents": [str(folder["id"])]}
             metadata = {"name": name, "mimeType": FOLDER, **parents}
-            folder = folders[0] if folders else await self._make_empty(metadata)
+            folder = existing[0] if existing else await self._make_empty(metadata)
         return file_of(folder)
 
     @action("creating", effect="write", trust=_TRUST, sinks=["file", "folder"])
@@ -385,8 +387,8 @@ class Drive(GoogleConnection):
         """
         file, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
-        files: dict[str, int] = {}
-        version = ""
+        file_sizes: dict[str, int] = {}
+        version = ""  # changes with the content that the call would send or replace
         if call.action == "create" and file:
             max_bytes = self.settings.max_bytes
             name, data = await asyncio.to_thread(read_task_file, call.context, str(file), max_bytes)
@@ -397,15 +399,15 @@ class Drive(GoogleConnection):
             follow = call.action not in _SHORTCUT_ACTIONS or content is not None
             file_info = file_of(await self._resolver.find(str(file), follow=follow))
             lines.append(_describe_file(file_info))
-            if file_info["size"]:  # documents of the editors have none
-                files[file_info["name"]] = file_info["size"]
+            if file_info["size"]:  # documents of Google's editors have no size
+                file_sizes[file_info["name"]] = file_info["size"]
             if call.action in ("update", "delete", "trash"):
                 version = f"{file_info['modified']} {file_info['size']}"
         if folder:
             lines.append(f"In {_describe_file(file_of(await self._resolver.find(str(folder))))}")
         text = "\n".join(lines)
         basis = f"{version}\n{text}"
-        return Allowed(preview=text, basis=basis, files=files) if lines else None
+        return Allowed(preview=text, basis=basis, files=file_sizes) if lines else None
 
     # -- parts --------------------------------------------------------------------------
 
@@ -453,8 +455,10 @@ class Drive(GoogleConnection):
             # Drive refuses to repeat a move, so check whether it happened.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
-            parents = [query["addParents"]] if "addParents" in query else record.get("parents")
-            if record.get("parents") == parents and body.items() <= record.items():
+            is_in_folder = "addParents" not in query or record.get("parents") == [
+                query["addParents"]
+            ]
+            if is_in_folder and body.items() <= record.items():
                 return file_of(record)
             raise
 

@@ -94,7 +94,8 @@ class PathResolver:
             except GoogleError as error:
                 if error.status != _NOT_FOUND:
                     raise
-        return await self._walk(text)
+        # A file's name may look like an id.
+        return await self._find_by_path(text)
 
     async def folder(self, reference: str) -> str:
         """Return the id of a folder.
@@ -132,7 +133,7 @@ class PathResolver:
             return await self._shared_drive(names[1]), names[2:]
         return {"id": "root", "mimeType": FOLDER}, names
 
-    async def _walk(self, path: str) -> dict[str, Any]:
+    async def _find_by_path(self, path: str) -> dict[str, Any]:
         folder, names = await self.split_path(path)
         if not names:
             return folder

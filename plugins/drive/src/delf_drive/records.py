@@ -68,16 +68,17 @@ class PermissionInfo(TypedDict):
 
 def file_of(resource: Mapping[str, Any]) -> FileInfo:
     """Convert a file of the Drive API to metadata for scripts."""
-    kind = str(resource["mimeType"])
+    file_media_type = str(resource["mimeType"])
     owners: list[Mapping[str, Any]] = resource.get("owners") or []
     modified_time = resource.get("modifiedTime")
     return FileInfo(
         id=str(resource["id"]),
         name=str(resource["name"]),
         kind=next(
-            (name for name, media_type in _MEDIA_TYPES.items() if media_type == kind), "file"
+            (name for name, media_type in _MEDIA_TYPES.items() if media_type == file_media_type),
+            "file",
         ),
-        type=kind,
+        type=file_media_type,
         size=int(resource["size"]) if "size" in resource else None,
         modified=dt.datetime.fromisoformat(str(modified_time)) if modified_time else None,
         folder=(resource.get("parents") or [None])[0],

@@ -110,7 +110,7 @@ class Gmail(GoogleConnection):
         "reading": "gmail.readonly",
         **dict.fromkeys(("sending", "draft", "organizing"), "gmail.modify"),
     }
-    broad: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
+    scope_inclusions: ClassVar = {"gmail.modify": frozenset({"gmail.readonly"})}
     summary = "Gmail: a mailbox."
 
     # -- read ---------------------------------------------------------------------------
@@ -454,7 +454,7 @@ class Gmail(GoogleConnection):
             html=html,
             cc=cc,
             attachments=attachments,
-            more=reply_headers,
+            extra_headers=reply_headers,
         )
         return raw, str(original["threadId"])
 
@@ -467,7 +467,8 @@ class Gmail(GoogleConnection):
         """
         original = await self._get(message, format="metadata", metadataHeaders=_REPLY_HEADERS)
         payload: dict[str, Any] = original.get("payload") or {}
-        to = people_in(payload, "To") if "SENT" in (original.get("labelIds") or ()) else []
+        is_sent_by_user = "SENT" in (original.get("labelIds") or ())
+        to = people_in(payload, "To") if is_sent_by_user else []
         to = to or people_in(payload, "Reply-To") or people_in(payload, "From")
         cc = await self._other_recipients(payload, to) if everyone else ()
         return original, headers_of(payload), to, cc
@@ -566,7 +567,7 @@ def _sizes_and_digest(
         while key in sizes:
             key, suffix = f"{name} ({suffix})", suffix + 1
         sizes[key] = len(data)
-    return sizes, digest and digest.hexdigest()
+    return sizes, None if digest is None else digest.hexdigest()
 
 
 def _as_list(given: str | list[str]) -> list[str]:

@@ -35,15 +35,17 @@ def text_of(source: str) -> str:
         source: The HTML, which may be malformed. Only the first two million characters are read.
     """
     pieces: list[str] = []
+    # The tag of the open invisible element, and the number of open elements with this tag.
     invisible_tag, depth = "", 0
+    # The URL of the open link, and the number of pieces before the link.
     link, link_start = "", 0
     for piece in _pieces(source[:_MAX_SOURCE_LENGTH]):
-        tag_name = _NAME.match(piece) if piece.startswith("<") else None
-        if tag_name is None:
+        name_match = _NAME.match(piece) if piece.startswith("<") else None
+        if name_match is None:
             if not invisible_tag and not piece.startswith("<"):
                 pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
             continue
-        tag, is_end_tag = tag_name[1].lower(), piece.startswith("</")
+        tag, is_end_tag = name_match[1].lower(), piece.startswith("</")
         if invisible_tag:
             if tag == invisible_tag:
                 depth += -1 if is_end_tag else 1
@@ -81,10 +83,7 @@ def _pieces(source: str) -> Iterator[str]:
             if end < 0:
                 return
             position = end + 3
-        elif (
-            not source[begin + 1 : begin + 2].isalpha()
-            and source[begin + 1 : begin + 2] not in "/!?"
-        ):
+        elif not _begins_tag(source[begin + 1 : begin + 2]):
             yield "&lt;"
             position = begin + 1
         else:
@@ -94,6 +93,11 @@ def _pieces(source: str) -> Iterator[str]:
                 return
             yield source[begin:end]
             position = end
+
+
+def _begins_tag(next_char: str) -> bool:
+    """Return True if ``<`` before a character, or at the end of the text, begins a tag."""
+    return next_char.isalpha() or next_char in ("", "/", "!", "?")
 
 
 def _text_of_start_tag(tag: str, piece: str) -> str:

@@ -182,7 +182,7 @@ def draft_text(resource: Resource) -> str:
     lines += [f"Attached: {part.name}, {part.size:,} bytes" for part in files_of(payload)]
     first, *others = dict.fromkeys(filter(None, _texts_in(payload))) or [""]
     lines += ["", first]
-    for text in others:  # a recipient may see any alternative
+    for text in others:  # recipients may see any of the alternatives
         lines += ["", "In its other part:", text]
     return "\n".join(lines)
 
@@ -299,7 +299,9 @@ def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
     html_text = next(
         (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
     )
-    return html_text if html_text and _is_placeholder(plain, html_text) else plain or html_text
+    if html_text and _is_placeholder(plain, html_text):
+        return html_text
+    return plain or html_text
 
 
 def _is_placeholder(plain: str, html_text: str) -> bool:
@@ -391,6 +393,10 @@ def _charset(payload: Resource) -> str | None:
 
 
 def _text(data: bytes, charset: str | None) -> str:
-    """Decode bytes by the declared charset (windows-1252 if unknown), else as UTF-8."""
-    text = charsets.decode_charset(data, charset if charsets.codec_of(charset) else "windows-1252")
+    """Decode bytes that are valid UTF-8 as UTF-8, and other bytes by the declared charset.
+
+    A missing or unknown charset is taken as windows-1252. Bytes that fit neither are replaced.
+    """
+    known_charset = charset if charsets.codec_of(charset) else "windows-1252"
+    text = charsets.decode_charset(data, known_charset)
     return data.decode("utf-8", "replace") if text is None else text

@@ -39,7 +39,7 @@ def build(
     cc: People = (),
     bcc: People = (),
     attachments: Sequence[Attachment] = (),
-    more: Mapping[str, str] | None = None,
+    extra_headers: Mapping[str, str] | None = None,
 ) -> bytes:
     """Encode a message as MIME.
 
@@ -51,13 +51,13 @@ def build(
         cc: The recipients of copies.
         bcc: The recipients of blind copies.
         attachments: The attached files.
-        more: Additional headers by name.
+        extra_headers: Additional headers by name.
 
     Raises:
         ToolRefusedError: If an address or a header is not valid, or the message is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
-    if size > MAX_BYTES:  # an estimate, to avoid encoding in vain
+    if size > MAX_BYTES:  # estimated before the encoding, which takes long for large files
         raise _too_large(size)
     message = EmailMessage(policy=SMTP)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
@@ -67,7 +67,7 @@ def build(
         if addresses:
             message[name] = addresses
     message["Subject"] = _one_line(subject, "subject")
-    for name, value in (more or {}).items():
+    for name, value in (extra_headers or {}).items():
         message[name] = _one_line(value, name)
     message.set_content(text or (text_of(html) if html else ""))
     if html:
@@ -92,10 +92,10 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
     kind = item.get("type") or mimetypes.guess_type(name)[0] or "application/octet-stream"
     major, slash, minor = kind.partition("/")
     if not slash or not re.fullmatch(r"[\w.+-]+", major) or not re.fullmatch(r"[\w.+-]+", minor):
-        raise ToolRefusedError(f"{kind!r} is not a media type, as application/pdf is one")
+        raise ToolRefusedError(f"{kind!r} is not a media type such as application/pdf")
     data = item["data"]
     content = data.encode() if isinstance(data, str) else data
-    if major in ("message", "multipart"):  # receivers would unpack it
+    if major in ("message", "multipart"):  # mail programs would show the file as a message
         major, minor = "application", "octet-stream"
     message.add_attachment(content, maintype=major, subtype=minor, filename=name)
 

@@ -70,7 +70,7 @@ class Sheets(GoogleConnection):
         "reading": "spreadsheets.readonly",
         **dict.fromkeys(("writing", "creating", "format", "chart", "batch"), "spreadsheets"),
     }
-    broad: ClassVar = {"spreadsheets": frozenset({"spreadsheets.readonly"})}
+    scope_inclusions: ClassVar = {"spreadsheets": frozenset({"spreadsheets.readonly"})}
     summary = "Google Sheets: typed cells, formats, charts."
 
     # -- read ---------------------------------------------------------------------------

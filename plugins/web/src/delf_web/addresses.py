@@ -90,6 +90,6 @@ class Guard:
         if not is_public(address):
             where = host if host == str(address) else f"{host} ({address})"
             raise ToolRefusedError(
-                f"{where} is of a private network, which is not allowed",
+                f"{where} is in a private network, which is not allowed",
                 hint=f"private = [{host!r}] in the connection's settings allows it",
             )

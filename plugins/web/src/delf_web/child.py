@@ -57,11 +57,11 @@ _PARSERS: Final[dict[str, Callable[[Document], Any]]] = {
 }
 
 
-def read(work: str, url: str, kind: str, charset: str | None, content: bytes) -> Any:
+def read(output: str, url: str, kind: str, charset: str | None, content: bytes) -> Any:
     """Parse a document, and return the requested kind of data.
 
     Args:
-        work: The requested kind: ``text`` (the main text), ``whole`` (all text), ``links``,
+        output: The requested kind: ``text`` (the main text), ``whole`` (all text), ``links``,
             ``tables``, ``feeds`` (the addresses of a page's feeds) or ``feed`` (the entries of a
             feed).
         url: The URL of the document.
@@ -75,7 +75,7 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
     document = Document(url=url, kind=kind, charset=charset, content=content)
     if kind in HTML:
         check_markup(content, url)
-    return _PARSERS[work](document)
+    return _PARSERS[output](document)
 
 
 def warm_up() -> None:

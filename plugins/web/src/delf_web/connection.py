@@ -91,8 +91,8 @@ class Web(Connection[WebSettings]):
             context: The context of the call.
         """
         document = await self._fetcher.get(url)
-        work = "whole" if whole else "text"
-        text: Text = await self._fetcher.readers.read(work, document, _task_id(context))
+        output = "whole" if whole else "text"
+        text: Text = await self._fetcher.readers.read(output, document, _task_id(context))
         return Page(
             url=document.url,
             title=text["title"],

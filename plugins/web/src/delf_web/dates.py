@@ -27,10 +27,13 @@ _DATE_NAMES: Final = re.compile(
 _OTHER_DATE_NAMES: Final = re.compile(
     r"modif|updat|revis|expir|valid|copyright|event|last", re.IGNORECASE
 )
-_PARSELY: Final = "parsely-page"
+# The name of a ``meta`` element in which the service Parse.ly puts JSON about the page.
+_PARSELY_META: Final = "parsely-page"
 _DATE_KEYS: Final = ("datePublished", "dateCreated", "pub_date", "datePosted")
 _DATE_IN_MALFORMED_JSON: Final = re.compile(r'"(?:datePublished|pub_date)"\s*:\s*"([^"]{6,40})"')
 _NESTED_KEYS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
+# The maximum number of lists and objects around a JSON-LD object.
+_MAX_NESTING: Final = 3
 # Matches JSON-LD types of things other than pages, whose dates are not the page's date.
 _OTHER_TYPES: Final = re.compile(
     "image|video|audio|comment|review|event|organization|person|list|website|rating", re.IGNORECASE
@@ -77,7 +80,7 @@ def _declared_dates(tree: Any) -> Iterator[str | None]:
             (str(element.get(key)) for key in ("property", "name", "itemprop") if element.get(key)),
             "",
         )
-        if name == _PARSELY:
+        if name == _PARSELY_META:
             yield from map(_parse_date, _dates_in_json(str(element.get("content"))))
         elif _DATE_NAMES.search(name) and not _OTHER_DATE_NAMES.search(name):
             yield _parse_date(str(element.get("content")))
@@ -102,7 +105,7 @@ def _dates_in_json(text: str) -> Iterator[str]:
 
 def _page_objects(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON-LD objects that describe the page itself."""
-    if isinstance(data, list) and depth < len(_NESTED_KEYS):
+    if isinstance(data, list) and depth < _MAX_NESTING:
         for item in cast("list[Any]", data):
             yield from _page_objects(item, depth + 1)
     elif isinstance(data, dict):
@@ -112,9 +115,9 @@ def _page_objects(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         if kinds and all(_OTHER_TYPES.search(str(kind)) for kind in kinds):
             return
         yield node
-        for part in _NESTED_KEYS:
-            if depth < len(_NESTED_KEYS):
-                yield from _page_objects(node.get(part), depth + 1)
+        if depth < _MAX_NESTING:
+            for key in _NESTED_KEYS:
+                yield from _page_objects(node.get(key), depth + 1)
 
 
 def _date_of_element(element: Any) -> str | None:
@@ -124,16 +127,17 @@ def _date_of_element(element: Any) -> str | None:
     if date is not None or _is_ambiguous(str(element.text_content())):
         return date
     copied = copy.deepcopy(element)
-    copied.tail = None
+    copied.tail = None  # the text after the element
     return _find_date(body=copied)
 
 
 def _parse_date(text: str) -> str | None:
-    """Parse a date in any format; None for an ambiguous one."""
+    """Return a date in any format as ``YYYY-MM-DD``; None if it is invalid or ambiguous."""
     if not text.strip() or _is_ambiguous(text):
         return None
     if (match := _WITH_SLASHES.match(text)) is not None and int(match[2]) > _MONTHS:
         text = f"{match[3]}-{match[1]:0>2}-{match[2]}"
+    # htmldate parses dates only in elements of a page, so the text becomes a ``meta`` element.
     meta: Any = lxml_html().Element("meta")
     meta.set("property", "article:published_time")
     meta.set("content", "".join(c for c in text if c.isprintable()))
@@ -153,7 +157,7 @@ def _find_date(**parts: Any) -> str | None:
     from htmldate import find_date
 
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")
-    for place, element in parts.items():
-        page.find(place).append(element)
+    for parent_tag, element in parts.items():
+        page.find(parent_tag).append(element)
     date = find_date(page, extensive_search=False, original_date=True)
     return str(date) if date else None

@@ -25,8 +25,10 @@ class Pace:
         now = time.monotonic()
         start_time = max(now, self._next_start.get(host, 0.0))
         self._next_start[host] = start_time + self._pause
-        if len(self._next_start) > _MAX_SITES:
+        if len(self._next_start) > _MAX_SITES:  # forget the hosts that need no pause any more
             self._next_start = {
-                host: time_ for host, time_ in self._next_start.items() if time_ > now
+                known_host: next_start
+                for known_host, next_start in self._next_start.items()
+                if next_start > now
             }
         await asyncio.sleep(start_time - now)

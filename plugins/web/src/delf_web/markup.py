@@ -49,16 +49,17 @@ def check_markup(content: bytes, url: str) -> None:
         if nodes > MAX_NODES:
             raise _limit_error(url, f"{MAX_NODES:,} tags")
         end = tag.end()
-        if tag[2] is None:
+        is_end_tag, tag_name = bool(tag[1]), tag[2]
+        if tag_name is None:  # a comment
             # ``<!-->`` and ``<!--->`` are complete comments.
             if not content.startswith((b">", b"->"), end):
                 end = content.find(b"-->", end)
             if end < 0:
                 return
             continue
-        name, tag_attributes = tag[2].lower(), 0
+        name, tag_attributes = tag_name.lower(), 0
         if name not in _OPTIONAL_END_TAGS:
-            depth = max(0, depth - 1) if tag[1] else depth + 1
+            depth = max(0, depth - 1) if is_end_tag else depth + 1
             if depth > MAX_DEPTH:
                 raise _limit_error(url, f"{MAX_DEPTH:,} elements inside each other")
         while (attribute := _ATTRIBUTE.match(content, end)) is not None:
@@ -69,7 +70,7 @@ def check_markup(content: bytes, url: str) -> None:
         attributes += tag_attributes
         if attributes > MAX_ATTRIBUTES:
             raise _limit_error(url, f"{MAX_ATTRIBUTES:,} attributes")
-        if name in _RAW_TEXT_ELEMENTS and not tag[1]:
+        if name in _RAW_TEXT_ELEMENTS and not is_end_tag:
             closing = _RAW_TEXT_ELEMENTS[name].search(content, end)
             if closing is None:
                 return

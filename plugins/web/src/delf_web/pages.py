@@ -67,7 +67,7 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     # trafilatura logs an error for pages without text.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     page = document.text
-    tree = _tree(page, document.url)
+    tree = _parse_page(page, document.url)
     if tree is None:
         return Text(title="", date=None, text=plain(page))
     visible_text = whole_text(tree)
@@ -134,11 +134,16 @@ def whole_text(tree: Any) -> str:
     for event, element in _html_walk(tree if body is None else body):
         tag = element.tag if isinstance(element.tag, str) else ""
         if event == "start":
-            pieces += ["\n"] if tag in _BLOCK_TAGS else [" | "] if tag in ("td", "th") else []
-            pieces.append(element.text or "" if tag and tag not in _INVISIBLE_TAGS else "")
+            if tag in _BLOCK_TAGS:
+                pieces.append("\n")
+            elif tag in ("td", "th"):
+                pieces.append(" | ")
+            if tag and tag not in _INVISIBLE_TAGS:
+                pieces.append(element.text or "")
         else:
-            pieces += ["\n"] if tag in _BLOCK_TAGS else []
-            pieces.append(element.tail or "")
+            if tag in _BLOCK_TAGS:
+                pieces.append("\n")
+            pieces.append(element.tail or "")  # the text after the element
     lines = (" ".join(line.split()).removeprefix("| ") for line in "".join(pieces).split("\n"))
     return "\n".join(line for line in lines if line)
 
@@ -146,7 +151,8 @@ def whole_text(tree: Any) -> str:
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
     """Yield ("start", element) and ("end", element) pairs in document order.
 
-    Children of invisible elements are skipped.
+    Children of invisible elements are skipped. The body itself has no "end", because the text after
+    the body is not part of the page's text.
     """
     open_elements: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body
@@ -169,7 +175,7 @@ def read_links(document: Document) -> list[Link]:
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document.text, document.url)
+    tree = _parse_page(document.text, document.url)
     links: dict[str, str] = {}
     if tree is None:
         return []
@@ -186,7 +192,7 @@ def read_tables(document: Document) -> list[Table]:
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document.text, document.url)
+    tree = _parse_page(document.text, document.url)
     tables: list[Table] = []
     for element in tree.xpath("//table") if tree is not None else ():
         rows = _rows(element)
@@ -202,7 +208,7 @@ def feeds_of(document: Document) -> list[str]:
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document.text, document.url)
+    tree = _parse_page(document.text, document.url)
     if tree is None:
         return []
     feed_links = tree.xpath(
@@ -221,7 +227,7 @@ def plain(markup: str) -> str:
         return markup
 
 
-def _tree(page: str, url: str) -> Any:
+def _parse_page(page: str, url: str) -> Any:
     html = lxml_html()
     # The parser stops at NUL, and refuses text that declares an encoding.
     content = page.replace("\0", "").encode("utf-8", errors="replace")

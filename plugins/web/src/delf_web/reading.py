@@ -24,19 +24,19 @@ class Readers:
         most: The maximum number of bytes of a document.
     """
 
-    def __init__(self, seconds: float, most: int) -> None:
+    def __init__(self, seconds: float, max_bytes: int) -> None:
         self._limits = Limits(
             seconds=seconds,
-            memory=_BASE_MEMORY_BYTES + _MEMORY_PER_DOCUMENT_BYTE * most,
+            memory=_BASE_MEMORY_BYTES + _MEMORY_PER_DOCUMENT_BYTE * max_bytes,
             hint="read_timeout in the connection's settings gives it more time",
         )
         self._readers = readers.Readers()
 
-    async def read(self, work: str, document: Document, key: str) -> Any:
+    async def read(self, output: str, document: Document, key: str) -> Any:
         """Parse a document in a child process.
 
         Args:
-            work: The requested kind of data, as for :func:`delf_web.child.read`.
+            output: The requested kind of data, as for :func:`delf_web.child.read`.
             document: The document.
             key: The id of the calling task.
 
@@ -52,7 +52,7 @@ class Readers:
         return await self._readers.call(
             "delf_web.child:read",
             {
-                "work": work,
+                "output": output,
                 "url": document.url,
                 "kind": document.kind,
                 "charset": document.charset,

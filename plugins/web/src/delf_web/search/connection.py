@@ -59,8 +59,8 @@ class WebSearch(Connection[WebSearchSettings]):
 
     context_trust = "own"
 
-    def __init__(self, *first: Any, **options: Any) -> None:
-        super().__init__(*first, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         settings = self.settings
         if (settings.llm is None) == (settings.searxng is None):
             raise ConnectionConfigurationError(
@@ -153,7 +153,7 @@ class WebSearch(Connection[WebSearchSettings]):
                 body = engine.read(data, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(
-                    f"{endpoint.label} sent an answer that is not of a search",
+                    f"{endpoint.label} sent an answer that is not a search result",
                     hint="check base_url",
                 ) from None
             if body is None:

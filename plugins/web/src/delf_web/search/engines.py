@@ -130,11 +130,12 @@ class OpenAI:
 def _collect_citations(part: Any, findings: Findings) -> None:
     """Add the pages that a text cites, each with the text before the citation as snippet."""
     text: str = part["text"]
-    for note in _list_in(part, "annotations"):
-        if note.get("type") == "url_citation":
-            start = note.get("start_index", 0)
-            line = text[text.rfind("\n", 0, start) + 1 : start]
-            findings.add(note["url"], note.get("title") or "", line.strip(" (-*"))
+    for annotation in _list_in(part, "annotations"):
+        if annotation.get("type") == "url_citation":
+            start = annotation.get("start_index", 0)
+            line_before = text[text.rfind("\n", 0, start) + 1 : start]
+            title = annotation.get("title") or ""
+            findings.add(annotation["url"], title, line_before.strip(" (-*"))
 
 
 class Anthropic:
@@ -179,8 +180,9 @@ class Anthropic:
                     findings.add(page["url"], page.get("title") or "")
             elif block["type"] == "text":
                 findings.answer += block["text"]
-                for note in _list_in(block, "citations"):
-                    findings.add(note["url"], note.get("title") or "", note.get("cited_text", ""))
+                for citation in _list_in(block, "citations"):
+                    title = citation.get("title") or ""
+                    findings.add(citation["url"], title, citation.get("cited_text", ""))
         if error_code and not findings.results:
             raise ToolExecutionError(_ERROR.format(error_code))
         findings.is_cut = data.get("stop_reason") == "max_tokens"
