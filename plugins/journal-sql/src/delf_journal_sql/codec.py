@@ -54,19 +54,20 @@ def pack(event: Event, limit: int) -> Packed:
     """
     record = encode(event)
     data = _dumps(record["data"])
-    if len(data) <= limit:  # the usual case, three times as fast
+    if len(data) <= limit:  # the usual case, which needs no encoding of single fields
         return Packed(event, record["type"], data)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
     all_fit_together = sum(map(len, texts.values())) <= limit
-    blobs: dict[str, str] = {}
+    digests_by_field: dict[str, str] = {}
     blobs_by_digest: dict[str, Blob] = {}
     inline_fields: list[str] = []
     for name, text in texts.items():
+        # Small fields stay in the row, because reading a blob costs a query.
         if all_fit_together or len(text) <= limit // 8:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         encoded = text.encode()
-        digest = blobs[name] = hashlib.sha256(encoded).hexdigest()
+        digest = digests_by_field[name] = hashlib.sha256(encoded).hexdigest()
         blobs_by_digest[digest] = Blob(
             digest, len(encoded), zlib.compress(encoded, _COMPRESSION_LEVEL)
         )
@@ -74,7 +75,7 @@ def pack(event: Event, limit: int) -> Packed:
         event,
         record["type"],
         f"{{{','.join(inline_fields)}}}",
-        _dumps(blobs) if blobs else None,
+        _dumps(digests_by_field) if digests_by_field else None,
         tuple(blobs_by_digest.values()),
     )
 

@@ -63,18 +63,19 @@ class SqlConversations:
             JournalError: If the messages cannot be stored.
         """
         new_messages = tuple(messages)
-        last_position: int | None = None
+        # The last position before the first attempt; None in the first attempt.
+        previous_position: int | None = None
 
         def write(connection: Connection) -> int:
-            nonlocal last_position
-            if last_position is not None:  # a retry: the messages may already be stored
+            nonlocal previous_position
+            if previous_position is not None:  # a retry: the messages may already be stored
                 stored_position = _position_of(
-                    connection, self._namespace, conversation, last_position, new_messages
+                    connection, self._namespace, conversation, previous_position, new_messages
                 )
                 if stored_position is not None:
                     return stored_position
             row = _find_row(connection, self._namespace, conversation)
-            last_position = 0 if row is None else row.last
+            previous_position = 0 if row is None else row.last
             return _append(connection, self._namespace, conversation, row, new_messages)
 
         return await self.writing(write)
@@ -95,7 +96,7 @@ class SqlConversations:
             if row is None:
                 return []
             rows = connection.execute(
-                f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+                f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - only names of this module
                 "WHERE conversation = :key AND seq > :after ORDER BY seq LIMIT :limit",
                 {"key": row.id, "after": after, "limit": limit},
             )
@@ -178,9 +179,9 @@ class SqlConversations:
             no_limit = 2**31 - 1
             candidates = _find_records(connection, self._namespace, no_limit)[keep:]
             old = [(k, r) for k, r in candidates if before is None or r.updated_at < before]
-            return old[::-1]  # the oldest first
+            return list(reversed(old))  # oldest first
 
-        def clean(connection: Connection) -> None:
+        def delete_long_cleared(connection: Connection) -> None:
             connection.execute(
                 "DELETE FROM delf_conversations "
                 "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
@@ -196,7 +197,7 @@ class SqlConversations:
             removed += await self.writing(
                 lambda c, batch=batch: [r for key, r in batch if _clear(c, key, r.updated_at)]
             )
-        await self.writing(clean)
+        await self.writing(delete_long_cleared)
         await self._reclaim()
         return removed
 
@@ -241,7 +242,7 @@ def _clear(connection: Connection, key: int, unchanged_since: float | None = Non
     """
     condition = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
     rows = connection.execute(
-        "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
+        "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - only names of this module
         f"title = '', updated_at = :now WHERE id = :key {condition}RETURNING id",
         {"key": key, "now": time.time(), **({"since": unchanged_since} if condition else {})},
     )
@@ -289,7 +290,7 @@ def _load(
     # Positions have no gap, so the newest messages are found without counting.
     after = summarized if limit is None else max(summarized, last - limit)
     rows = connection.execute(
-        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - only names of this module
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
         {"key": key, "after": after},
     )
@@ -319,14 +320,14 @@ def _position_of(
     if row is None or not messages:
         return None
     rows = connection.execute(
-        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - own names
+        f"SELECT {_MESSAGE} FROM delf_messages "  # noqa: S608 - only names of this module
         "WHERE conversation = :key AND seq > :after ORDER BY seq",
         {"key": row.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    stored_position = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
-    for start in range(len(stored_position) - len(wanted) + 1):
-        if stored_position[start : start + len(wanted)] == wanted:
+    stored = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
+    for start in range(len(stored) - len(wanted) + 1):
+        if stored[start : start + len(wanted)] == wanted:
             return int(rows[start + len(wanted) - 1][0])
     return None
 
@@ -350,6 +351,7 @@ def _append(
         )
         row = _Row(int(rows[0].id), 0, 0, None, "outside")
     key, last = row.id, row.last
+    title = plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))
     rows = [
         (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id, m.trust)
         for number, m in enumerate(messages, last + 1)
@@ -366,9 +368,7 @@ def _append(
             "last": last,
             "more": len(rows),
             "at": messages[-1].at,
-            "title": plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))[
-                :_MAX_TITLE_LENGTH
-            ],
+            "title": title[:_MAX_TITLE_LENGTH],
         },
     )
     return last

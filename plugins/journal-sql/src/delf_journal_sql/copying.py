@@ -27,15 +27,15 @@ def copy_tables(source: Connection, target: Connection) -> bool:
     """
     shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
     for table in shared_tables - {_REMOVED_TABLE}:
-        if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - own names
+        if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - only names of this module
             return False
     if _REMOVED_TABLE in shared_tables:
-        target.execute(f"DELETE FROM {_REMOVED_TABLE}")  # noqa: S608 - own name
+        target.execute(f"DELETE FROM {_REMOVED_TABLE}")  # noqa: S608 - only names of this module
     for table in sorted(shared_tables):
         columns, rows = source.stream(table)
         while batch := list(itertools.islice(rows, _BATCH_SIZE)):
             target.insert(table, columns, batch)
-    target.number_on(shared_tables)
+    target.advance_id_sequences(shared_tables)
     if target.has_table("delf_index"):
         target.execute("DELETE FROM delf_index")  # to rebuild the index
     return True

@@ -85,7 +85,7 @@ class Connection(Protocol):
         """Return a table's column names, and an iterator that fetches its rows in small batches."""
         ...
 
-    def number_on(self, tables: Collection[str]) -> None:
+    def advance_id_sequences(self, tables: Collection[str]) -> None:
         """Set the id sequences of tables past the highest id of their copied rows."""
         ...
 
@@ -202,7 +202,7 @@ class Database(Protocol):
         """Return the current Unix time on the clock with which heartbeats are compared."""
         ...
 
-    def answers(self) -> bool:
+    def is_responding(self) -> bool:
         """Return True if the database responds within a few seconds."""
         ...
 
@@ -220,7 +220,7 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
             start += size
 
 
-def new_only(unique: str | None) -> str:
+def skip_existing_clause(unique: str | None) -> str:
     """Return the end of an insert statement that skips rows with an existing unique value."""
     return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}" if unique else ""
 

@@ -42,7 +42,7 @@ _REVOKED: Final = "revoked"
 _IS_REQUEST_EVENT: Final = f"e.{REQUESTS}"
 
 
-_REACTIONS: Final = (ApprovalVoted, ApprovalCommented, ApprovalAssigned)
+_EVENTS_BEFORE_DECISION: Final = (ApprovalVoted, ApprovalCommented, ApprovalAssigned)
 
 
 def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
@@ -70,7 +70,7 @@ def notes_from(
     """Return the notes of one task or of all tasks after a position, in order."""
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
-        "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names
+        "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - only names of this module
         f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {condition}ORDER BY n.pos "
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
@@ -113,7 +113,7 @@ class StopRequests:
                 if name in wanted_ids and self._stops[name] is None:
                     by, via = data.get("by"), data.get("via")
                     self._stops[name] = StoppedBy(str(by or ""), str(via or ""))
-            return {name: by for name, by in self._stops.items() if by is not None}
+            return {name: stop for name, stop in self._stops.items() if stop is not None}
 
 
 def _stops_of(
@@ -126,7 +126,7 @@ def _stops_of(
         parameters = {f"id{number}": task_id for number, task_id in enumerate(batch)}
         placeholders = ", ".join(f":{name}" for name in parameters)
         rows = connection.execute(
-            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - only names of this module
             f"WHERE n.kind = :kind AND t.task_id IN ({placeholders}) "
             "ORDER BY n.pos",
             {"kind": STOP, **parameters},
@@ -136,26 +136,25 @@ def _stops_of(
 
 
 def find_requests(
-    connection: Connection, now: float, *, start: str, waiting: bool, limit: int
+    connection: Connection, now: float, *, id_prefix: str, waiting: bool, limit: int
 ) -> list[RequestRecord]:
     """Return approval requests, oldest first.
 
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        start: A prefix of the requests' ids, with or without ``req_``; empty for all requests.
+        id_prefix: A prefix of the requests' ids, with or without ``req_``; empty for all requests.
         waiting: Whether to return only pending requests.
         limit: The maximum number of requests, of which the newest are returned.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
+    prefix_condition, parameters = _prefix_condition(id_prefix)
     rows = connection.execute(
-        f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - own names
+        f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
         "FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "
         f"LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE {_IS_REQUEST_EVENT} {condition}"
-        f"{_prefix_condition(start)}ORDER BY e.pos",
-        {"start": f'%"{like_text(start)}%', "short": f'%"req!_{like_text(start)}%'}
-        if start
-        else {},
+        f"{prefix_condition}ORDER BY e.pos",
+        parameters,
     )
     requests: dict[str, RequestRecord] = {}
     is_alive = cached_is_alive(now)
@@ -168,21 +167,21 @@ def find_requests(
         elif isinstance(event, ApprovalDecided) and event.request_id in requests:
             record = requests[event.request_id]
             requests[event.request_id] = replace(record, decided=event, task=task)
-        elif isinstance(event, _REACTIONS) and event.request_id in requests:
+        elif isinstance(event, _EVENTS_BEFORE_DECISION) and event.request_id in requests:
             record = requests[event.request_id]
             events_so_far = (*record.so_far, event)
             requests[event.request_id] = replace(record, so_far=events_so_far, task=task)
     matching_requests = [
         record
         for name, record in requests.items()
-        if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
+        if name.startswith((id_prefix, f"req_{id_prefix}")) and (record.waits or not waiting)
     ]
     return matching_requests[-limit:]
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
     """Return the remembered approval decisions that are not revoked, oldest first."""
-    rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
+    rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - only names of this module
     decisions: list[RememberedDecision] = []
     for (key,) in rows:
         revoked = _revoked_ids(connection, key)
@@ -193,7 +192,7 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
 def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
     """Yield the remembered decisions of a task, including revoked ones."""
     rows = connection.execute(
-        f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - own names
+        f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - only names of this module
         f"WHERE e.task = :key AND {_IS_REQUEST_EVENT} ORDER BY e.seq",
         {"key": key},
     )
@@ -205,7 +204,9 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
             requests[event.request_id] = event
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             request = requests.get(event.request_id)
-            decision = request and RememberedDecision.from_events(request, event)
+            if request is None:
+                continue
+            decision = RememberedDecision.from_events(request, event)
             if decision is not None:
                 yield decision
 
@@ -235,8 +236,10 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
     return decisions[0]
 
 
-def _prefix_condition(start: str) -> str:
-    """Return an SQL condition that preselects events by a prefix of the request's id."""
-    if not start:
-        return ""
-    return "AND (e.data LIKE :start ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "
+def _prefix_condition(id_prefix: str) -> tuple[str, dict[str, str]]:
+    """Return an SQL condition that preselects events by a request's id, and its parameters."""
+    if not id_prefix:
+        return "", {}
+    condition = "AND (e.data LIKE :full ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "
+    text = like_text(id_prefix)
+    return condition, {"full": f'%"{text}%', "short": f'%"req!_{text}%'}

@@ -148,18 +148,18 @@ def _leaf_texts(value: Any, name: str = "") -> list[str]:
     return [f"{name}={value}" if name else str(value)]
 
 
-def is_there(connection: Connection) -> bool:
+def index_exists(connection: Connection) -> bool:
     """Return True if the index exists in the current version."""
     if not connection.has_table("delf_index"):
         return False
     return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
 
 
-def behind(connection: Connection) -> int:
+def count_unindexed_events(connection: Connection) -> int:
     """Return the number of events that are not indexed yet."""
-    position = "(SELECT MAX(position) FROM delf_index)" if is_there(connection) else "0"
+    position = "(SELECT MAX(position) FROM delf_index)" if index_exists(connection) else "0"
     rows = connection.execute(
-        f"SELECT COALESCE(MAX(pos), 0) - {position} FROM delf_events"  # noqa: S608 - own names
+        f"SELECT COALESCE(MAX(pos), 0) - {position} FROM delf_events"  # noqa: S608 - only names of this module
     )
     return max(int(rows[0][0]), 0)
 
@@ -172,7 +172,7 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
         database: The database, for its SQL dialect.
         limit: The maximum number of events to index.
     """
-    if not is_there(connection):
+    if not index_exists(connection):
         _create_tables(connection, database)
     ((position,),) = connection.execute("SELECT position FROM delf_index")
     rows = connection.execute(
@@ -188,7 +188,7 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
             _add_event(connection, batch, row)
     _store(connection, database, batch)
     connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
-    return behind(connection) if len(rows) == limit else 0
+    return count_unindexed_events(connection) if len(rows) == limit else 0
 
 
 def forget(connection: Connection, task: int) -> None:
@@ -198,15 +198,15 @@ def forget(connection: Connection, task: int) -> None:
         connection: A connection in a write transaction.
         task: The task's database key.
     """
-    if not is_there(connection):
+    if not index_exists(connection):
         return
     connection.execute(
-        # By the range of keys, because the table of words has no column for the task.
+        # The table of words has no column for the task, but a task's keys are consecutive.
         "DELETE FROM delf_index_words WHERE rowid >= :first AND rowid < :end",
         {"first": index_key_of(task), "end": index_key_of(task + 1)},
     )
     for table in ("delf_index_tasks", "delf_index_uses"):
-        connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": task})  # noqa: S608 - own names
+        connection.execute(f"DELETE FROM {table} WHERE task = :task", {"task": task})  # noqa: S608 - only names of this module
 
 
 def _create_tables(connection: Connection, database: Database) -> None:
@@ -234,7 +234,7 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
     placeholders = ", ".join(f":{name}" for name in _COUNT_COLUMNS)
     for (task, kind, name), use in batch.uses.items():
         connection.execute(
-            f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - own names
+            f"INSERT INTO delf_index_uses (task, kind, name, connection, {names}) "  # noqa: S608 - only names of this module
             f"VALUES (:task, :kind, :name, :connection, {placeholders}) "
             f"ON CONFLICT (task, kind, name) DO UPDATE SET {increments}",
             {
@@ -289,7 +289,8 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            use.waited -= at  # the time of the decision is added later
+            # The time of the request is subtracted here, the time of the decision is added below.
+            use.waited -= at
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])
             if action is not None:
@@ -323,7 +324,7 @@ def _person_of(data: Mapping[str, Any]) -> str:
     """Return the name of the person for whom a task runs; empty if unknown."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}
-    holder = data.get("key")  # of tasks that others submit for a person, such as a schedule's
+    holder = data.get("key")  # set if, for example, a schedule submits a task for a person
     return str(server.get("key") or (name_of_holder(holder) if holder else ""))
 
 

@@ -78,7 +78,8 @@ class SqlJournal:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
         url = self._settings.url.get_secret_value() if self._settings.url else ""
-        if url.startswith("postgres") and ":" not in url.partition("://")[2].rpartition("@")[0]:
+        has_password = ":" in url.partition("://")[2].rpartition("@")[0]
+        if url.startswith("postgres") and not has_password:
             check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
         self.database = open_database(self._settings)
         """The database of the journal."""
@@ -104,7 +105,7 @@ class SqlJournal:
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
-        else:  # even if cancelled, the event is stored, and in order
+        else:  # a cancellation waits, so that the event is stored before later events
             packed = await run_in_thread(pack, event, limit)
         await self._append(packed)
 
@@ -196,7 +197,7 @@ class SqlJournal:
                 if not copy_tables(backup, connection):
                     raise JournalError(
                         f"the journal {self.place} is not empty",
-                        hint="a backup is put into a new one; or it is used itself, as its url",
+                        hint="restore it into a new journal, or set the path of the backup as url",
                     )
             return sum(store.count_tasks(connection, self.database.now(connection)).values())
 
@@ -295,11 +296,18 @@ class SqlJournal:
         return await self._claim(task_id, failed=True)
 
     async def _claim(self, task_id: str, *, failed: bool = False) -> PerhapsAlive | None:
+        """Claim a task; return its former owner if that process may still be alive.
+
+        Args:
+            task_id: The id of the task.
+            failed: Whether a failed task may be claimed, too.
+        """
         while True:
             writer = self._running_writer()
             operation = writer.claim(task_id, failed=failed)
             if writer.put(operation):
                 break
+            # The writer was stopped meanwhile: claim the task with a new writer.
         former_owner: PerhapsAlive | None = await asyncio.wrap_future(operation.done)
         return former_owner
 
@@ -308,7 +316,7 @@ class SqlJournal:
         with self._lock:
             writer = self._writer
         if writer is None:
-            return  # closed: all claims are released already
+            return  # the journal is closed and has released all claims
         operation = writer.release(task_id)
         if writer.put(operation):
             await asyncio.wrap_future(operation.done)
@@ -349,10 +357,10 @@ class SqlJournal:
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
     ) -> Sequence[RequestRecord]:
-        """Return the newest ``limit`` approval requests, oldest first."""
+        """Return the newest ``limit`` requests whose id begins with ``start``, oldest first."""
         return await self._read(
             lambda c: inbox.find_requests(
-                c, self.database.now(c), start=start, waiting=waiting, limit=limit
+                c, self.database.now(c), id_prefix=start, waiting=waiting, limit=limit
             )
         )
 
@@ -418,7 +426,7 @@ class SqlJournal:
         while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
             batches.append(await self.remove(names))
             if not batches[-1].tasks:
-                break  # all of them were resumed meanwhile
+                break  # all tasks of the batch were resumed meanwhile
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
@@ -456,7 +464,8 @@ class SqlJournal:
             seconds: The time after which no further batch of events is added.
         """
         # In batches, because an indexing transaction blocks all writers.
-        deadline, remaining = time.monotonic() + seconds, await self._read(index.behind)
+        deadline = time.monotonic() + seconds
+        remaining = await self._read(index.count_unindexed_events)
         while remaining and time.monotonic() < deadline:
             remaining = await self._write(
                 lambda c: index.advance(c, self.database, _INDEX_BATCH_SIZE)
@@ -521,7 +530,7 @@ class SqlJournal:
                 try:
                     return read_once()
                 except ConnectionLostError:
-                    return read_once()  # with a new connection
+                    return read_once()  # uses a new connection
             except ConnectionLostError as lost:
                 raise lost.error from lost
 

@@ -22,29 +22,29 @@ def open_database(settings: JournalSettings) -> Database:
     """
     url = settings.url.get_secret_value().strip() if settings.url is not None else ""
     scheme, separator, address = url.partition("://")
-    if separator and scheme in _POSTGRES:
+    is_url = bool(separator)
+    if is_url and scheme in _POSTGRES:
         from delf_journal_sql.postgresql import PostgresDatabase
 
         return PostgresDatabase(address, settings)
-    if separator and scheme != "sqlite":
+    if is_url and scheme != "sqlite":
         raise JournalSetupError(
             f"the journal cannot be kept at {scheme[:40]}://…",
             hint="it takes sqlite:///path, a path, or postgresql://user@host/database",
         )
     from delf_journal_sql.sqlite import SqliteDatabase
 
-    return SqliteDatabase(
-        _path(urllib.parse.unquote(address) if separator else url, separator), settings
-    )
+    text = urllib.parse.unquote(address) if is_url else url
+    return SqliteDatabase(_sqlite_path(text, is_url=is_url), settings)
 
 
-def _path(text: str, separator: str) -> Path:
-    if not (text or separator):
+def _sqlite_path(text: str, *, is_url: bool) -> Path:
+    if not text and not is_url:  # no journal is configured
         from platformdirs import user_data_path
 
         return user_data_path("delf", appauthor=False) / "journal.db"
-    # sqlite:///relative and sqlite:////absolute, as SQLAlchemy has it
-    name = text.removeprefix("/") if separator else text
+    # As in SQLAlchemy, sqlite:///path is relative and sqlite:////path is absolute.
+    name = text.removeprefix("/") if is_url else text
     if name in ("", ":memory:"):
         raise JournalSetupError("a SQLite journal cannot be in memory", hint='use journal = "none"')
     return Path(name).expanduser().absolute()

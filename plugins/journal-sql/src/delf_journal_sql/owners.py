@@ -101,7 +101,7 @@ class Owner:
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
         row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
-        # Deleted and inserted anew: one statement for both would need each database's own upsert.
+        # Delete and insert, because SQLite and PostgreSQL have different upsert statements.
         self.leave(connection)
         connection.insert("delf_owners", columns, [row])
 
@@ -183,7 +183,7 @@ def forget_dead(connection: Connection, now: float) -> None:
     """
     # Keep the owners of running tasks: a process that claims the task reads the owner's row.
     rows = connection.execute(
-        f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
+        f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - only names of this module
         "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner "
         f"AND t.state = '{TaskState.RUNNING}')"
     )
@@ -192,12 +192,12 @@ def forget_dead(connection: Connection, now: float) -> None:
             connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": row.owner})
 
 
-def living(connection: Connection, now: float) -> list[str]:
+def live_owners(connection: Connection, now: float) -> list[str]:
     """Return the database keys of all owners that are alive.
 
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
     """
-    rows = connection.execute(f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o")  # noqa: S608 - own names
+    rows = connection.execute(f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o")  # noqa: S608 - only names of this module
     return [str(row.owner) for row in rows if is_alive(owner_of(row), now)]

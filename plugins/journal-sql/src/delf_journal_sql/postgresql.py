@@ -23,7 +23,7 @@ from delf_journal_sql.database import (
     WordSearch,
     in_chunks,
     name_columns,
-    new_only,
+    skip_existing_clause,
     transaction,
 )
 from delf_journal_sql.errors import (
@@ -87,11 +87,15 @@ class PostgresConnection:
         its locks, because the server does not count such a session as idle.
         """
         placeholders = f"({', '.join(['%s'] * len(columns))})"
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []
         with self._database.convert_errors(self._raw):
             for chunk in in_chunks(rows):
-                sql = statement + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                sql = (
+                    statement
+                    + ", ".join([placeholders] * len(chunk))
+                    + skip_existing_clause(unique)
+                )
                 values = [value for row in chunk for value in row]
                 cursor = self._raw.execute(sql.encode(), values)
                 inserted += cursor.fetchall() if unique else ()
@@ -114,7 +118,7 @@ class PostgresConnection:
         """Return a table's column names, and an iterator that fetches its rows in small batches."""
         cursor = self._raw.cursor(name=f"all_{table}")
         with self._database.convert_errors(self._raw):
-            cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
+            cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - only names of this module
         columns = [column.name for column in cursor.description or ()]
         return columns, self._rows_of(cursor)
 
@@ -122,7 +126,7 @@ class PostgresConnection:
         with self._database.convert_errors(self._raw), cursor:
             yield from cursor
 
-    def number_on(self, tables: Collection[str]) -> None:
+    def advance_id_sequences(self, tables: Collection[str]) -> None:
         """Set the id sequences of tables past the highest id of their copied rows."""
         rows = self.execute(
             "SELECT table_name, column_name FROM information_schema.columns "
@@ -131,7 +135,7 @@ class PostgresConnection:
         for table, column in rows:
             if table in tables:
                 self.execute(
-                    f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - own names
+                    f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - only names of this module
                     f"(SELECT COALESCE(MAX({column}), 0) + 1 FROM {table}), false)"
                 )
 
@@ -214,7 +218,7 @@ class PostgresDatabase:
             ) from error
         try:
             self._target = _parse_url(rest)
-            # The driver's message about a wrong URL quotes it, with the password.
+            # The password is left out, because the driver's error message quotes the URL.
             public_target = self._target | {"password": ""}
             conninfo.make_conninfo("", **public_target)
         except (psycopg.Error, ValueError):
@@ -277,7 +281,7 @@ class PostgresDatabase:
             raise
         return raw
 
-    def answers(self) -> bool:
+    def is_responding(self) -> bool:
         """Return True if the server responds within seconds, even with an error."""
         import psycopg
 
@@ -309,8 +313,8 @@ class PostgresDatabase:
         source = self.connect()
         try:
             migrate(copy)
-            # One snapshot for all tables; ``long``, or the server would abort it while the copy
-            # is written to disk.
+            # One transaction gives one snapshot of all tables. Without ``long``, the server would
+            # abort it while the copy is written to disk.
             source.begin(write=False, long=True)
             target = copy.connect()
             try:
@@ -370,17 +374,16 @@ class PostgresDatabase:
         while True:
             with self._lock:
                 raw = self._idle.pop() if self._idle else None
-            # A pool that is empty opens a connection outside of the lock, which takes seconds.
             if raw is None:
                 return None
-            with contextlib.suppress(*self.errors):  # an empty statement is the cheapest question
+            with contextlib.suppress(*self.errors):  # an empty statement tests the connection
                 raw.execute(b"")
                 return raw
             raw.close()
 
     def _open(self) -> psycopg.Connection[Any]:
         with self.convert_errors(None):
-            connection_class = _watched_connection(self.answers)
+            connection_class = _watched_connection(self.is_responding)
             return connection_class.connect(autocommit=True, **self._target | self._options)
 
     def _explain(self, error: Exception, raw: psycopg.Connection[Any] | None) -> Exception:
@@ -405,12 +408,11 @@ class PostgresDatabase:
             )
         state = getattr(error, "sqlstate", None) or ""
         # Classes 08 and 57: the connection failed, or an operator ended the session.
-        is_unavailable = isinstance(error, psycopg.OperationalError) and (
+        is_broken = isinstance(error, psycopg.OperationalError) and (
             state[:2] in ("", "08", "57") or is_closed
         )
-        is_unavailable = is_unavailable or isinstance(
-            error, psycopg.errors.IdleInTransactionSessionTimeout
-        )
+        has_timed_out = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
+        is_unavailable = is_broken or has_timed_out
         if is_unavailable and raw is None:
             return ConnectionLostError(
                 JournalSetupError(f"the journal {self.name} does not answer: {message}")
@@ -425,13 +427,13 @@ class PostgresDatabase:
         return JournalError(f"the journal {self.name} failed: {message}")
 
 
-def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
+def _watched_connection(is_responding: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
     """Return a connection class whose statements fail if the server stops responding.
 
     psycopg itself would wait forever for a suspended server, whose kernel still accepts data.
 
     Args:
-        answers: Returns True if the server answers on another connection; may take seconds.
+        is_responding: Returns True if the server answers on another connection; may take seconds.
     """
     import psycopg
 
@@ -447,14 +449,15 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
                     socket_state = gen.send(ready)
                 except StopIteration as end:
                     return end.value
-                ready = yield socket_state  # 0 after some time without data
+                ready = yield socket_state  # psycopg sends 0 after some time without data
                 if ready:
                     last_answer = time.monotonic()
                 elif time.monotonic() - last_answer > SILENCE_SECONDS:
-                    if not answers():
+                    if not is_responding():
                         self.pgconn.finish()
                         raise psycopg.OperationalError("the server does not answer")
-                    last_answer = time.monotonic()  # a long statement, or a lock
+                    # The server is alive: the statement takes long or waits for a lock.
+                    last_answer = time.monotonic()
 
     return Watched
 
@@ -509,7 +512,8 @@ class PostgresChanges:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._raw = database.listen()
-        # Closing a descriptor in one thread does not end another thread's select; a byte does.
+        # close() sends a byte through this pair to end the select() of another thread. Closing a
+        # descriptor would not end it.
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         self._closed = False

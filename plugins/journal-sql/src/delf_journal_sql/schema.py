@@ -115,17 +115,18 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
         if _version(connection, database) == newest(migrations):
             return
         with transaction(connection, write=True):
-            version = _version(connection, database)  # once more: another process may be quicker
+            # Read the version again: another process may have migrated the journal meanwhile.
+            version = _version(connection, database)
             _refuse_unknown(version, newest(migrations), database)
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
-                connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - own name
+                connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
             missing = migrations[version - FIRST + 1 :] if version else migrations
             for sql in ";".join(missing).format(**database.types).split(";"):
                 if sql.strip():
                     connection.execute(sql)
             connection.execute(
-                f"UPDATE {_VERSIONS} SET version = :v",  # noqa: S608 - own name
+                f"UPDATE {_VERSIONS} SET version = :v",  # noqa: S608 - only names of this module
                 {"v": newest(migrations)},
             )
     finally:
@@ -135,7 +136,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
 def _version(connection: Connection, database: Database) -> int:
     if not connection.has_table(_VERSIONS):
         return 0
-    rows = connection.execute(f"SELECT version FROM {_VERSIONS}")  # noqa: S608 - own name
+    rows = connection.execute(f"SELECT version FROM {_VERSIONS}")  # noqa: S608 - only names of this module
     if len(rows) != 1 or not isinstance(rows[0][0], int):
         raise JournalSetupError(f"the journal {database.name} does not say its version")
     return int(rows[0][0])

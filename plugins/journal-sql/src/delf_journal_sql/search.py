@@ -19,10 +19,10 @@ from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.index import (
     SEQ_BITS,
-    behind,
+    count_unindexed_events,
     event_at,
+    index_exists,
     index_key_of,
-    is_there,
     normal,
     texts_of,
     words_of,
@@ -79,17 +79,17 @@ def find(
         limit: The maximum number of tasks.
         before: The id of a task, to return only older tasks; None for all.
     """
-    unindexed = behind(connection)
+    unindexed = count_unindexed_events(connection)
     terms = terms_of(wanted.text or "")
-    if not is_there(connection) or (wanted.text and not terms):
+    if not index_exists(connection) or (wanted.text and not terms):
         return Found(behind=unindexed)
     now = database.now(connection)
     end_task = None if before is None else key_of(connection, before)
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
         for keys_by_task in _matching_events(connection, database, terms, end_task):
-            # "1 = 0": no task of this batch has all phrases.
             task_keys = ", ".join(map(str, keys_by_task))
+            # Without matching tasks, the condition is false for all tasks.
             conditions = [f"i.task IN ({task_keys})"] if keys_by_task else ["1 = 0"]
             page = _newest_tasks(connection, now, wanted, conditions, limit + 1 - len(matches))
             matches += [(task, keys_by_task[key]) for key, task in page]
@@ -123,7 +123,7 @@ def _newest_tasks(
     where, values = _conditions(connection, now, wanted)
     # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
     rows = connection.execute(
-        f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - own names
+        f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
         "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
         f"{_where(['t.id = i.task', *where, *conditions])} ORDER BY i.task DESC LIMIT :limit",
@@ -148,19 +148,22 @@ def _matching_events(
         if end_task is not None:
             values["end"] = index_key_of(end_task)
         rows = connection.execute(
-            f"SELECT rowid FROM delf_index_words WHERE {database.words.match} "  # noqa: S608 - own names
+            f"SELECT rowid FROM delf_index_words WHERE {database.words.match} "  # noqa: S608 - only names of this module
             f"{'' if end_task is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
             values,
         )
-        for (index_key,) in rows:  # a task's first event overwrites its later ones
+        for (index_key,) in rows:  # newest first, so that a task's first event overwrites others
             keys_by_task[event_at(index_key)[0]] = index_key
         if len(rows) < _BATCH_SIZE:
             yield keys_by_task
             return
-        # The last task may have more keys beyond the limit: read it again, from its beginning.
-        end_task = event_at(rows[-1][0])[0] + (1 if len(keys_by_task) > 1 else 0)
+        # The last task may have earlier matching events beyond the limit, so the next query reads
+        # this task again. If it fills the whole batch, its earlier events are skipped.
+        last_task = event_at(rows[-1][0])[0]
+        end_task = last_task
         if len(keys_by_task) > 1:
-            keys_by_task.pop(end_task - 1)
+            del keys_by_task[last_task]
+            end_task = last_task + 1
         yield keys_by_task
         keys_by_task = {}
 
@@ -174,7 +177,7 @@ def figures(
         DelfError: If the time zone is unknown.
     """
     time_zone = zone_of(zone)
-    if not is_there(connection):
+    if not index_exists(connection):
         return []
     now = database.now(connection)
     where, values = _conditions(connection, now, wanted)
@@ -183,7 +186,7 @@ def figures(
         return []
     if terms:
         where.append(
-            f"t.id IN (SELECT rowid >> {SEQ_BITS} FROM delf_index_words "  # noqa: S608 - own names
+            f"t.id IN (SELECT rowid >> {SEQ_BITS} FROM delf_index_words "  # noqa: S608 - only names of this module
             f"WHERE {database.words.match})"
         )
         values["query"] = database.words.query(terms)
@@ -229,14 +232,14 @@ def _figures_by_task(
     """Compute statistics for groups of tasks, each of which is in one group."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
-        f"SELECT {group} AS one, SUM(1 - i.is_child) AS tasks, "
+        f"SELECT {group} AS group_key, SUM(1 - i.is_child) AS tasks, "
         f"SUM({_is_in(TaskState.FAILED)}) AS failed, SUM({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
     figures = {
-        row.one: Figures(
-            group=str(row.one),
+        row.group_key: Figures(
+            group=str(row.group_key),
             tasks=int(row.tasks),
             failed=int(row.failed),
             stopped=int(row.stopped),
@@ -244,13 +247,13 @@ def _figures_by_task(
         for row in rows
     }
     sums = connection.execute(
-        f"SELECT {group} AS one, u.kind, {_SUMS} {source} "
+        f"SELECT {group} AS group_key, u.kind, {_SUMS} {source} "
         f"JOIN delf_index_uses AS u ON u.task = t.id {_where(where)} GROUP BY 1, 2",
         {**values, "now": now},
     )
     for row in sums:
         add = _cost_figures(row) if row.kind == "model" else _call_figures(row)
-        figures[row.one] = replace(figures[row.one], **add)
+        figures[row.group_key] = replace(figures[row.group_key], **add)
     return list(figures.values())
 
 
@@ -270,20 +273,20 @@ def _figures_by_use(
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
     each = (
-        f"SELECT {group} AS one, t.id, MAX(1 - i.is_child) AS own, "
+        f"SELECT {group} AS group_key, t.id, MAX(1 - i.is_child) AS own, "
         f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
     tasks = connection.execute(
-        f"SELECT one, SUM(own), SUM(failed), SUM(stopped) FROM ({each}) AS used "  # noqa: S608 - own names
+        f"SELECT group_key, SUM(own), SUM(failed), SUM(stopped) FROM ({each}) AS used "  # noqa: S608 - only names of this module
         "GROUP BY 1 ORDER BY 1",
         values,
     )
     sums = connection.execute(
-        f"SELECT {group} AS one, {_SUMS} {source} GROUP BY 1",
+        f"SELECT {group} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},
     )
-    numbers = {row.one: row for row in sums}
+    numbers = {row.group_key: row for row in sums}
     return [
         Figures(
             group=str(name),
@@ -336,7 +339,7 @@ def _by_day(quarters: Sequence[Figures], zone: tzinfo) -> list[Figures]:
             name: getattr(figures_of_day, name) + getattr(quarter, name) for name in _SUMMED_FIELDS
         }
         days[day] = replace(figures_of_day, **added)
-    return sorted(days.values(), key=lambda one: one.group)
+    return sorted(days.values(), key=lambda figures: figures.group)
 
 
 def _where(conditions: Sequence[str]) -> str:
@@ -362,7 +365,7 @@ def _conditions(
         if (value := getattr(wanted, name)) is not None:
             values[name] = value
             where.append(
-                "i.task IN (SELECT used.task FROM delf_index_uses AS used "  # noqa: S608 - own names
+                "i.task IN (SELECT used.task FROM delf_index_uses AS used "  # noqa: S608 - only names of this module
                 f"WHERE {condition})"
             )
     condition_by_field = {
@@ -394,7 +397,7 @@ def _with_excerpt(
     """Return a found task with an excerpt around the first match of a phrase."""
     key, seq = event_at(index_key)
     rows = connection.execute(
-        f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
+        f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - only names of this module
         {"task": key, "seq": seq},
     )
     if not rows:

@@ -22,7 +22,7 @@ def begin(connection: Connection, session: SessionRecord) -> None:
         {"now": session.began, "before": session.began - _KEPT_SECONDS},
     )
     connection.execute(
-        f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - own names
+        f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - only names of this module
         ":holder, :key, :way, :client, :browser)",
         {**asdict(session), "browser": plain_text(session.browser)},
     )
@@ -57,8 +57,9 @@ def find(
     if digests is not None and not parameters:
         return []
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - own names
-        {"now": 0.0 if ended else now, **parameters},  # every session ends after 0
+        f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - only names of this module
+        # Every session ends after time 0, so that 0 includes ended sessions.
+        {"now": 0.0 if ended else now, **parameters},
     )
     names = [item.name for item in fields(SessionRecord)]
     return [SessionRecord(**dict(zip(names, row, strict=True))) for row in rows]

@@ -71,7 +71,7 @@ class JournalSettings(PluginSettings):
 
     @field_validator("keep", mode="before")
     @classmethod
-    def _of_every_state(cls, value: Any) -> Any:
+    def _expand_single_duration(cls, value: Any) -> Any:
         """Convert a single duration to a mapping from each state to that duration."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
             return json.loads(value)
@@ -93,12 +93,12 @@ class JournalSettings(PluginSettings):
 
     @field_validator("url", mode="before")
     @classmethod
-    def _beside_its_file(cls, value: Any) -> Any:
+    def _resolve_relative_path(cls, value: Any) -> Any:
         """Resolve a relative path in ``delf.toml`` against the folder of that file."""
         folder, text = folder_of(value), str(value).strip()
-        scheme, mark, path = text.partition(":///")
+        scheme, separator, path = text.partition(":///")
         if folder is None or text in ("", ":memory:") or path == ":memory:":
             return value
-        if mark and scheme == "sqlite" and path:
+        if separator and scheme == "sqlite" and path:
             return f"sqlite:///{quote(beside(folder, unquote(path)))}"
         return value if "://" in text else beside(folder, text)

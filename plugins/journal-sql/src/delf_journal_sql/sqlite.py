@@ -20,7 +20,7 @@ from delf_journal_sql.database import (
     WordSearch,
     in_chunks,
     name_columns,
-    new_only,
+    skip_existing_clause,
 )
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
@@ -55,7 +55,7 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
         survives_power_cut = settings.durability == "power"
-        self._file: tuple[int, int] | None = None
+        self._file_id: tuple[int, int] | None = None
         try:
             self.execute(f"PRAGMA synchronous = {'FULL' if survives_power_cut else 'NORMAL'}")
         except BaseException:
@@ -74,10 +74,10 @@ class SqliteConnection:
     def copy_to(self, path: Path) -> None:
         """Copy the whole database, except the owners of tasks, into an empty file."""
         try:
-            with contextlib.closing(sqlite3.connect(path)) as other:
-                self._raw.backup(other)
-                with other:  # no process works on the copy's tasks
-                    other.execute("DELETE FROM delf_owners")
+            with contextlib.closing(sqlite3.connect(path)) as copy:
+                self._raw.backup(copy)
+                with copy:  # no process works on the copy's tasks
+                    copy.execute("DELETE FROM delf_owners")
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
 
@@ -98,11 +98,15 @@ class SqliteConnection:
     ) -> list[SqlRow]:
         """Insert rows, many with one statement."""
         placeholders = f"({', '.join('?' * len(columns))})"
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []
         try:
             for chunk in in_chunks(rows):
-                sql = statement + ", ".join([placeholders] * len(chunk)) + new_only(unique)
+                sql = (
+                    statement
+                    + ", ".join([placeholders] * len(chunk))
+                    + skip_existing_clause(unique)
+                )
                 inserted += self._raw.execute(sql, [value for row in chunk for value in row])
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
@@ -126,12 +130,12 @@ class SqliteConnection:
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         """Return a table's column names, and an iterator that fetches its rows in small batches."""
         try:
-            cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names
+            cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - only names of this module
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
         return [str(column[0]) for column in cursor.description], cursor
 
-    def number_on(self, tables: Collection[str]) -> None:
+    def advance_id_sequences(self, tables: Collection[str]) -> None:
         """Do nothing, because SQLite itself continues after the highest id."""
 
     def begin(self, *, write: bool, long: bool = False) -> None:
@@ -143,7 +147,8 @@ class SqliteConnection:
         """
         if write:
             self._require_same_file()
-        # A transaction that first reads and then writes fails if another one wrote in between.
+        # IMMEDIATE takes the write lock now. Otherwise a transaction that first reads and then
+        # writes would fail if another transaction wrote in between.
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _require_same_file(self) -> None:
@@ -153,10 +158,10 @@ class SqliteConnection:
             status = self._path.stat()
         except OSError:
             status = None
-        file = None if status is None else (status.st_dev, status.st_ino)
-        # Remembered at the first write, when the file certainly exists.
-        self._file = self._file or file
-        if file is None or file != self._file:
+        file_id = None if status is None else (status.st_dev, status.st_ino)
+        # Set by the first write, when the file certainly exists.
+        self._file_id = self._file_id or file_id
+        if file_id is None or file_id != self._file_id:
             raise JournalError(
                 f"the journal {self._path} was deleted or replaced while it was in use",
                 hint="put the file back, or start delf again with a new one",
@@ -274,8 +279,7 @@ class SqliteDatabase:
             connection.run_to_end(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
             old_free = free
             ((free,),) = connection.execute("PRAGMA freelist_count")
-            # Nothing was freed, as in a file without incremental vacuum: asking again would never
-            # end.
+            # A file without incremental vacuum frees nothing, and the loop would never end.
             if free >= old_free:
                 return
 
@@ -283,7 +287,7 @@ class SqliteDatabase:
         """Return this machine's time, because all processes of a SQLite file run on one machine."""
         return time.time()
 
-    def answers(self) -> bool:
+    def is_responding(self) -> bool:
         """Return True, because a file is always available."""
         return True
 
@@ -328,7 +332,8 @@ def _make_file(path: Path) -> None:
         OSError: If the file cannot be created or written.
     """
     try:
-        # O_EXCL refuses a symbolic link, but the journal may be one, as to a larger disk.
+        # O_EXCL refuses symbolic links, so resolve the path: the journal may be a link to a file on
+        # another disk.
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.is_file():
@@ -343,8 +348,8 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
                 return
-            # Effective only before the first table is created; otherwise a pruned journal never
-            # shrinks.
+            # Without this, a pruned journal never shrinks. It has to be set before the first table
+            # is created.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             return

@@ -35,9 +35,10 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
     """
     if (await journal.task(task_id)).state.is_terminal:
         return False
-    # Before the state is read again, so that an end in between wakes the wait below.
+    # Subscribe before the state is read, so that no later end of the task is missed.
     new_events = journal.subscribe(task_id)
-    deadline, is_requested = time.monotonic() + STOP_SECONDS, False
+    deadline = time.monotonic() + STOP_SECONDS
+    is_requested = False
     while not (record := await journal.task(task_id)).state.is_terminal:
         if record.state in _UNOWNED_STATES:
             await end_task(journal, record, TaskStoppedError("the task was stopped"), by)
@@ -54,7 +55,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
             async with asyncio.timeout(_POLL_SECONDS):
                 await anext(new_events)
         except TimeoutError:
-            continue  # the owner may have died: check again
+            continue  # check again, because the owner may have died
     return record.state is TaskState.STOPPED
 
 
@@ -77,7 +78,7 @@ async def end_task(
         if (await journal.task(record.task_id)).state in _UNOWNED_STATES:
             raise
         return
-    # After the claim: from here on no other process can append to the task.
+    # The claim keeps other processes from appending to the task.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):
         await journal.append(end_of(events, error, by))

@@ -16,7 +16,7 @@ from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.owners import COLUMNS, Process, cached_is_alive, living, owner_of
+from delf_journal_sql.owners import COLUMNS, Process, cached_is_alive, live_owners, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
 
@@ -62,7 +62,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
     """
     key = key_of(connection, task_id)
     rows = connection.execute(
-        f"SELECT {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        f"SELECT {EVENT} FROM delf_events AS e "  # noqa: S608 - only names of this module
         "WHERE e.task = :task AND e.seq > :after ORDER BY e.seq",
         {"task": key, "after": after},
     )
@@ -87,7 +87,7 @@ def events_from(
     """Return the next (position, event) pairs after a position, of one task or all tasks."""
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
-        f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
+        f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - only names of this module
         f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {condition}ORDER BY e.pos "
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
@@ -148,12 +148,12 @@ def find_tasks(
         condition, parameters = _on_behalf_of(keys)
         where.append(condition)
         values |= parameters
-    if after is not None:  # if removed, skips tasks of the same start time
+    if after is not None:  # if that task was removed, tasks of the same start time are skipped
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
         values["at"], values["after"] = after
     rows = connection.execute(
-        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
         f"{'WHERE ' if where else ''}{' AND '.join(where)} "
         "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
@@ -161,7 +161,8 @@ def find_tasks(
     )
     is_alive = cached_is_alive(now)
     records = [stored_task(row, is_alive) for row in rows]
-    return [task for task in records if state in (None, task.state)]  # a process may die meanwhile
+    # A process may have died since the query, so that the state of its task is another one.
+    return [task for task in records if state in (None, task.state)]
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
@@ -180,10 +181,10 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
         now: The current time, for comparing heartbeats.
         state: The state.
     """
-    state = TaskState(state)  # programs without a type checker give its text
+    state = TaskState(state)  # accepts the state's text, too, from untyped programs
     if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
         return "t.state = :state", {"state": state.value}
-    owners = {f"owner{number}": key for number, key in enumerate(living(connection, now))}
+    owners = {f"owner{number}": key for number, key in enumerate(live_owners(connection, now))}
     has_live_owner = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
     is_running = state is TaskState.RUNNING
     condition = has_live_owner if is_running else f"({has_live_owner}) IS NOT TRUE"
@@ -197,7 +198,7 @@ def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     if running_count := counts.pop(TaskState.RUNNING, 0):
         condition, owners = in_state(connection, now, TaskState.RUNNING)
         ((running,),) = connection.execute(
-            f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {condition}",  # noqa: S608 - own names
+            f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {condition}",  # noqa: S608 - only names of this module
             owners,
         )
         counts[TaskState.RUNNING] = int(running)
@@ -212,7 +213,7 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
         UnknownTaskError: If no such task is known.
     """
     rows = connection.execute(
-        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
         {"id": task_id},
     )
@@ -229,11 +230,12 @@ def like_text(text: str) -> str:
 def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
     """Convert a row with the columns ``TASK`` and ``COLUMNS`` to a task record."""
     is_running = row.state == TaskState.RUNNING
-    alive = is_running and is_alive(owner_of(row))
+    has_live_owner = is_running and is_alive(owner_of(row))
     stored = {name: getattr(row, column) for name, column in _FIELDS.items()}
     values = {name: value for name, value in stored.items() if value is not None}
-    values["state"] = TaskState.INTERRUPTED if is_running and not alive else TaskState(row.state)
-    values["owner"] = f"pid {row.pid} on {row.host}" if alive else None
+    is_interrupted = is_running and not has_live_owner
+    values["state"] = TaskState.INTERRUPTED if is_interrupted else TaskState(row.state)
+    values["owner"] = f"pid {row.pid} on {row.host}" if has_live_owner else None
     return TaskRecord(**values)
 
 
@@ -252,7 +254,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
     if not text:
         raise DelfError("the id of a task is empty")
     condition, values = _on_behalf_of(keys)
-    # An exact id first: it may be the prefix of another one.
+    # A full id is returned even if it is also the prefix of another id.
     exact = connection.execute(
         f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608
         {"id": text, **values},
@@ -261,9 +263,9 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
         return text
     ids: list[str] = []
     for start in dict.fromkeys((text, f"task_{text}")):
-        # At most 6: five for the message, and one that shows that there are more.
+        # Six are fetched: five for the message, and a sixth that shows whether there are more.
         rows = connection.execute(
-            "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - own names
+            "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             f"WHERE t.task_id LIKE :start ESCAPE '!' AND {condition} "
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
             {"start": f"{like_text(start)}%", **values},
@@ -301,7 +303,7 @@ def to_prune(
         if state not in AT_REST:
             continue
         condition, parameters = in_state(connection, now, state)
-        if "state" in parameters:  # a parameter of its own for each state
+        if "state" in parameters:  # give each state its own parameter name
             condition, parameters = (
                 f"t.state = :state_{number}",
                 {f"state_{number}": TaskState(state).value},
@@ -321,7 +323,7 @@ def to_prune(
             "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :keep) "
         )
     rows = connection.execute(
-        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(state_conditions)}) {newest}"  # noqa: S608 - own names
+        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(state_conditions)}) {newest}"  # noqa: S608 - only names of this module
         "ORDER BY t.started_at, t.id LIMIT :limit",
         values,
     )
@@ -334,7 +336,7 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
     for start in range(0, len(task_ids), _BATCH_SIZE):
         placeholders, values = _id_parameters(task_ids[start : start + _BATCH_SIZE])
         ((events,),) = connection.execute(
-            "SELECT COUNT(*) FROM delf_events WHERE task IN "  # noqa: S608 - own names
+            "SELECT COUNT(*) FROM delf_events WHERE task IN "  # noqa: S608 - only names of this module
             f"(SELECT id FROM delf_tasks WHERE task_id IN ({placeholders}))",
             values,
         )
@@ -355,7 +357,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     """
     placeholders, values = _id_parameters(task_ids)
     rows = connection.execute(
-        f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+        f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
         f"WHERE t.task_id IN ({placeholders}) ORDER BY t.started_at, t.id",
         values,
@@ -370,25 +372,25 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
     if not removed:
         return Pruned()
     keys = f"({', '.join(map(str, removed))})"
-    # Before the deletion, because the events name the files.
+    # Find the files before the deletion, because their paths are in the events.
     files, inputs = written_files(connection, keys), input_files(connection, keys)
     ((events,),) = connection.execute(
-        f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - own names
+        f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - only names of this module
     )
     for key in removed:
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
-        connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - own names
+        connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - only names of this module
     connection.execute(
-        "INSERT INTO delf_removed (task_id, at) SELECT task_id, :now FROM delf_tasks "  # noqa: S608 - own names
+        "INSERT INTO delf_removed (task_id, at) SELECT task_id, :now FROM delf_tasks "  # noqa: S608 - only names of this module
         f"WHERE id IN {keys} AND task_id NOT IN (SELECT task_id FROM delf_removed)",
         {"now": now},
     )
     connection.execute(
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
-    connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - own names
-    # After the deletion: a copy that another task still uses must stay.
+    connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
+    # Search after the deletion which of the input files other tasks still use.
     still_used = input_files(connection) if inputs else set[str]()
     return Pruned(
         tasks=tuple(removed.values()),
@@ -414,7 +416,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
         keys: The tasks' database keys as an SQL list, such as ``(1, 2)``.
     """
     rows = connection.execute(
-        f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - own names
+        f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - only names of this module
     )
     return [str(json.loads(data)["path"]) for (data,) in rows]
 
@@ -427,7 +429,7 @@ def input_files(connection: Connection, keys: str | None = None) -> set[str]:
         keys: The tasks' database keys as an SQL list, such as ``(1, 2)``; None for all tasks.
     """
     task_condition = "" if keys is None else f"task IN {keys} AND "
-    rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - own names
+    rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - only names of this module
     setups = [json.loads(data).get("setup", {}) for (data,) in rows]
     return {str(path) for setup in setups for path in setup.get("input_files", ())}
 

@@ -56,7 +56,7 @@ class Tasks:
         token: a process that lost a task, because its lease expired, cannot store further events of
         that task, and so starts no further call. The same is true for a removed task.
         """
-        # One question for the whole batch, because it is asked in each transaction.
+        # One query checks the whole batch, because each transaction makes this check.
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
         if not keys:
             return
@@ -66,7 +66,8 @@ class Tasks:
         )
         parameters = {"owner": self.owner.key}
         if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(keys):
-            return  # the usual case; fetching each row would release the GIL each time
+            # In the usual case no rows are fetched: each row would release the GIL.
+            return
         owned_keys = {row[0] for row in connection.execute(f"SELECT id {owned}", parameters)}
         for key in keys.keys() - owned_keys:
             self.open.pop(keys[key], None)
@@ -78,15 +79,15 @@ class Tasks:
 
         Existing tasks are skipped; :meth:`add` loads their state.
         """
-        new: dict[str, dict[str, Any]] = {}
+        new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
             name = packed.event.task_id
             if packed.event.seq == 1 and name not in self.open and name not in self.lost:
-                new[name] = self._row_of(packed.event)
-        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new.values()]
+                new_rows[name] = self._row_of(packed.event)
+        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
         for key, name in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
             self.open[name] = _Task(int(key), 0)
-            if new[name]["owner"] is not None:
+            if new_rows[name]["owner"] is not None:
                 self.held.add(name)
 
     def add(self, connection: Connection, packed: Packed) -> None:
@@ -106,8 +107,8 @@ class Tasks:
             task = self._load(connection, packed)
             self.open[event.task_id] = task
         if event.seq <= task.last:
-            # A transaction is retried where its connection broke, and may have been committed
-            # before: the same event once more is no conflict.
+            # A transaction is retried if its connection broke, although it may have been
+            # committed. An equal event is therefore no conflict.
             self._require_equal(connection, task, packed)
             return
         if event.seq != task.last + 1:
@@ -118,7 +119,7 @@ class Tasks:
                 "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
                 {"task": task.key, "digest": part.digest, "size": part.size, "data": part.data},
             )
-        # In the order of _EVENT_COLUMNS; 1 is the version of the row's format.
+        # The values have the order of _EVENT_COLUMNS. 1 is the version of the row's format.
         row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blobs)
         self._rows.append(row)
         task.last = event.seq
@@ -127,7 +128,7 @@ class Tasks:
         elif isinstance(event, TaskPostponed):
             self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
-            self._closed.append(event.task_id)  # the runner that takes it continues
+            self._closed.append(event.task_id)  # the runner that claims the task continues it
 
     def flush(self, connection: Connection) -> None:
         """Insert the collected rows."""
@@ -137,7 +138,7 @@ class Tasks:
 
     def forget(self, task_ids: Iterable[str]) -> None:
         """Drop the collected rows, and the cached state of some tasks, after a rollback."""
-        # Rolled back: a cached position would let the next event leave a gap.
+        # After a rollback, the cached positions are too high, and the next event would leave a gap.
         self._rows.clear()
         self._closed.clear()
         for task_id in task_ids:
@@ -167,7 +168,7 @@ class Tasks:
             JournalConflictError: If a live process owns the task.
         """
         rows = connection.execute(
-            f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
+            f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
@@ -182,7 +183,7 @@ class Tasks:
                 )
                 continue
             if owner == self.owner.key or state not in (TaskState.RUNNING, TaskState.QUEUED):
-                continue  # over, or already owned by this process
+                continue  # the task is over, or this process owns it already
             process = owner_of(row)
             if owner is not None and is_alive(process, self.database.now(connection)):
                 this_process = (self.owner.pid, self.owner.birth, self.owner.place)
@@ -198,7 +199,7 @@ class Tasks:
                 "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
                 {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
             )
-        # The last owner may have appended since this process read the task's position.
+        # The former owner may have appended events since this process read the task's position.
         self.open.pop(task_id, None)
         return former_owner
 
@@ -246,7 +247,7 @@ class Tasks:
             raise _gap_error(event, 0)
         key, state, last = rows[0]
         is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        # Appending claims the task: otherwise two processes could write to a task in turn.
+        # Claim the task, so that no other process can append to it from now on.
         if state == TaskState.RUNNING or is_queued:
             try:
                 self.claim(connection, event.task_id)

@@ -73,11 +73,11 @@ class Subscription(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             if self._position is None:
-                # Read lazily: subscribing does not block, and starts at the moment of the
-                # subscription.
+                # The subscription has started already. Its position is awaited only now, so that
+                # subscribing does not block.
                 self._position = await asyncio.wrap_future(self._start)
-            # Before the read: an item that is written during it sets the signal again, and is not
-            # missed.
+            # Clear the signal before the read: an item that is written during the read sets the
+            # signal again.
             self._signal.clear()
             items = await self._reader(self._next)
             if items:
@@ -111,7 +111,7 @@ class Subscription(Generic[T]):
             try:
                 self._loop.call_soon_threadsafe(self._signal.set)
             except RuntimeError:
-                self._ended = True  # its loop was closed
+                self._ended = True  # the event loop of the subscriber is closed
 
 
 class Watcher:
@@ -119,12 +119,12 @@ class Watcher:
 
     Args:
         database: The database.
-        ready: Creates or migrates the tables; called first in the thread.
+        prepare: Creates or migrates the tables; called first in the thread.
     """
 
-    def __init__(self, database: Database, ready: Callable[[], None]) -> None:
+    def __init__(self, database: Database, prepare: Callable[[], None]) -> None:
         self._database = database
-        self._ready = ready
+        self._prepare = prepare
         self._lock = threading.Lock()
         self._subscriptions: WeakSet[Subscription[Any]] = WeakSet()
         self._changes: Changes | None = None
@@ -163,7 +163,7 @@ class Watcher:
             if self._changes is not None:
                 self._changes.close()
         if thread is not None:
-            # Outside the lock, which the thread takes before it ends.
+            # Join without the lock, because the thread takes the lock before it ends.
             thread.join()
 
     def _run(self) -> None:
@@ -176,20 +176,21 @@ class Watcher:
 
     def _watch(self) -> None:
         """Wake subscriptions after each change of the database, until :meth:`stop`."""
-        self._ready()
+        self._prepare()
         changes = self._database.changes()
         with self._lock:
-            # Under the lock: a stop either sees this watch and closes it, or is seen here.
+            # Under the lock, so that either stop() closes ``changes``, or this check notices
+            # stop().
             self._changes = changes
             if self._stopping:
                 changes.close()
         try:
             with self._database.reader() as connection:
-                # After ``changes`` has begun to watch: a write in between is then noticed twice,
-                # not never.
+                # ``changes`` watches already, so that no write is missed; some may be noticed
+                # twice.
                 position = newest_position(connection)
             self._outage.record_success()
-            self._wake(None)  # for writes before the watch began
+            self._wake(None)  # all subscriptions may have missed writes before the watch
             while changes.wait():
                 with self._database.reader() as connection:
                     position, tasks = changed_since(connection, position)

@@ -68,14 +68,14 @@ class Call:
         function: The function.
         write: Whether the function writes.
         registers: Whether the function registers this process as an owner.
-        kept: Called with the function's result after the commit.
+        on_commit: Called with the function's result after the commit.
         done: The future of the function's result.
     """
 
     function: Callable[[Connection], Any]
     write: bool
     registers: bool = False
-    kept: Callable[[Any], None] | None = None
+    on_commit: Callable[[Any], None] | None = None
     done: Future[Any] = field(default_factory=Future[Any])
 
     def __post_init__(self) -> None:
@@ -87,8 +87,8 @@ class Writer:
 
     Args:
         database: The database.
-        ready: Creates or migrates the tables; called in the writer's thread.
-        wrote: Called after each transaction, in the writer's thread.
+        prepare: Creates or migrates the tables; called in the writer's thread.
+        on_write: Called after each transaction, in the writer's thread.
         lease: The time in seconds without heartbeats after which other processes may claim this
             process's tasks; None for the default.
     """
@@ -96,15 +96,15 @@ class Writer:
     def __init__(
         self,
         database: Database,
-        ready: Callable[[], None],
-        wrote: Callable[[], None],
+        prepare: Callable[[], None],
+        on_write: Callable[[], None],
         lease: float | None = None,
     ) -> None:
         self._database = database
-        self._ready_database = ready
-        self._wrote = wrote
+        self._prepare = prepare
+        self._on_write = on_write
         self._queue: deque[Append | Call] = deque()
-        self._ready = threading.Condition()
+        self._queue_changed = threading.Condition()
         self._stopping = False
         self.owner = Owner(lease=lease)
         self._heartbeat_at: float | None = None
@@ -135,7 +135,7 @@ class Writer:
         def claimed(_: PerhapsAlive | None) -> None:
             self._tasks.held.add(task_id)
 
-        return Call(take, write=True, registers=True, kept=claimed)
+        return Call(take, write=True, registers=True, on_commit=claimed)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
@@ -147,11 +147,11 @@ class Writer:
 
     def put(self, operation: Append | Call) -> bool:
         """Queue an operation; return False if the writer is stopped."""
-        with self._ready:
+        with self._queue_changed:
             if self._stopping:
                 return False
             self._queue.append(operation)
-            self._ready.notify()
+            self._queue_changed.notify()
         return True
 
     def stop(self) -> bool:
@@ -162,12 +162,12 @@ class Writer:
         Returns:
             True if the thread has ended; False if the database does not respond.
         """
-        with self._ready:
+        with self._queue_changed:
             self._stopping = True
-            self._ready.notify()
+            self._queue_changed.notify()
         self._thread.join(_STOP_CHECK_SECONDS)
         # A slow commit is waited for; a database that is gone would block the shutdown forever.
-        while self._thread.is_alive() and self._database.answers():
+        while self._thread.is_alive() and self._database.is_responding():
             self._thread.join(_STOP_CHECK_SECONDS)
         return not self._thread.is_alive()
 
@@ -176,11 +176,11 @@ class Writer:
     def _run(self) -> None:
         try:
             while (batch := self._next_batch()) is not None:
-                # In the order of the queue: a claim must not overtake the events before it.
+                # Groups keep the order of the queue: a claim must not overtake earlier events.
                 for group in _group_appends(batch):
                     self._execute(group)
                 self.beat()
-                # Otherwise the frame keeps the last events in memory while the thread waits.
+                # Free the memory of the events before the thread waits for the next batch.
                 del batch
         finally:
             self._leave()
@@ -191,13 +191,13 @@ class Writer:
         Returns:
             The operations; empty if a heartbeat is due first; None after :meth:`stop`.
         """
-        with self._ready:
+        with self._queue_changed:
             while not self._queue and not self._stopping:
                 seconds_to_heartbeat = self.beat_at - time.monotonic()
                 if seconds_to_heartbeat <= 0:
                     return []
-                self._ready.wait(seconds_to_heartbeat)
-            # Stopping, and nothing is left: queued operations are executed first.
+                self._queue_changed.wait(seconds_to_heartbeat)
+            # An empty queue here means that the writer is stopping.
             if not self._queue:
                 return None
             return [self._queue.popleft() for _ in range(min(_MAX_BATCH_SIZE, len(self._queue)))]
@@ -212,8 +212,8 @@ class Writer:
             try:
                 self._execute_once(group)
             except ConnectionLostError as lost:
-                # The transaction is run again as a whole: what it holds is either new, or compared
-                # with what was kept.
+                # The whole transaction is repeated. If it was committed before, its events equal
+                # the stored events.
                 self._disconnect()
                 if time.monotonic() < deadline and not self._stopping:
                     time.sleep(_RETRY_PAUSE_SECONDS)
@@ -232,27 +232,26 @@ class Writer:
             with transaction(self._connect(), write=group.write) as connection:
                 result = group.function(connection)
             if group.write:
-                self._wrote()
+                self._on_write()
             if group.registers:
                 self._confirm_heartbeat()
-            # Only after the commit: a claim that was rolled back is none.
-            if group.kept is not None:
-                group.kept(result)
+            # After the commit, because a claim that is rolled back has no effect.
+            if group.on_commit is not None:
+                group.on_commit(result)
             group.done.set_result(result)
             return
         try:
             self._append(group)
-        # These concern the database or the task, not one event; splitting the batch would only
-        # repeat them.
+        # These errors do not depend on a single event: all events would fail in the same way.
         except (ConnectionLostError, DelfError):
             raise
         except Exception as error:
             if len(group) == 1:
                 raise _refused_event_error(group[0].packed.event, error) from error
-            for operation in group:  # one by one, so that only the wrong event fails
+            for operation in group:  # append one by one, so that only the wrong event fails
                 self._execute([operation])
             return
-        self._wrote()
+        self._on_write()
         _resolve_all(group)
 
     def _append(self, group: Sequence[Append]) -> None:
@@ -280,16 +279,16 @@ class Writer:
                 self._tasks.flush(connection)
             self._confirm_heartbeat()
         except BaseException:
-            # Positions that were cached for rows that are gone again would make the retry look like
-            # a conflict.
+            # The rows were rolled back: with the cached positions, a retry would look like a
+            # conflict.
             self._tasks.forget(operation.packed.event.task_id for operation in group)
             raise
-        # After the commit: a retry still needs the positions of the tasks that end in this batch.
+        # Not before the commit: a retry needs the positions of the tasks that end in this batch.
         self._tasks.drop_finished()
 
     def _connect(self) -> Connection:
         if self._connection is None:
-            self._ready_database()
+            self._prepare()
             self._connection = self._database.connect()
         return self._connection
 
@@ -306,7 +305,7 @@ class Writer:
         once.
         """
         if not self._has_recent_heartbeat():
-            # Confirmed by _confirm_heartbeat only after the commit.
+            # The caller confirms the heartbeat after the commit.
             self.owner.register(connection, self._database)
             if self._heartbeat_at is None:
                 forget_dead(connection, self._database.now(connection))
@@ -326,7 +325,7 @@ class Writer:
         if time.monotonic() < self.beat_at:
             return
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        # Nobody can claim a task from a process without open tasks: an idle one need not write.
+        # A process without open tasks needs no heartbeat: it has no task to lose.
         if self._heartbeat_at is None or not self._tasks.open:
             return
         try:
