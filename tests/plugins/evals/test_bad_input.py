@@ -81,7 +81,7 @@ def test_evals_show_reports_a_damaged_report(cases, run, project):
     folder.mkdir(parents=True)
     (folder / "2026.json").write_text("{")
     assert "is not a report of an evaluation" in run("evals", "show", "mine").output
-    assert "kept as" in run("evals", "run", "mine").output
+    assert "stored as" in run("evals", "run", "mine").output
 
 
 def test_report_is_kept_if_its_html_page_cannot_be_written(cases, run, project):

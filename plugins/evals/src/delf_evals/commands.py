@@ -157,11 +157,12 @@ def run(
     earlier_reports = runs_of(path)
     report = asyncio.run(_run_variants(state, loaded, path, variants, is_quiet=as_json, **options))
     report.compare_with_last(earlier_reports)
-    # Shown and kept before the page, whose file may not be writable: the run has been paid.
+    # The run cost money, so the report is shown and stored before the HTML page, whose file may not
+    # be writable.
     _show_report(report, None, as_json=as_json)
     report_path = reports.keep(report, path)
     if not as_json:
-        click.echo(f"kept as {report_path}", err=True)
+        click.echo(f"stored as {report_path}", err=True)
     _write_page(report, html, as_json=as_json)
     ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
 
@@ -211,7 +212,8 @@ async def _run_variants(
     names = variants or (_PROJECT,)
     settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
     options = Options(flags={}, connections=connections, tool_files=tool_files)
-    total, finished_runs = len(names) * len(dataset.cases) * repeat, 0
+    total = len(names) * len(dataset.cases) * repeat
+    finished_runs = 0
 
     def show_progress(case: CaseResult) -> None:
         nonlocal finished_runs
@@ -230,8 +232,10 @@ async def _run_variants(
         judge_models = running.make_judge(Setup.of(state, options), judge)
         judge_models.serve(checks)
     async with AsyncExitStack() as stack:
-        # Start all agents first: a faulty variant must not cost the run of those before it.
-        setups = [Setup.of(state, replace(options, overrides=tuple(own))) for own in settings]
+        # Start all agents before the first run, so that an error in a variant costs no paid runs.
+        setups = [
+            Setup.of(state, replace(options, overrides=tuple(overrides))) for overrides in settings
+        ]
         agents = [await stack.enter_async_context(running.variant_agent(setup)) for setup in setups]
         results = [
             await running.run_variant(dataset, agent, name, run_options)

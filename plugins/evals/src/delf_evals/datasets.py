@@ -75,28 +75,28 @@ class CaseInputs(BaseModel):
         self._given = given
         return self
 
-    def with_files(self, folder: Path, place: str) -> CaseInputs:
+    def with_files(self, folder: Path, location: str) -> CaseInputs:
         """Return a copy that includes the recording and has absolute paths of input files.
 
         Args:
             folder: The folder of the data set.
-            place: The name of the case, for error messages.
+            location: The name of the case, for error messages.
 
         Raises:
             ConfigurationError: If the recording is missing or malformed, or an input file is
                 missing.
         """
-        files = [str(inside(folder, name, place)) for name in self.files]
+        files = [str(inside(folder, name, location)) for name in self.files]
         for file in files:
             if not Path(file).is_file():
-                raise ConfigurationError(f"{place}: there is no input file {file}")
+                raise ConfigurationError(f"{location}: there is no input file {file}")
         if self.recording is None:
             return self.model_copy(update={"files": files})
-        path = inside(folder, self.recording, place)
+        path = inside(folder, self.recording, location)
         content = read_file(path, folder, MAX_BYTES)
         if content is None:
             raise ConfigurationError(
-                f"{place}: there is no recording {path}",
+                f"{location}: there is no recording {path}",
                 hint="`delf evals add TASK` writes a case with its recording",
             )
         try:
@@ -104,14 +104,14 @@ class CaseInputs(BaseModel):
             recording = Recording.model_validate(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise ConfigurationError(
-                f"{place}: {path} is not a recording: {_first_line(error)}"
+                f"{location}: {path} is not a recording: {_first_line(error)}"
             ) from None
         calls, context = [*self.calls, *recording.calls], {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}
         return self.model_copy(update=update)
 
 
-def inside(folder: Path, name: str, place: str) -> Path:
+def inside(folder: Path, name: str, location: str) -> Path:
     """Resolve a file name against the folder of a data set.
 
     Raises:
@@ -120,7 +120,7 @@ def inside(folder: Path, name: str, place: str) -> Path:
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise ConfigurationError(
-            f"{place}: {name} is outside of {folder}", hint="put the file beside the data set"
+            f"{location}: {name} is outside of {folder}", hint="put the file beside the data set"
         )
     return path
 

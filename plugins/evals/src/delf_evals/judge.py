@@ -61,7 +61,7 @@ class Judge:
             if hasattr(check, "model"):
                 model_name = getattr(check, "model", None)
                 model: Any = self._agent_model(model_name if isinstance(model_name, str) else None)
-                setattr(check, "model", model)  # noqa: B010 - no class of theirs declares it
+                setattr(check, "model", model)  # noqa: B010 - the class Evaluator declares no model
 
     def _agent_model(self, name: str | None) -> FunctionModel:
         """Return a pydantic-ai model that answers each request with a task of the agent.

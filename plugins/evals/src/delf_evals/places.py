@@ -31,13 +31,14 @@ def path_of(root: Path, name: str) -> Path:
     Raises:
         ConfigurationError: If there is no such file.
     """
-    given = Path(name).expanduser()
-    if given.suffix in _FILE_SUFFIXES or len(given.parts) > 1:
-        if given.is_file():
-            return given
+    file_path = Path(name).expanduser()
+    is_path = file_path.suffix in _FILE_SUFFIXES or len(file_path.parts) > 1
+    if is_path:
+        if file_path.is_file():
+            return file_path
     else:
-        for ending in _FILE_SUFFIXES:
-            path = root / FOLDER / f"{name}{ending}"
+        for suffix in _FILE_SUFFIXES:
+            path = root / FOLDER / f"{name}{suffix}"
             if path.is_file():
                 return path
     names = names_of(root)

@@ -125,7 +125,7 @@ def _matches(
         return False
     if recorded.arguments is None:
         return True
-    # An explicit default is the same call.
+    # A recorded call that omits an argument equals a call that passes the default.
     return is_same({**defaults, **recorded.arguments}, arguments)
 
 
@@ -203,8 +203,9 @@ class RecordedConnection:
             if recorded is not None:
                 return recorded.result
             if world.live_reads and await self._may_read_live(action, arguments):
-                coroutine = action.call(**arguments_given) if action.is_async else None
-                return await (coroutine or asyncio.to_thread(action.call, **arguments_given))
+                if action.is_async:
+                    return await action.call(**arguments_given)
+                return await asyncio.to_thread(action.call, **arguments_given)
             raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)

@@ -179,13 +179,13 @@ class Report(BaseModel):
         new_rates = self.rates()
         for file in files:
             try:
-                before = read(file)
+                earlier_report = read(file)
             except ConfigurationError:
                 continue
-            old_rates = before.rates()
+            old_rates = earlier_report.rates()
             common = [key for key in new_rates if key in old_rates]
             if common:
-                self.since = before.at
+                self.since = earlier_report.at
                 self.changes = [
                     Change(variant=variant, case=case, passed=new_rates[variant, case] > rate)
                     for variant, case in common
@@ -365,10 +365,10 @@ def _row(cells: Sequence[str], tag: str) -> str:
 def _case_html(case: CaseResult) -> str:
     """Format a case as an HTML ``<details>`` element, which is open if the case failed."""
     state = "passed" if case.passed else "FAILED"
-    is_open = "" if case.passed else " open"
+    open_attribute = "" if case.passed else " open"
     facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"
     html_parts = [
-        f"<details{is_open}><summary>{escape(case.name)}: ",
+        f"<details{open_attribute}><summary>{escape(case.name)}: ",
         f'<span class="{state.lower()}">{state}</span>, {facts}</summary>',
         f"<p>{escape(case.task)}</p>",
         *(f'<p class="failed">{escape(problem)}</p>' for problem in case.problems),

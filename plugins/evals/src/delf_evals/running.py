@@ -192,20 +192,22 @@ async def run_variant(
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
 
 
-def isolated_agent(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
+def isolated_agent(
+    setup: Setup, tools: Sequence[Any], output_dir: str, **parameters: Any
+) -> Agent[Any]:
     """Create an agent of the project without approval channels, journal, memory and learning.
 
     Args:
         setup: The project.
         tools: The tools.
         output_dir: The folder for the output files of tasks.
-        more: Additional parameters of ``Agent``.
+        parameters: Additional parameters of ``Agent``.
     """
     isolated_settings: dict[str, Any] = {**_ISOLATED_SETTINGS, "output_dir": output_dir}
     if "timeout" not in setup.project.agent.model_fields_set:
         isolated_settings["timeout"] = TIMEOUT_SECONDS
     config = AgentConfig(**isolated_settings)
-    return Agent(config, tools=tools, host=setup.host, project=setup.project, **more)
+    return Agent(config, tools=tools, host=setup.host, project=setup.project, **parameters)
 
 
 async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
@@ -233,8 +235,8 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
         setup: The project, without a variant's settings.
         model: The judge's model; the project's when omitted.
     """
-    more = {} if model is None else {"llm": model}
-    return Judge(isolated_agent(setup, [], "", strategy=AskOnce(), **more))
+    model_parameter = {} if model is None else {"llm": model}
+    return Judge(isolated_agent(setup, [], "", strategy=AskOnce(), **model_parameter))
 
 
 async def _run(
@@ -242,9 +244,9 @@ async def _run(
 ) -> Response[Any]:
     case_run.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
     WORLD.set(case_run.world)
-    more: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
+    output_option: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
     return await agent.arun(
-        inputs.task, files=inputs.files or None, variables=inputs.variables or None, **more
+        inputs.task, files=inputs.files or None, variables=inputs.variables or None, **output_option
     )
 
 
@@ -278,7 +280,9 @@ def _with_task_results(
             }
             for start, end in _calls_of(events)
         ],
-        files={} if response is None else {n: Path(p) for n, p in response.files.items()},
+        files={}
+        if response is None
+        else {name: Path(path) for name, path in response.files.items()},
         cost_usd=None if response is None else response.cost_usd,
         actions=names.union(
             {ASK}, *(event.actions for event in events if isinstance(event, ToolsSelected))
