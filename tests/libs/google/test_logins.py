@@ -53,7 +53,7 @@ async def test_given_token_is_used_until_google_rejects_it(
     gmail = connect(Gmail, token=google.logins.token_for(USER, ALL))
     assert await labels(gmail)
     google.logins.expire_all()
-    with pytest.raises(LoginError, match="does not accept the token") as caught:
+    with pytest.raises(LoginError, match="does not accept the configured token") as caught:
         await labels(gmail)
     assert "ya29" not in str(caught.value)
 
@@ -220,7 +220,7 @@ def test_invalid_login_settings_are_refused(settings: Any, kind: Any, message: s
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("no json", "no JSON"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
+    [("no json", "not a JSON object"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
 )
 async def test_invalid_credential_file_is_refused(
     content: str, message: str, connect: Any, tmp_path: pathlib.Path

@@ -85,11 +85,11 @@ def test_slow_query_is_awaited_while_the_server_is_reachable(line: Any):
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
 def test_reachable_database_counts_as_answering(journal_url: Any):
-    assert open_database(JournalSettings(url=journal_url)).answers()
+    assert open_database(JournalSettings(url=journal_url)).is_responding()
 
 
 def test_server_that_refuses_connections_counts_as_answering():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"postgresql://delf@127.0.0.1:{nobody.getsockname()[1]}/x"
-        assert open_database(JournalSettings(url=SecretStr(url))).answers()
+        assert open_database(JournalSettings(url=SecretStr(url))).is_responding()
