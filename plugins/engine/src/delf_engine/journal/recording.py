@@ -32,7 +32,7 @@ class RecordedCall:
         has_lapsed: Whether the request for approval was closed because the sandbox died.
         is_cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
         is_over: Whether the script ended without waiting for the call.
-        was_given_up: Whether the script stopped waiting before the call ended.
+        is_unanswered: Whether the script stopped waiting before the call ended.
         edits: Earlier requests with the edits of arguments by which a person answered them; each
             edit led to a new request.
     """
@@ -49,7 +49,7 @@ class RecordedCall:
     has_lapsed: bool = False
     is_cut_off: bool = False
     is_over: bool = False
-    was_given_up: bool = False
+    is_unanswered: bool = False
     edits: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = field(
         default_factory=list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]]
     )
@@ -57,7 +57,7 @@ class RecordedCall:
     @property
     def was_abandoned(self) -> bool:
         """True if the script abandoned the call and never got an answer."""
-        if self.was_given_up:
+        if self.is_unanswered:
             return True
         # A call that was cut off has no answer: a script that has ended never asks for the answer,
         # and any other script asks again when the script is repeated.
@@ -291,7 +291,7 @@ class Recording:
                 action=event.action,
                 digest=digest,
                 # The script may give up a call before the call's first event is recorded.
-                was_given_up=event.call_id in self._abandoned,
+                is_unanswered=event.call_id in self._abandoned,
             )
             self._calls[event.call_id] = recorded_call
             self._callers[event.call_id] = script
@@ -344,7 +344,7 @@ class Recording:
         if recorded_call is None:
             self._abandoned.add(event.call_id)
             return
-        recorded_call.was_given_up = True
+        recorded_call.is_unanswered = True
 
     def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         """Add the end of a call, unless the call may have continued after that event."""
