@@ -21,7 +21,7 @@ class Readers:
 
     Args:
         seconds: The maximum time for parsing one document, in seconds.
-        most: The maximum number of bytes of a document.
+        max_bytes: The maximum number of bytes of a document.
     """
 
     def __init__(self, seconds: float, max_bytes: int) -> None:
