@@ -220,7 +220,11 @@ def test_invalid_login_settings_are_refused(settings: Any, kind: Any, message: s
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("no json", "not a JSON object"), ("[]", "not a JSON object"), ('{"a": 1}', "no OAuth client")],
+    [
+        ("no json", "not a JSON object"),
+        ("[]", "not a JSON object"),
+        ('{"a": 1}', "no OAuth client"),
+    ],
 )
 async def test_invalid_credential_file_is_refused(
     content: str, message: str, connect: Any, tmp_path: pathlib.Path
