@@ -192,7 +192,7 @@ class NoModel:
         """
         raise LLMExecutionError(
             f"a model was needed for {request.purpose!r}, and none is configured",
-            hint="a routine asks none; set llm in delf.toml for a script that calls llm",
+            hint="a routine itself needs no model; set llm in delf.toml for a script that calls llm",
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:

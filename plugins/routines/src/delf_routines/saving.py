@@ -347,7 +347,11 @@ class _LiteralFinder(ast.NodeVisitor):
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
 
     def _is_in_task(self, text: str) -> bool:
-        """Return True if a text occurs in the task as whole words, or as a spelled-out date."""
+        """Return True if the task's text contains a value.
+
+        The value counts as contained if its words occur in the task as whole words, or if the value
+        is a date that the task spells out.
+        """
         if text in self._spoken:
             return True
         words = " ".join(_WORD.findall(text)).casefold()

@@ -172,7 +172,7 @@ class RoutineStore:
                 raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
             with create_private(temporary) as file:
                 file.write(text.encode())
-            os.replace(temporary, path)  # noqa: PTH105 - the same in one word
+            os.replace(temporary, path)  # noqa: PTH105 - equivalent to temporary.replace(path)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
         finally:

@@ -30,20 +30,20 @@ class Agents:
         state: The command-line flags of the program.
         fixed_options: Parameters that every agent gets.
         defaults: Default parameters of the agents. The project's settings override them.
-        former: Earlier paths of the project's folder, whose tasks are accepted, too.
+        former_folders: Earlier paths of the project's folder, whose tasks are accepted, too.
     """
 
     def __init__(
         self,
         state: State,
         fixed_options: Mapping[str, Any],
-        former: Collection[str] = (),
+        former_folders: Collection[str] = (),
         defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._state = state
         self._fixed_options = fixed_options
         self._defaults = defaults
-        self._former = frozenset(former)
+        self._former_folders = frozenset(former_folders)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
         self._use_counts: dict[str, int] = {}
@@ -85,7 +85,7 @@ class Agents:
         state, options = replace(self._state), Options(flags=_NO_FLAGS)
         if setup:
             folder, working_folder = setup.get("folder", ""), Path.cwd()
-            if not belongs_to_project(setup, self._former):
+            if not belongs_to_project(setup, self._former_folders):
                 raise ConfigurationError(
                     f"the task belongs to the folder {folder}, not to {working_folder}",
                     hint=f"start a runner in {folder}; if the project was moved here, name that "

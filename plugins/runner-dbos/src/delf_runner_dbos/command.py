@@ -72,7 +72,7 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
         concurrency=concurrency,
         lease=settings.lease,
         grace=grace,
-        former=settings.former_folders,
+        former_folders=settings.former_folders,
     )
     asyncio.run(_work(state, project, settings, options))
 
@@ -96,8 +96,13 @@ def _journal(state: State, project: Project, lease: float) -> SharedJournal:
     return journal
 
 
-def _people(state: State, project: Project, journal: SharedJournal) -> PeopleTasks | None:
-    """Return the budgets and notifications of the users; None if no server plugin is installed."""
+def _open_people_tasks(
+    state: State, project: Project, journal: SharedJournal
+) -> PeopleTasks | None:
+    """Open the object with the users' budgets and notifications, which the server plugin provides.
+
+    None if no server plugin is installed.
+    """
     try:
         open_people_tasks = state.discover(project.environ).service(PEOPLE_TASKS)
     except OptionalDependencyError:
@@ -116,15 +121,15 @@ async def _work(
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
-    people = _people(state, project, journal)
+    people = _open_people_tasks(state, project, journal)
     defaults = dict[str, Any]() if people is None else people.defaults
-    agents = Agents(state, fixed_options, options.former, defaults)
-    watchers = Agents(state, WATCHER_OPTIONS, options.former)
+    agents = Agents(state, fixed_options, options.former_folders, defaults)
+    watchers = Agents(state, WATCHER_OPTIONS, options.former_folders)
     url = database_url(project, settings)
     queue = DbosQueue(url)
     task_runner = Runner(journal, queue, agents, watchers, options, people)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task_runner.end)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signal_number, task_runner.end)
     workflows = Workflows(url, task_runner.work, task_runner.fire)
     click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
     try:

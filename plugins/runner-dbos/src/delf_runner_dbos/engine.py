@@ -38,11 +38,11 @@ The arguments are the workflow id and the schedule's context from DBOS.
 
 def configuration(url: str) -> DBOSConfig:
     """Configure DBOS with a unique executor, so that it recovers only this process's workflows."""
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    executor_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     return DBOSConfig(
         name=APPLICATION,
         system_database_url=url,
-        executor_id=name,
+        executor_id=executor_id,
         application_version=_VERSION,
         serializer=DBOSPortableJSONSerializer(),
         log_level="ERROR",

@@ -29,7 +29,7 @@ SCHEDULED: Final = "delf.scheduled"
 _POLLING_SECONDS: Final = 0.2
 # The DBOS priority of a task with priority 0. DBOS accepts no priority below 1.
 _DEFAULT_DBOS_PRIORITY: Final = 2**30
-_MAX_URGENT: Final = 2**29 - 1
+_MAX_PRIORITY: Final = 2**29 - 1
 _BATCH_SIZE: Final = 500
 _ACTIVE_STATUSES: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 _ENDED_STATUSES: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -83,15 +83,15 @@ def task_id_of(workflow_id: str) -> str:
     return workflow_id.partition(":")[0]
 
 
-def belongs_to_project(setup: Mapping[str, Any], former: Collection[str]) -> bool:
+def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]) -> bool:
     """Return True if a task belongs to this folder, to no folder, or to an earlier folder.
 
     Args:
         setup: The setup of the task.
-        former: Earlier paths of the project's folder.
+        former_folders: Earlier paths of the project's folder.
     """
     folder = str(setup.get("folder", ""))
-    return folder in former or Path(folder).resolve() == Path.cwd().resolve()
+    return folder in former_folders or Path(folder).resolve() == Path.cwd().resolve()
 
 
 class DbosQueue:
@@ -130,10 +130,11 @@ class DbosQueue:
 
         The task starts before new tasks of the same priority.
         """
-        await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay, again=True)
+        workflow_id = f"{ticket.task_id}:{secrets.token_hex(6)}"
+        await self._enqueue(ticket, workflow_id, delay, is_requeued=True)
 
     async def _enqueue(
-        self, ticket: Ticket, workflow_id: str, delay: float, *, again: bool = False
+        self, ticket: Ticket, workflow_id: str, delay: float, *, is_requeued: bool = False
     ) -> None:
         """Enqueue a workflow for a ticket.
 
@@ -141,14 +142,14 @@ class DbosQueue:
             ticket: The ticket.
             workflow_id: The id of the new workflow.
             delay: The delay in seconds before the workflow may start.
-            again: Whether the task was started before. Such a task precedes new tasks of its
+            is_requeued: Whether the task was started before. Such a task precedes new tasks of its
                 priority.
         """
         options: EnqueueOptions = {
             "workflow_name": TASK,
             "workflow_id": workflow_id,
             "queue_name": ticket.workflows,
-            "priority": _priority(ticket.priority, again=again),
+            "priority": _priority(ticket.priority, is_requeued=is_requeued),
         }
         if delay > 0:
             options["delay_seconds"] = delay
@@ -168,11 +169,13 @@ class DbosQueue:
             settings: The limits of the queue.
             concurrency: The maximum number of the queue's tasks that one runner runs at once.
         """
-        in_total, by_key = settings.global_concurrency, settings.key_concurrency
+        total_limit, key_limit = settings.global_concurrency, settings.key_concurrency
         common: dict[str, Any] = {
-            "global_concurrency": in_total,
-            "worker_concurrency": concurrency if in_total is None else min(concurrency, in_total),
-            "limiter": _limiter(settings.per_second),
+            "global_concurrency": total_limit,
+            "worker_concurrency": concurrency
+            if total_limit is None
+            else min(concurrency, total_limit),
+            "limiter": _rate_limit(settings.per_second),
             "polling_interval_sec": _POLLING_SECONDS,
         }
 
@@ -183,8 +186,10 @@ class DbosQueue:
                 # their own.
                 keyed_queue_name(queue),
                 **common,
-                partition_concurrency=by_key if in_total is None else min(by_key, in_total),
-                partition_limiter=_limiter(settings.key_per_second),
+                partition_concurrency=key_limit
+                if total_limit is None
+                else min(key_limit, total_limit),
+                partition_limiter=_rate_limit(settings.key_per_second),
             )
 
         await self.call(register)
@@ -205,6 +210,8 @@ class DbosQueue:
     async def release(self, workflows: Mapping[str, str]) -> None:
         """Release running workflows, so that another runner can start them.
 
+        DBOS's name for this operation is "resume".
+
         Args:
             workflows: A mapping from workflow id to the name of its queue.
         """
@@ -224,8 +231,8 @@ class DbosQueue:
             candidates = [task_id for task_id in batch if task_id not in active]
             if candidates:
                 # A task that was put back has a workflow of another id, see requeue().
-                copies = [f"{task_id}:" for task_id in candidates]
-                requeued = await self._tasks_with_workflow(workflow_id_prefix=copies)
+                requeued_prefixes = [f"{task_id}:" for task_id in candidates]
+                requeued = await self._tasks_with_workflow(workflow_id_prefix=requeued_prefixes)
                 missing += [task_id for task_id in candidates if task_id not in requeued]
         return missing
 
@@ -238,30 +245,30 @@ class DbosQueue:
         )
         return {task_id_of(row.workflow_id) for row in rows}
 
-    async def forget(self, before: float, kept: Collection[str] = ()) -> None:
+    async def forget(self, before: float, excluded_ids: Collection[str] = ()) -> None:
         """Delete workflows that ended before a Unix time. The journal still has their tasks.
 
         Args:
             before: The Unix time.
-            kept: The ids of workflows that are not deleted.
+            excluded_ids: The ids of workflows that are not deleted.
         """
-        at = _iso(before)
+        completed_before = _iso(before)
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
                     status=_ENDED_STATUSES,
                     name=[TASK, SCHEDULED],
                     application_name=APPLICATION,
-                    completed_before=at,
+                    completed_before=completed_before,
                     limit=_BATCH_SIZE,
                     load_input=False,
                     load_output=False,
                 )
             )
-            ids = [row.workflow_id for row in rows if row.workflow_id not in kept]
+            ids = [row.workflow_id for row in rows if row.workflow_id not in excluded_ids]
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
-            # Stop at a page of kept workflows only, which would be read again forever.
+            # Stop also at a page with excluded workflows only: the same page would be read forever.
             if len(rows) < _BATCH_SIZE or not ids:
                 return
 
@@ -304,9 +311,9 @@ class DbosQueue:
         Raises:
             ConnectionUnavailableError: If the database does not answer.
         """
-        return await asyncio.to_thread(self.call_here, work)
+        return await asyncio.to_thread(self.call_in_this_thread, work)
 
-    def call_here(self, work: Callable[[DBOSClient], T]) -> T:
+    def call_in_this_thread(self, work: Callable[[DBOSClient], T]) -> T:
         """Call a function with DBOS's client in the current thread.
 
         Raises:
@@ -346,7 +353,7 @@ class DbosQueue:
             await asyncio.to_thread(client.destroy)
 
 
-def _priority(priority: int, *, again: bool) -> int:
+def _priority(priority: int, *, is_requeued: bool) -> int:
     """Convert a priority to DBOS's form, in which a lower number comes first.
 
     A task that is enqueued again comes before new tasks of the same priority.
@@ -354,12 +361,13 @@ def _priority(priority: int, *, again: bool) -> int:
     Raises:
         ConfigurationError: If the priority is out of range.
     """
-    if abs(priority) > _MAX_URGENT:
+    if abs(priority) > _MAX_PRIORITY:
         raise ConfigurationError(
             f"the priority {priority} is out of range",
-            hint=f"from {-_MAX_URGENT} to {_MAX_URGENT}",
+            hint=f"from {-_MAX_PRIORITY} to {_MAX_PRIORITY}",
         )
-    return _DEFAULT_DBOS_PRIORITY + 2 * priority - int(again)
+    # Doubled, so that a requeued task fits between two priorities.
+    return _DEFAULT_DBOS_PRIORITY + 2 * priority - int(is_requeued)
 
 
 def _iso(at: float) -> str:
@@ -371,7 +379,7 @@ def _delay(task: TaskQueued) -> float:
     return 0.0 if task.not_before is None else task.not_before - time.time()
 
 
-def _limiter(per_second: float | None) -> Any:
+def _rate_limit(per_second: float | None) -> Any:
     """Convert a number of tasks per second to DBOS's rate limit; None for no limit."""
     if per_second is None:
         return None

@@ -63,14 +63,14 @@ class RunnerOptions:
         concurrency: The maximum number of concurrent tasks.
         lease: The seconds after which other runners may claim the tasks of an unresponsive runner.
         grace: The seconds that running tasks have to finish at shutdown.
-        former: Earlier paths of the project's folder.
+        former_folders: Earlier paths of the project's folder.
     """
 
     queues: Mapping[str, QueueSettings]
     concurrency: int
     lease: float
     grace: float
-    former: Collection[str] = ()
+    former_folders: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class _RunningWorkflow:
     """A workflow that was running at a check for dead runners.
 
     Args:
-        begun: The start time that DBOS recorded, in milliseconds.
-        since: The monotonic time of the first check that saw this start time.
+        started_at_ms: The start time that DBOS recorded, in milliseconds.
+        first_observed: The monotonic time of the first check that saw this start time.
     """
 
-    begun: int | None
-    since: float
+    started_at_ms: int | None
+    first_observed: float
 
 
 class Runner:
@@ -114,8 +114,9 @@ class Runner:
         self._agents = agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
+        # The workflow id and the queue of each current run.
         self._runs: dict[object, tuple[str, str]] = {}
-        self._seen: dict[str, _RunningWorkflow] = {}
+        self._observed_workflows: dict[str, _RunningWorkflow] = {}
         self._shutdown_requested = asyncio.Event()
         self._is_shutting_down = False
         self._queue_outage = Outage(_log, "tasks wait for their queue")
@@ -150,7 +151,7 @@ class Runner:
         await self._watchers.aclose()
         await self._agents.aclose()
         try:
-            # Otherwise other runners could start these tasks only after the lease.
+            # Without the release, other runners could start these tasks only after the lease.
             await self._queue.release(unfinished)
         except DelfError as error:
             _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
@@ -192,12 +193,9 @@ class Runner:
         """
         outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._shutdown_requested.is_set():
-            wait = seconds
             with outage.track(Exception):  # a database may be away; the drivers differ
                 await work()
-            if outage.failures:
-                wait = min(seconds, AWAY_SECONDS)
-            await self._pause(wait)
+            await self._pause(min(seconds, AWAY_SECONDS) if outage.failures else seconds)
 
     # -- one workflow -------------------------------------------------------------------
 
@@ -207,7 +205,8 @@ class Runner:
         Returns:
             The state of the task; or ``requeued`` if the task is back in its queue.
         """
-        # Keyed by run: a workflow put back may begin again here before its first run has returned.
+        # The key is not the workflow id: a requeued workflow may start again in this process
+        # before its first run has returned.
         run = object()
         self._runs[run] = workflow_id, ticket.workflows
         try:
@@ -280,7 +279,7 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
-        # Otherwise a task that kills its process would kill one runner after the other.
+        # Without this limit, a task that kills its process would kill one runner after another.
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
             await self._fail(task_id, _lost_runner_error(task_id, record.losses + 1))
         else:
@@ -289,7 +288,7 @@ class Runner:
                 owner_options = await self._person_options(agent, queued)
                 ledger = owner_options.get("ledger")
                 if ledger is not None and ledger.is_exhausted:
-                    # Not put back: the budget begins anew only next month.
+                    # The task is not requeued, because the budget is renewed only next month.
                     end = await self._fail(task_id, _budget_error(queued))
                     owner_options["listeners"][0](end)
                     return await self._journal.task(task_id)
@@ -332,10 +331,9 @@ class Runner:
     async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:
         """Put a task back into the queue, with a delay of at least some seconds."""
         # Back off, so that a task that fails at once does not keep all runners busy.
-        seconds = max(
-            seconds, min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
-        )
-        return await self._retry(lambda: self._queue.requeue(ticket, seconds))
+        backoff = min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
+        delay = max(seconds, backoff)
+        return await self._retry(lambda: self._queue.requeue(ticket, delay))
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> str:
         """Retry a queue operation until the database responds, and return ``requeued``."""
@@ -344,7 +342,8 @@ class Runner:
                 await work()
                 return "requeued"
             await asyncio.sleep(AWAY_SECONDS)
-        return await asyncio.get_running_loop().create_future()  # other runners continue; see run()
+        # Never return: run() releases the task to other runners, and this process ends.
+        return await asyncio.get_running_loop().create_future()
 
     async def _fail(self, task_id: str, error: DelfError) -> TaskFinished:
         """Record a task as failed, and return the event of its end.
@@ -374,11 +373,11 @@ class Runner:
             For a watched call also ``seen``: the digests of known items, for the next firing.
         """
         watches_call = context.get("each") is not None
-        before = None
+        known_digests = None
         if watches_call and not context.get("test"):
-            before = await seen_digests(self._queue, context)
-        # The next firing reads these fields, also after a failure of this one.
-        base = {"made": context.get("made"), "seen": before or []}
+            known_digests = await seen_digests(self._queue, context)
+        # The next firing reads these fields, also if the current firing fails.
+        fields_for_next = {"made": context.get("made"), "seen": known_digests or []}
         try:
             await self._check_person(context.get("key"))
             if not watches_call:
@@ -391,13 +390,13 @@ class Runner:
             finally:
                 give_back()
             if context.get("test"):
-                return await self._test(workflow_id, context, items)
-            comparison = compare_items(items, context.get("id_field"), before)
+                return await self._submit_test(workflow_id, context, items)
+            comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
             _log.warning("the schedule %s failed: %s", context["name"], error.message)
-            return {**base, "tasks": [], "failure": error.message}
-        # The ids of the tasks follow from schedule and item, so that a workflow repeated after a
-        # crash submits the same tasks and not new ones.
+            return {**fields_for_next, "tasks": [], "failure": error.message}
+        # The tasks' ids are derived from schedule and item, so that a workflow that is repeated
+        # after a crash submits the same tasks again and no new tasks.
         schedule_id = f"{context['name']}:{context['made']}"
         tasks = [
             task
@@ -407,7 +406,7 @@ class Runner:
             )
         ]
         return {
-            **base,
+            **fields_for_next,
             "seen": [*comparison.seen],
             "tasks": tasks,
             "note": comparison.note,
@@ -430,7 +429,7 @@ class Runner:
         if person is not None and (person.revoked_at is not None or "run" not in person.rights):
             raise ConfigurationError(f"{person.name} may not run tasks any more")
 
-    async def _test(
+    async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
         """Start the task of a schedule as a test, with the first item of the watched call."""
@@ -515,27 +514,27 @@ class Runner:
     async def sweep(self) -> None:
         """Release the workflows of dead runners, so that other runners can start them.
 
-        A runner counts as dead if no process has claimed the task of its workflow for the duration
-        of a
-        lease, or if the claim has expired.
+        A runner counts as dead if its claim of the workflow's task has expired, or if no process
+        has claimed the task for the duration of a lease.
         """
         running = await self._queue.running_workflows(self._options.queues)
         own_workflows = dict(self._runs.values())
-        now_seen = {
+        running_now = {
             row.workflow_id: _RunningWorkflow(row.dequeued_at, monotonic())
             for row in running
             if row.workflow_id not in own_workflows
         }
-        # A restarted workflow has another start time, and is observed anew.
+        # A restarted workflow has another start time. The lease then counts from the restart.
+        observed = self._observed_workflows
         still_running = {
-            workflow_id: self._seen[workflow_id]
-            for workflow_id, now in now_seen.items()
-            if workflow_id in self._seen and self._seen[workflow_id].begun == now.begun
+            workflow_id: observed[workflow_id]
+            for workflow_id, now in running_now.items()
+            if workflow_id in observed and observed[workflow_id].started_at_ms == now.started_at_ms
         }
-        self._seen = now_seen | still_running
+        self._observed_workflows = running_now | still_running
         queues = {row.workflow_id: row.queue_name or "" for row in running}
-        for workflow_id, seen in still_running.items():
-            if await self._is_abandoned(workflow_id, monotonic() - seen.since):
+        for workflow_id, workflow in still_running.items():
+            if await self._is_abandoned(workflow_id, monotonic() - workflow.first_observed):
                 await self._queue.release({workflow_id: queues[workflow_id]})
 
     async def _is_abandoned(self, workflow_id: str, unclaimed_seconds: float) -> bool:
@@ -556,10 +555,11 @@ class Runner:
             while records := await self._journal.find(_BATCH_SIZE, state=state, after=last):
                 waiting += [r.task_id for r in records if r.queue in self._options.queues]
                 last = records[-1].place
-            for task_id in await self._queue.without_workflow(waiting[::-1]):
+            oldest_first = waiting[::-1]
+            for task_id in await self._queue.without_workflow(oldest_first):
                 queued = _queued(await self._journal.read(task_id))
                 folder = str(queued.setup.get("folder", ""))
-                if belongs_to_project(queued.setup, self._options.former):
+                if belongs_to_project(queued.setup, self._options.former_folders):
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
                     missing_by_folder[folder] += 1

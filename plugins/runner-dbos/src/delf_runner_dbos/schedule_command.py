@@ -100,7 +100,7 @@ def add(
     )
     if each is not None:
         asyncio.run(_check_watched(ctx.find_root().obj, options, each))
-    _with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
+    _run_with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
 
@@ -112,7 +112,7 @@ add.params += [o for o in run_options() if o.name in _STORED_OPTIONS]
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
-    schedules_found = _with_schedules(ctx, lambda schedules: schedules.all())
+    schedules_found = _run_with_schedules(ctx, lambda schedules: schedules.all())
     if as_json:
         click.echo(json.dumps([_schedule_data(item) for item in schedules_found]))
         return
@@ -138,7 +138,7 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
 @click.pass_context
 def remove(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Remove the schedule NAME."""
-    _with_schedules(ctx, lambda schedules: schedules.remove(name))
+    _run_with_schedules(ctx, lambda schedules: schedules.remove(name))
     write_result(f"{name} is removed", {"name": name, "removed": True}, as_json=as_json)
 
 
@@ -167,7 +167,7 @@ def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @click.pass_context
 def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
     """Show the outcomes of the most recent firings of the schedule NAME."""
-    firings = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
+    firings = _run_with_schedules(ctx, lambda schedules: schedules.history(name, limit))
     if as_json:
         click.echo(json.dumps([_firing_data(firing) for firing in firings]))
         return
@@ -200,13 +200,13 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
             say("hint", f"no runner has begun it yet: delf runner --queue {queue}")
         return firing
 
-    firing = _with_schedules(ctx, run_test)
+    firing = _run_with_schedules(ctx, run_test)
     write_result(_firing_line(firing), _firing_data(firing), as_json=as_json)
     if firing.state is TaskState.FAILED:
         ctx.exit(1)
 
 
-def _with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awaitable[T]]) -> T:
+def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awaitable[T]]) -> T:
     state: State = ctx.find_root().obj
 
     async def main() -> T:
@@ -238,7 +238,7 @@ def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -
         await schedules.pause(name, paused=paused)
         return await schedules.find(name)
 
-    data = _schedule_data(_with_schedules(ctx, change))
+    data = _schedule_data(_run_with_schedules(ctx, change))
     write_result(f"{name} is paused" if paused else f"{name} continues", data, as_json=as_json)
 
 

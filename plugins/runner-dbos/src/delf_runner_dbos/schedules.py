@@ -107,7 +107,7 @@ class DbosSchedules:
                 )
             except dbos_error.DBOSException as error:
                 raise ConfigurationError(
-                    f"the schedule {schedule.cron!r} cannot be kept: {error}",
+                    f"the schedule {schedule.cron!r} cannot be newest_ids: {error}",
                     hint='as "0 8 * * 1-5": workdays at eight',
                 ) from None
             try:
@@ -192,7 +192,7 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
     Returns:
         The workflow id of each schedule's newest firing, which the next firing needs.
     """
-    kept: set[str] = set()
+    newest_ids: set[str] = set()
     for row in await queue.call(lambda client: client.list_schedules()):
         name = row["schedule_name"]
 
@@ -200,11 +200,11 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
             return _workflows(client, schedule_name=name, status="SUCCESS")
 
         rows = await queue.call(completed)
-        kept |= {row.workflow_id for row in rows[:1]}
+        newest_ids |= {row.workflow_id for row in rows[:1]}
         old_ids = [row.workflow_id for row in rows[_MAX_IDLE_FIRINGS:] if not _firing(row).task_ids]
         if old_ids:
             await queue.call(lambda client, old_ids=old_ids: client.delete_workflows(old_ids))
-    return kept
+    return newest_ids
 
 
 async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
@@ -220,6 +220,7 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
 
     for row in await queue.call(newest_firing):
         output = _output(row)
+        # A removed schedule may have had the same name: "made" tells them apart.
         if output.get("made") == context["made"]:
             return output["seen"]
     return None

@@ -83,9 +83,9 @@ class RunnerSettings(PluginSettings, QueueSettings):
     def of(self, queue: str) -> QueueSettings:
         """Return the settings of a queue. Fields that the queue does not set have the defaults."""
         queue_settings = self.queues.get(queue)
-        names = QueueSettings.model_fields
-        own = {} if queue_settings is None else queue_settings.model_dump(exclude_unset=True)
-        return QueueSettings(**{name: getattr(self, name) for name in names} | own)
+        overrides = {} if queue_settings is None else queue_settings.model_dump(exclude_unset=True)
+        defaults = {name: getattr(self, name) for name in QueueSettings.model_fields}
+        return QueueSettings(**defaults | overrides)
 
     def url(self, data_dir: Path, folder: Path) -> str:
         """Return the URL of the database for DBOS's workflows.

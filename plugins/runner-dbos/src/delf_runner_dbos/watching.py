@@ -79,43 +79,42 @@ def _items_of(result: Any, call: str) -> Sequence[Any]:
 
 
 def compare_items(
-    items: Sequence[Any], id_field: str | None, before: Sequence[str] | None
+    items: Sequence[Any], id_field: str | None, known: Sequence[str] | None
 ) -> Comparison:
     """Find the items that are new since an earlier call.
 
     Args:
         items: The current items, in the order of the service.
         id_field: The field that identifies an item; None to use ``id`` or the whole item.
-        before: The digests from the previous call; None at the first call, for which no item
+        known: The digests from the previous call; None at the first call, for which no item
             is new.
 
     Raises:
         ConfigurationError: If an item does not have the field.
     """
     digests = [_digest(item, id_field) for item in items]
-    if before is None:
+    if known is None:
         return Comparison(
-            [], _kept_items(digests, ()), f"{format_count(len(items), 'item')} known from now on"
+            [], _merge_digests(digests, ()), f"{format_count(len(items), 'item')} known from now on"
         )
-    known_digests = frozenset(before)
+    known_set = frozenset(known)
     items_by_digest = dict(zip(digests, items, strict=True))
-    new = [
-        (digest, item) for digest, item in items_by_digest.items() if digest not in known_digests
-    ]
+    new = [(digest, item) for digest, item in items_by_digest.items() if digest not in known_set]
     note = None
     are_all_new = len(new) == len(items_by_digest)
-    if new and known_digests and are_all_new:
+    if new and known_set and are_all_new:
         note = "all items are new: more may have come than one call returns; ask more often"
-    started, deferred = new[:_MAX_NEW_ITEMS], {digest for digest, _ in new[_MAX_NEW_ITEMS:]}
+    selected = new[:_MAX_NEW_ITEMS]
+    deferred = {digest for digest, _ in new[_MAX_NEW_ITEMS:]}  # new again at the next firing
     return Comparison(
-        [(digest, truncate_item(item)) for digest, item in started],
-        _kept_items([digest for digest in digests if digest not in deferred], before),
+        [(digest, truncate_item(item)) for digest, item in selected],
+        _merge_digests([digest for digest in digests if digest not in deferred], known),
         note,
     )
 
 
-def _kept_items(current: Sequence[str], before: Collection[str]) -> list[str]:
-    return list(dict.fromkeys([*current, *before]))[: max(_MAX_SEEN, len(current))]
+def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
+    return list(dict.fromkeys([*current, *known]))[: max(_MAX_SEEN, len(current))]
 
 
 def _digest(item: object, id_field: str | None) -> str:

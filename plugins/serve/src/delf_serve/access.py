@@ -17,7 +17,7 @@ _MAX_PATH_CHARACTERS: Final = 500
 
 
 def log_request(
-    scope: Any, *, client: str, key: str | None, status: int | None, began: float, name: str
+    scope: Any, *, client: str, key: str | None, status: int | None, began: float, request_id: str
 ) -> None:
     """Write an access log entry for a request.
 
@@ -27,7 +27,7 @@ def log_request(
         key: The name of the API key used, if known.
         status: The status of the response; None if the client disconnected before the response.
         began: The start of the request as :func:`time.perf_counter`.
-        name: The id of the request.
+        request_id: The id of the request.
     """
     if not _log.isEnabledFor(logging.INFO):
         return
@@ -39,7 +39,7 @@ def log_request(
         "path": scope["path"][:_MAX_PATH_CHARACTERS],
         "status": status,
         "ms": round((time.perf_counter() - began) * 1000, 1),
-        "request_id": name,
+        "request_id": request_id,
     }
     _log.info("%s", json.dumps(fields), extra={"access": fields})
 
@@ -51,7 +51,7 @@ def to_stderr(*, enabled: bool) -> Generator[None]:
         yield
         return
     handler = logging.StreamHandler(sys.stderr)
-    before = _log.level, _log.propagate
+    previous_level, previous_propagate = _log.level, _log.propagate
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
     _log.propagate = False
@@ -59,5 +59,5 @@ def to_stderr(*, enabled: bool) -> Generator[None]:
         yield
     finally:
         _log.removeHandler(handler)
-        _log.setLevel(before[0])
-        _log.propagate = before[1]
+        _log.setLevel(previous_level)
+        _log.propagate = previous_propagate

@@ -168,7 +168,7 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            self._loop_end.are_tasks_left = True
+            self._loop_end.has_handled_tasks = True
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
@@ -194,10 +194,11 @@ class Application:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. If no lifespan event has started the agent, the first request does."""
-        scope["app"] = self  # makes the router raise its refusals
+        scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            if not self._started and path_of(scope) != "/health":  # the guard skips /ready
+            # The guard prepares no probes, but /ready needs a started agent.
+            if not self._started and path_of(scope) != "/health":
                 await self._start_for_request()
         try:
             await self._app(scope, receive, send)
@@ -245,13 +246,13 @@ class _LoopEnd(asyncio.Future[None]):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.are_tasks_left = False
+        self.has_handled_tasks = False
         """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Leave the tasks resumable, unless the application was already shut down."""
-        if not self.are_tasks_left:
-            self.are_tasks_left = True
+        if not self.has_handled_tasks:
+            self.has_handled_tasks = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 
@@ -298,7 +299,7 @@ async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
         call.query(NoQuery)
     if operation.body is not None:
         arguments["body"] = await call.body(operation.body)
-    elif operation.method != "GET" and operation.sent == JSON:
+    elif operation.method != "GET" and operation.request_media == JSON:
         await call.no_body()
     return arguments
 

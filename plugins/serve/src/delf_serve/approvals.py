@@ -54,13 +54,13 @@ from delf_serve.schemas import (
     RequestList,
     WaitingCount,
 )
-from delf_serve.tasks import Tasks, has_right, may_decide, other_project
+from delf_serve.tasks import Tasks, foreign_project, has_right, may_decide
 
 if TYPE_CHECKING:
     from delf import Agent
 
 
-_MAX: Final = 100_000
+_MAX_REQUESTS: Final = 100_000
 
 
 class Approvals:
@@ -91,7 +91,7 @@ class Approvals:
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
-        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX)
+        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX_REQUESTS)
         records = [record for record in all_records if key.sees(record.task.key)]
         if mine or rejectable:
             decidable, others = list[RequestRecord](), list[RequestRecord]()
@@ -196,7 +196,7 @@ class Approvals:
             reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
         return Request(
             **request_data(record),
-            project=other_project(record.task),
+            project=foreign_project(record.task),
             can_decide=may_decide(record, key),
             can_reject=_may_reject(record, key),
             can_talk=record.waits and _may_comment(key),

@@ -22,15 +22,15 @@ from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
 _PAGES: Final = ("index.html", "docs.html")
-_FIXED: Final = "public, max-age=31536000, immutable"
+_CACHE_FOREVER: Final = "public, max-age=31536000, immutable"
 
 
-def page_file(name: str, known: str = "", version: str = "") -> Response:
+def page_file(name: str, if_none_match: str = "", version: str = "") -> Response:
     """Return a file of the page as a response, without content if the browser has the file.
 
     Args:
         name: The name of the file.
-        known: The header ``If-None-Match`` of the request.
+        if_none_match: The header ``If-None-Match`` of the request.
         version: The version in the URL, if any. Browsers may cache the response only if it is the
             version of this server.
 
@@ -42,8 +42,8 @@ def page_file(name: str, known: str = "", version: str = "") -> Response:
         raise ProblemError(404, "there is nothing at this address")
     kind, data, tag = file
     is_current = version == _version()
-    headers = {"cache-control": _FIXED if is_current else "no-cache", "etag": tag}
-    if tag in [tag_text.strip().removeprefix("W/") for tag_text in known.split(",")]:
+    headers = {"cache-control": _CACHE_FOREVER if is_current else "no-cache", "etag": tag}
+    if tag in [tag_text.strip().removeprefix("W/") for tag_text in if_none_match.split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=kind, headers=headers)
 

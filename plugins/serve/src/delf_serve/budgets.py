@@ -44,13 +44,13 @@ class Budgets:
         self._month = ""
 
     async def ledger(
-        self, key: Key, within: Ledger, *, checked: bool = True
+        self, key: Key, agent_ledger: Ledger, *, checked: bool = True
     ) -> SharedLedger | None:
         """Return a ledger that charges a person's task to all budgets that cover the task.
 
         Args:
             key: The owner of the task.
-            within: The ledger of the agent, whose own budget covers all tasks.
+            agent_ledger: The ledger of the agent, whose own budget covers all tasks.
             checked: Whether to raise if a budget is exhausted. If false, a task with an exhausted
                 budget starts, but ends at its next model call.
 
@@ -64,7 +64,7 @@ class Budgets:
         if not ledgers:
             return None
         for name, ledger in ledgers.items():
-            ledger.allow_unpriced = within.allow_unpriced
+            ledger.allow_unpriced = agent_ledger.allow_unpriced
             if checked and ledger.is_exhausted:
                 raise ProblemError(
                     402,
@@ -72,7 +72,7 @@ class Budgets:
                     f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
                     "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
                 )
-        return SharedLedger(list(ledgers.values()), within)
+        return SharedLedger(list(ledgers.values()), agent_ledger)
 
     async def shown(self, key: Key) -> list[OwnBudget]:
         """Return the budgets that cover a person's tasks, in the API's model."""
@@ -90,7 +90,7 @@ class Budgets:
         """Return the current ledgers of the budgets that cover a person's tasks, by budget name."""
         if not self._limits:
             return {}
-        owners: dict[str, Collection[str]] = {}
+        owners: dict[str, Collection[str]] = {}  # by budget name; empty for all tasks
         holder = key.holder
         # Tasks of a hook without a person have no owner; without keys, one user owns all tasks.
         has_owner = holder is not None or not self._keys
@@ -122,7 +122,7 @@ class Budgets:
         try:
             await journal.index(_INDEX_SECONDS)
         except ConfigurationError:
-            # Without figures no limit can be enforced: refuse the task.
+            # A journal without figures cannot enforce a limit: refuse the task.
             raise ProblemError(501, "budgets need a journal with figures") from None
         figures = await journal.figures("person", TaskFilter(since=since, keys=owners))
         return sum(group.cost_usd for group in figures)

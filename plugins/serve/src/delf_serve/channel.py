@@ -113,14 +113,13 @@ def notice_of_talk(
             kind, headline = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
             text = ""
     message = f"{headline}: {text}" if text else headline
-    shown_message = message[:_MAX_TEXT_SIZE]
     return Notice(
         name=f"{request.request_id}-{event.seq}",
         content={
             **request_notice.content,
             "event": kind,
             "by": by,
-            "message": shown_message,
+            "message": message[:_MAX_TEXT_SIZE],
         },
         subject=f"delf: {_one_line(headline)}",
         text=f"{message}\n\n{request_notice.text}",
@@ -412,11 +411,12 @@ class WebChannel:
         else:
             participants = {owner, *(getattr(earlier, "key", None) for earlier in so_far)}
             assignees = [earlier.to for earlier in so_far if isinstance(earlier, ApprovalAssigned)]
+            current_assignees = assignees[-1:]
             to = [
                 person
                 for person in readers
                 if "commented" in person.notices
-                and (person.holder in participants or person.name in assignees[-1:])
+                and (person.holder in participants or person.name in current_assignees)
             ]
         if to:
             self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)
@@ -472,7 +472,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def post(settings: ServeSettings, notice: Notice) -> None:
     """Post a notice to the webhook."""
-    assert settings.webhook_url is not None  # noqa: S101 - chosen as a way only if it is set
+    assert settings.webhook_url is not None  # noqa: S101 - called only if the setting is set
     url = settings.webhook_url.get_secret_value()
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("a webhook has an http address")
@@ -518,7 +518,7 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
-    # urlsplit() removes line ends, and urllib sends no blanks.
+    # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
     is_valid = url.isascii() and url.isprintable() and " " not in url and len(url) <= _MAX_URL_SIZE
     if parts.scheme != "https" or parts.username is not None or not is_valid:
         raise ConfigurationError(
@@ -563,7 +563,7 @@ def call_slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     """Send a notice by mail."""
-    assert settings.smtp_url is not None  # noqa: S101 - chosen as a way only if it is set
+    assert settings.smtp_url is not None  # noqa: S101 - called only if the setting is set
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, tls = url.hostname or "localhost", url.scheme == "smtps"
     message = EmailMessage()

@@ -24,7 +24,7 @@ from delf_serve.settings import ServeSettings
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _INCOMPLETE_PREFIX: Final = "coming_"
 _MAX_BYTES: Final = 255
-# The minimum number of bytes that a file counts, because an empty file uses disk space, too.
+# The minimum number of bytes charged for a file, because an empty file uses disk space, too.
 _MIN_BYTES: Final = 4096
 _CLEANUP_SECONDS: Final = 3600.0
 # The seconds without new data after which an unfinished upload counts as abandoned.
@@ -74,8 +74,9 @@ class Uploads:
             # Fails if the name exists, so that a link cannot redirect the write to another file.
             with create_private(folder / name) as file:
                 async for chunk in chunks:
-                    before, size = size, size + len(chunk)
-                    self._count_bytes(owner, max(size, _MIN_BYTES) - max(before, _MIN_BYTES))
+                    charged_before = max(size, _MIN_BYTES)
+                    size += len(chunk)
+                    self._count_bytes(owner, max(size, _MIN_BYTES) - charged_before)
                     await asyncio.to_thread(file.write, chunk)
             # Only complete files get the id with which a task can name them.
             await asyncio.to_thread(folder.rename, folder.with_name(file_id))

@@ -129,7 +129,8 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        began, scope["delf.key"] = time.perf_counter(), None
+        began = time.perf_counter()
+        scope["delf.key"] = None
         sender = _Sender(send, path_of(scope))
         try:
             await self._check(scope, sender)
@@ -157,7 +158,7 @@ class Guard:
                     key=None if scope["delf.key"] is None else scope["delf.key"].name,
                     status=sender.status,
                     began=began,
-                    name=sender.request_id,
+                    request_id=sender.request_id,
                 )
 
     async def _check(self, scope: Scope, sender: _Sender) -> None:

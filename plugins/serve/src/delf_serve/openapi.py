@@ -45,12 +45,12 @@ _FAILURES: Final = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is of another type.",
-    421: "The server has another name.",
-    422: "Something in it does not fit.",
-    429: "Too much at once.",
+    421: "The server does not have this host name.",
+    422: "A parameter or a field of the body is invalid.",
+    429: "There are too many requests.",
 }
-_WITH_BODY: Final = frozenset({408, 413, 415})
-_BY_TYPE: Final = {200: "TaskDetail"}
+_FAILURES_OF_BODIES: Final = frozenset({408, 413, 415})
+_MODEL_OF_STATUS: Final = {200: "TaskDetail"}
 
 
 def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> dict[str, Any]:
@@ -194,12 +194,14 @@ def _operation(operation: Operation) -> dict[str, Any]:
         schema: dict[str, Any] = {"$ref": _SCHEMA_REF.format(model=operation.body.__name__)}
         content["requestBody"] = {
             "required": True,
-            "content": {operation.sent: {"schema": schema}},
+            "content": {operation.request_media: {"schema": schema}},
         }
-    elif operation.sent != "application/json":
+    elif operation.request_media != "application/json":
         content["requestBody"] = {
-            "required": False,  # an empty file is one
-            "content": {operation.sent: {"schema": {"type": "string", "format": "binary"}}},
+            "required": False,  # an upload may be empty
+            "content": {
+                operation.request_media: {"schema": {"type": "string", "format": "binary"}}
+            },
         }
     return content
 
@@ -248,19 +250,21 @@ def _responses(operation: Operation) -> dict[str, Any]:
     success: dict[str, Any] = {"description": operation.summary}
     if operation.status != 204:
         success["content"] = {operation.media: content}
-        if operation.also is not None:
-            success["content"][operation.also] = {"schema": {"type": "string"}}
+        if operation.second_media is not None:
+            success["content"][operation.second_media] = {"schema": {"type": "string"}}
     responses: dict[str, Any] = {str(operation.status): success}
     problem = {MEDIA: {"schema": {"$ref": _SCHEMA_REF.format(model="Problem")}}}
-    has_body = operation.body is not None or operation.sent != "application/json"
+    has_body = operation.body is not None or operation.request_media != "application/json"
     failures = {
-        status: text for status, text in _FAILURES.items() if has_body or status not in _WITH_BODY
+        status: text
+        for status, text in _FAILURES.items()
+        if has_body or status not in _FAILURES_OF_BODIES
     }
-    for status, text in {**failures, **dict(operation.other)}.items():
+    for status, text in {**failures, **dict(operation.other_responses)}.items():
         if status == 204:
             responses["204"] = {"description": text}
         elif status < 300:
-            schema = {"$ref": _SCHEMA_REF.format(model=_BY_TYPE[status])}
+            schema = {"$ref": _SCHEMA_REF.format(model=_MODEL_OF_STATUS[status])}
             responses[str(status)] = {
                 "description": text,
                 "content": {"application/json": {"schema": schema}},

@@ -34,11 +34,11 @@ class Operation:
         query: The model of the query parameters.
         answer: The model of the response body; None for no JSON body.
         status: The HTTP status of success.
-        other: Further statuses, each with its meaning.
+        other_responses: Further statuses, each with its meaning.
         media: The media type of the response.
-        also: An alternative media type of the response, which a query parameter selects.
+        second_media: An alternative media type of the response, which a query parameter selects.
         frames: For an event stream, the name of the schema of each event's data.
-        sent: The media type of the request body.
+        request_media: The media type of the request body.
         headers: The names of further request headers that the handler reads.
         any_query: Whether arbitrary query parameters are accepted.
     """
@@ -53,11 +53,11 @@ class Operation:
     query: type[BaseModel]
     answer: type[BaseModel] | None
     status: int
-    other: tuple[tuple[int, str], ...] = ()
+    other_responses: tuple[tuple[int, str], ...] = ()
     media: str = JSON
-    also: str | None = None
+    second_media: str | None = None
     frames: str | None = None
-    sent: str = JSON
+    request_media: str = JSON
     headers: tuple[str, ...] = ()
     any_query: bool = False
 

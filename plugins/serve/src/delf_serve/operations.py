@@ -29,7 +29,7 @@ from delf_serve.keys import Key
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
-from delf_serve.people import NOTICE_WAYS, Changer, present
+from delf_serve.people import NOTICE_WAYS, Changer, require_active
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import (
     Submitted,
@@ -75,7 +75,13 @@ OPERATIONS: Final = Operations()
 
 
 @OPERATIONS.add(
-    "POST", "/run", "run", answer=s.Accepted, status=202, other=_SUBMIT_STATUSES, headers=(_KEY,)
+    "POST",
+    "/run",
+    "run",
+    answer=s.Accepted,
+    status=202,
+    other_responses=_SUBMIT_STATUSES,
+    headers=(_KEY,),
 )
 async def run(call: Call, body: s.RunRequest) -> Response:
     """Submit a task."""
@@ -91,7 +97,10 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
 
 
 @OPERATIONS.add(
-    "POST", "/routines", "decide", other=(*_UNKNOWN, (409, "The task cannot become a routine."))
+    "POST",
+    "/routines",
+    "decide",
+    other_responses=(*_UNKNOWN, (409, "The task cannot become a routine.")),
 )
 async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft:
     """Preview a task as a routine; save the routine if the previewed version is confirmed."""
@@ -104,7 +113,7 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
     "run",
     answer=s.Accepted,
     status=202,
-    other=_SUBMIT_STATUSES,
+    other_responses=_SUBMIT_STATUSES,
     headers=(_KEY,),
 )
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
@@ -130,7 +139,7 @@ async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
     return s.EvaluationList(evaluations=list(part), more=more)
 
 
-@OPERATIONS.add("GET", "/evals/{name}", "read", other=((404, "There is no such run."),))
+@OPERATIONS.add("GET", "/evals/{name}", "read", other_responses=((404, "There is no such run."),))
 async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
     """Return the report of an evaluation run."""
     agent, name = call.service.agent, call.path_parameter("name")
@@ -145,13 +154,13 @@ async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
     return schedules.model_copy(update={"schedules": part, "more": more})
 
 
-@OPERATIONS.add("POST", "/schedules", "run", status=201, other=_NO_SCHEDULES)
+@OPERATIONS.add("POST", "/schedules", "run", status=201, other_responses=_NO_SCHEDULES)
 async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
     """Add a schedule: runners do a task at set times, or for each new item that a call returns."""
     return await call.service.schedules.add(body, call.key)
 
 
-@OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other=_NO_SCHEDULES)
+@OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other_responses=_NO_SCHEDULES)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     """Return the outcomes of a schedule's most recent firings."""
     firings = await call.service.schedules.history(call.path_parameter("schedule"), call.key)
@@ -159,20 +168,22 @@ async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     return s.ScheduleHistory(firings=part, more=more)
 
 
-@OPERATIONS.add("POST", "/schedules/{schedule}/test", "run", status=202, other=_NO_SCHEDULES)
+@OPERATIONS.add(
+    "POST", "/schedules/{schedule}/test", "run", status=202, other_responses=_NO_SCHEDULES
+)
 async def test_schedule(call: Call) -> s.FiringView:
     """Let a runner do the task of a schedule once, now, without any change."""
     return await call.service.schedules.test(call.path_parameter("schedule"), call.key)
 
 
-@OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other=_NO_SCHEDULES)
+@OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other_responses=_NO_SCHEDULES)
 async def pause_schedule(call: Call, body: s.ScheduleChange) -> s.ScheduleView:
     """Pause a schedule of yours, or resume it."""
     schedules = call.service.schedules
     return await schedules.change(call.path_parameter("schedule"), call.key, paused=body.paused)
 
 
-@OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other=_NO_SCHEDULES)
+@OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other_responses=_NO_SCHEDULES)
 async def remove_schedule(call: Call) -> None:
     """Remove a schedule of yours; the tasks that it started stay."""
     await call.service.schedules.remove(call.path_parameter("schedule"), call.key)
@@ -184,7 +195,7 @@ async def remove_schedule(call: Call) -> None:
     None,
     answer=s.HookAnswer,
     status=202,
-    other=(
+    other_responses=(
         (401, "The signature is missing or wrong."),
         (409, "Its person may not run tasks."),
         (413, "The message is too long."),
@@ -192,7 +203,7 @@ async def remove_schedule(call: Call) -> None:
     ),
     headers=("webhook-id", "webhook-timestamp", "webhook-signature"),
     any_query=True,
-    sent="*/*",
+    request_media="*/*",
 )
 async def receive_hook(call: Call) -> Response:
     """Accept a signed message of another service, and start a task for it."""
@@ -261,7 +272,7 @@ async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
 
-@OPERATIONS.add("GET", "/search", "read", other=(*_UNKNOWN, _NO_SEARCH))
+@OPERATIONS.add("GET", "/search", "read", other_responses=(*_UNKNOWN, _NO_SEARCH))
 async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     """Find tasks by their text, scripts, calls, answers and errors."""
     return await history.search(call.service.tasks, query, call.key)
@@ -272,8 +283,8 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     "/figures",
     "read",
     answer=s.FigureList,
-    also="text/csv",
-    other=((409, "The time zone is unknown."), _NO_SEARCH),
+    second_media="text/csv",
+    other_responses=((409, "The time zone is unknown."), _NO_SEARCH),
 )
 async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     """Return tasks, tokens, cost and waiting time by day, person, tool or model."""
@@ -281,22 +292,22 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     if query.format == "json":
         part, more = page_of(figure_list, query)
         return history.figure_list(part, more=more)
-    name = f'attachment; filename="delf-{query.by}.csv"'
+    disposition = f'attachment; filename="delf-{query.by}.csv"'
     return Response(
         figures_csv(query.by, figure_list),
         media_type="text/csv; charset=utf-8",
-        headers={"content-disposition": name},
+        headers={"content-disposition": disposition},
     )
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/tasks/{task_id}", "read", other_responses=_UNKNOWN)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """Return a task with its result."""
     task = await call.service.tasks.record(call.path_parameter("task_id"), call.key)
     return await _wait_for_task(call, task.task_id, query.wait)
 
 
-@OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _LATE))
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
     await call.service.tasks.remove(call.path_parameter("task_id"), call.key)
@@ -308,7 +319,7 @@ async def delete_task(call: Call) -> None:
     "read",
     media=_EVENTS,
     frames="Event",
-    other=(*_UNKNOWN, (204, "There are no further events."), _FULL),
+    other_responses=(*_UNKNOWN, (204, "There are no further events."), _FULL),
     headers=("Last-Event-ID",),
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
@@ -324,14 +335,14 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}/prompts", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/tasks/{task_id}/prompts", "read", other_responses=_UNKNOWN)
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     """List a task's model calls: messages, answer and cost of each."""
     name = call.path_parameter("task_id")
     return await call.service.tasks.prompts(name, call.key, query.limit, query.offset)
 
 
-@OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _LATE))
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
     task_id, cancelled = await call.service.tasks.cancel(
@@ -345,7 +356,7 @@ async def cancel_task(call: Call) -> s.Cancelled:
     "/tasks/{task_id}/resume",
     "run",
     status=202,
-    other=(*_UNKNOWN, _LATE, _NO_MONEY),
+    other_responses=(*_UNKNOWN, _LATE, _NO_MONEY),
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Resume a task that was interrupted, or that ended at its timeout or budget."""
@@ -361,7 +372,7 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     "run",
     answer=s.Accepted,
     status=202,
-    other=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
+    other_responses=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with the same files, answer type and conversation."""
@@ -376,7 +387,7 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
     "/tasks/{task_id}/fork",
     "run",
     status=202,
-    other=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
+    other_responses=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Start a new task that repeats another task from one of its events."""
@@ -385,14 +396,14 @@ async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     return await tasks.view(name, call.key)
 
 
-@OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other_responses=_UNKNOWN)
 async def compare_tasks(call: Call) -> s.Comparison:
     """Compare two tasks: figures, scripts, calls, answers."""
     one, other = call.path_parameter("task_id"), call.path_parameter("other_id")
     return await history.compare(call.service.tasks, one, other, call.key)
 
 
-@OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other=(_FULL,))
+@OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other_responses=(_FULL,))
 async def changes(call: Call) -> Response:
     """Stream tasks as server-sent events whenever they change."""
     return EventStreamResponse(call, call.service.streams.changes(call.key))
@@ -406,7 +417,7 @@ async def changes(call: Call) -> Response:
     "/tasks/{task_id}/files/{name}",
     "read",
     media=_FILE,
-    other=(*_UNKNOWN, (410, "It is not on this machine any more.")),
+    other_responses=(*_UNKNOWN, (410, "It is not on this machine any more.")),
 )
 async def get_file(call: Call) -> Response:
     """Return a file that a task created."""
@@ -427,7 +438,9 @@ async def get_file(call: Call) -> Response:
     )
 
 
-@OPERATIONS.add("POST", "/files", "run", status=201, sent=_FILE, other=(_LONG_NAME,))
+@OPERATIONS.add(
+    "POST", "/files", "run", status=201, request_media=_FILE, other_responses=(_LONG_NAME,)
+)
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
     """Upload a file, which tasks can then use by its id."""
     return await call.service.uploads.store(call.key, query.name, call.chunks())
@@ -440,7 +453,7 @@ async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
     return s.StoredList(files=files, more=more)
 
 
-@OPERATIONS.add("DELETE", "/files/{file_id}", "run", other=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/files/{file_id}", "run", other_responses=_UNKNOWN)
 async def delete_file(call: Call) -> None:
     """Remove a file that this key has uploaded."""
     await call.service.uploads.remove(call.key, call.path_parameter("file_id"))
@@ -461,13 +474,13 @@ async def count_waiting(call: Call) -> s.WaitingCount:
     return await call.service.approvals.waiting(call.key)
 
 
-@OPERATIONS.add("GET", "/approvals/{request_id}", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/approvals/{request_id}", "read", other_responses=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
     """Return a request with everything needed to decide it."""
     return await call.service.approvals.detail(call.path_parameter("request_id"), call.key)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other_responses=(*_UNKNOWN, _LATE))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Decide a request: approve, reject, edit, or state that the call already happened."""
     return await call.service.approvals.decide(
@@ -475,21 +488,25 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     )
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}/comments", "read", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add(
+    "POST", "/approvals/{request_id}/comments", "read", other_responses=(*_UNKNOWN, _LATE)
+)
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
     """Comment on a pending request. Comments are for people; the model does not get them."""
     name, text = call.path_parameter("request_id"), body.text.strip()
     return await call.service.approvals.comment(name, text, call.key, call.via)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}/assignee", "read", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add(
+    "POST", "/approvals/{request_id}/assignee", "read", other_responses=(*_UNKNOWN, _LATE)
+)
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     """Assign a request to a person who may approve it; other people may still decide."""
     name = call.path_parameter("request_id")
     return await call.service.approvals.assign(name, body.person, call.key, call.via)
 
 
-@OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other_responses=_UNKNOWN)
 async def list_assignable(call: Call) -> s.AssignableList:
     """List the people to whom a request can be assigned."""
     return await call.service.approvals.assignable(call.path_parameter("request_id"), call.key)
@@ -502,7 +519,7 @@ async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     return s.RememberedList(remembered=decisions, more=more)
 
 
-@OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other_responses=_UNKNOWN)
 async def revoke(call: Call) -> s.Remembered:
     """Revoke a remembered approval."""
     return await call.service.approvals.revoke(call.path_parameter("request_id"), call.key)
@@ -517,37 +534,41 @@ async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
     return await staff.everybody(call, query)
 
 
-@OPERATIONS.add("POST", "/people", "people", other=(_LATE,))
+@OPERATIONS.add("POST", "/people", "people", other_responses=(_LATE,))
 async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
     """Add or change a person, or create a key for a person."""
     return await staff.keep(call, body)
 
 
-@OPERATIONS.add("DELETE", "/people/{person}", "people", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("DELETE", "/people/{person}", "people", other_responses=(*_UNKNOWN, _LATE))
 async def remove_person(call: Call) -> None:
     """Remove a person with all keys and sessions."""
     await staff.remove(call, call.path_parameter("person"))
 
 
-@OPERATIONS.add("DELETE", "/people/{person}/keys/{label}", "people", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add(
+    "DELETE", "/people/{person}/keys/{label}", "people", other_responses=(*_UNKNOWN, _LATE)
+)
 async def remove_key(call: Call) -> None:
     """Revoke a key of a person."""
     await staff.remove_key(call, call.path_parameter("person"), call.path_parameter("label"))
 
 
-@OPERATIONS.add("GET", "/people/{person}/sessions", "people", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/people/{person}/sessions", "people", other_responses=_UNKNOWN)
 async def sessions_of_person(call: Call) -> s.LoginList:
     """List the sessions in which a person is logged in to the page."""
     return await staff.sessions(call, call.path_parameter("person"))
 
 
-@OPERATIONS.add("DELETE", "/people/{person}/sessions/{session_id}", "people", other=_UNKNOWN)
+@OPERATIONS.add(
+    "DELETE", "/people/{person}/sessions/{session_id}", "people", other_responses=_UNKNOWN
+)
 async def end_session_of_person(call: Call) -> None:
     """End a session of a person."""
     await staff.end_session(call, call.path_parameter("person"), call.path_parameter("session_id"))
 
 
-@OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, also="text/csv")
+@OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, second_media="text/csv")
 async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
     """List decisions on requests, changes of people, and logins, newest first."""
     entries = await staff.audit(call, query)
@@ -561,13 +582,13 @@ async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
     )
 
 
-@OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
+@OPERATIONS.add("GET", "/notices", "read", other_responses=_NOBODY)
 async def get_notices(call: Call) -> s.NoticesView:
     """Return which notices the caller gets, and through which channels."""
     return _notices_of(call, _own_person(call))
 
 
-@OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
+@OPERATIONS.add("POST", "/notices", "read", other_responses=(*_NOBODY, _LATE))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
@@ -580,14 +601,14 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
-    new_secret: str | None = None
+    new_secret: str | None = None  # shown only when the webhook's address changes
 
     def change(known: Person | None) -> Person:
         nonlocal new_secret
-        person_before = present(known, name)
-        is_new = address is not None and address != person_before.webhook
-        new_secret = secret if is_new and address else None
-        webhook_fields = {"webhook": address, "webhook_secret": secret} if is_new else {}
+        person_before = require_active(known, name)
+        is_changed = address is not None and address != person_before.webhook
+        new_secret = secret if is_changed and address else None  # "" removes the webhook
+        webhook_fields = {"webhook": address, "webhook_secret": secret} if is_changed else {}
         return replace(
             person_before,
             notices=chosen,
@@ -640,7 +661,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
     if chat is not None:
-        # A caller who sees every conversation needs no more than those up to this page.
+        # For a caller who sees every conversation, it suffices to load this and earlier pages.
         sees_all = call.key.owners is None
         count = query.offset + query.limit + 1 if sees_all else _MAX_CONVERSATIONS
         conversations = [
@@ -662,10 +683,10 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     return s.ConversationList(conversations=views, more=more)
 
 
-@OPERATIONS.add("GET", "/conversations/{conversation_id}", "read", other=_UNKNOWN)
+@OPERATIONS.add("GET", "/conversations/{conversation_id}", "read", other_responses=_UNKNOWN)
 async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationDetail:
     """Return the messages of a conversation."""
-    name = await _conversation(call)
+    name = await _find_conversation(call)
     lines = await _messages(call, name, query.after, query.limit + 1)
     messages = [s.ChatLine(**asdict(line)) for line in lines[: query.limit]]
     return s.ConversationDetail(
@@ -675,15 +696,15 @@ async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationD
     )
 
 
-@OPERATIONS.add("DELETE", "/conversations/{conversation_id}", "delete", other=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/conversations/{conversation_id}", "delete", other_responses=_UNKNOWN)
 async def delete_conversation(call: Call) -> None:
     """Delete a conversation."""
-    name = await _conversation(call)
+    name = await _find_conversation(call)
     chat: Any = call.service.agent.chat
     await chat.aclear(name)
 
 
-async def _conversation(call: Call) -> str:
+async def _find_conversation(call: Call) -> str:
     """Return the id of a conversation in the journal, preferring the caller's own conversation."""
     text = call.path_parameter("conversation_id")
     for name in dict.fromkeys((stored_name(text, call.key) or text, text)):
@@ -704,12 +725,12 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the sessions in which the caller is logged in to the page."""
     logins, more = page_of(await call.service.sessions.of(call.key), query)
-    this = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [staff.login_view(login, is_this=login.digest == this) for login in logins]
+    own_digest = None if call.cookie is None else digest_of(call.cookie)
+    sessions = [staff.login_view(login, is_this=login.digest == own_digest) for login in logins]
     return s.LoginList(sessions=sessions, more=more)
 
 
-@OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other=_UNKNOWN)
+@OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other_responses=_UNKNOWN)
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
     await call.service.sessions.end_of(call.key, call.path_parameter("session_id"))
@@ -725,14 +746,16 @@ async def health(_call: Call) -> s.Health:
     return s.Health(ok=True)
 
 
-@OPERATIONS.add("GET", "/ready", None, any_query=True, other=((503, "No task can begin."),))
+@OPERATIONS.add(
+    "GET", "/ready", None, any_query=True, other_responses=((503, "No task can begin."),)
+)
 async def ready(call: Call) -> s.Health:
     """Report whether a task could start: journal, models, connections and sandbox are checked."""
     await call.service.readiness.check()
     return s.Health(ok=True)
 
 
-@OPERATIONS.add("GET", "/budget", "read", other=((404, "The agent has no budget."),))
+@OPERATIONS.add("GET", "/budget", "read", other_responses=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
     """Return the agent's remaining budget, and the tasks with the most recent costs."""
     budget = budget_of(call, call.key)
@@ -766,7 +789,7 @@ def budget_of(call: Call, key: Key) -> s.Budget | None:
 async def metrics(call: Call) -> Response:
     """Return metrics for Prometheus."""
     if call.key.owners is not None:
-        raise ProblemError(404, "figures of all tasks are for those who see all")
+        raise ProblemError(404, "metrics need the right to see all tasks")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

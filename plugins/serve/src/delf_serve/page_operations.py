@@ -88,8 +88,8 @@ async def session(call: Call) -> s.Session:
     """Return the session of the caller."""
     key: Key | None = call.http.scope.get("delf.key")
     if key is None:
-        ways = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
-        raise ProblemError(401, "nobody is logged in", ways)
+        login_hint = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
+        raise ProblemError(401, "nobody is logged in", login_hint)
     return await _session_view(call, key, call.cookie)
 
 
@@ -125,13 +125,18 @@ async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)
-    way = "proxy" if by_proxy else "session" if cookie is not None else "key"
+    if not service.keys:
+        way = "none"
+    elif by_proxy:
+        way = "proxy"
+    else:
+        way = "key" if cookie is None else "session"
     return s.Session(
         name=key.name,
         rights=sorted(key.rights),
         scope=key.scope,
         teams=sorted(key.teams),
-        way=way if service.keys else "none",
+        way=way,
         csrf=PROXY_TOKEN if by_proxy else csrf,
         login=bool(service.keys),
         server=service.start,

@@ -50,12 +50,12 @@ class Changer:
     tell: Tell
 
     async def change(
-        self, keeper: SharedJournal, name: str, make: Callable[[Person | None], Person]
+        self, journal: SharedJournal, name: str, make: Callable[[Person | None], Person]
     ) -> Person:
         """Change a person in the journal, retrying after concurrent changes.
 
         Args:
-            keeper: The journal.
+            journal: The journal.
             name: The name of the person.
             make: Returns the new version of the person from the old one, which is None for a new
                 person.
@@ -69,17 +69,17 @@ class Changer:
             DelfError: If concurrent changes persist.
         """
         for _ in range(_MAX_TRIES):
-            people = await keeper.people()
+            people = await journal.people()
             before = next((p for p in people if p.name == name), None)
             after = make(before)
             if before is None or (before.teams, before.mail) != (after.teams, after.mail):
                 check_mail(after.mail)
                 check_unique_names(after, people)
-            if await self.keep(keeper, after, before):
+            if await self.store(journal, after, before):
                 return after
         raise DelfError("the person is changed at the same time by others", hint="try it again")
 
-    async def keep(self, keeper: SharedJournal, after: Person, before: Person | None) -> bool:
+    async def store(self, journal: SharedJournal, after: Person, before: Person | None) -> bool:
         """Store a changed person, and report the change.
 
         Returns:
@@ -89,7 +89,7 @@ class Changer:
         if after != before:
             change = PersonChange.between(before, after, at=time.time(), by=self.by, via=self.via)
             after = with_entry(after, _entry(change))
-        if not await keeper.keep_person(after, before):
+        if not await journal.keep_person(after, before):
             return False
         if change is not None:
             self.tell(change)
@@ -140,11 +140,11 @@ class Wish:
     key_rights: tuple[Right, ...] | None = None
     key_scope: Scope | None = None
 
-    def of(self, known: Person | None, name: str) -> Person:
+    def apply_to(self, person: Person | None, name: str) -> Person:
         """Return a copy of a person with the changes. A removed person is created anew.
 
         Args:
-            known: The person; None to create a person.
+            person: The person; None to create a person.
             name: The name of the person.
 
         Raises:
@@ -152,14 +152,15 @@ class Wish:
                 label.
         """
         now = time.time()
-        if known is None or known.revoked_at is not None:
-            known = Person(name=check_name(name), uid=secrets.token_hex(6), made_at=now)
-        keys = known.keys
+        if person is None or person.revoked_at is not None:
+            person = Person(name=check_name(name), uid=secrets.token_hex(6), made_at=now)
+        keys = person.keys
         if self.secret is not None:
             check_name(self.label, "name of the key")
-            if any(key.label == self.label and key.revoked_at is None for key in keys):
+            is_label_used = any(key.label == self.label and not key.revoked_at for key in keys)
+            if is_label_used:
                 raise ConfigurationError(
-                    f"{name} has a key {self.label!r}", hint="another label, or revoke that key"
+                    f"{name} has a key {self.label!r}", hint="choose another label, or revoke that key"
                 )
             new_key = PersonKey(
                 label=self.label,
@@ -171,13 +172,13 @@ class Wish:
             keys += (new_key,)
         teams = None if self.teams is None else {check_name(team, "team") for team in self.teams}
         return replace(
-            known,
-            rights=known.rights if self.rights is None else self.rights,
-            scope=self.scope or known.scope,
-            teams=known.teams if teams is None else tuple(sorted(teams)),
-            mail=known.mail if self.mail is None else self.mail,
-            notices=known.notices if self.notices is None else self.notices,
-            notice_ways=known.notice_ways if self.notice_ways is None else self.notice_ways,
+            person,
+            rights=person.rights if self.rights is None else self.rights,
+            scope=self.scope or person.scope,
+            teams=person.teams if teams is None else tuple(sorted(teams)),
+            mail=person.mail if self.mail is None else self.mail,
+            notices=person.notices if self.notices is None else self.notices,
+            notice_ways=person.notice_ways if self.notice_ways is None else self.notice_ways,
             keys=keys,
         )
 
@@ -202,7 +203,7 @@ def without_key(person: Person, label: str) -> Person:
     return replace(person, keys=keys)
 
 
-def present(person: Person | None, name: str) -> Person:
+def require_active(person: Person | None, name: str) -> Person:
     """Return the person, unless unknown or removed.
 
     Args:

@@ -8,24 +8,25 @@ from typing import Any, Final, cast
 
 from delf.values.encoding import TAG
 
-# Substrings of JSON texts that contain tagged values or non-finite numbers.
-_TAG_MARKS: Final = (f'"{TAG}"', "NaN", "Infinity")
+# A JSON text without these substrings has neither tagged values nor non-finite numbers.
+_CONVERTED_SUBSTRINGS: Final = (f'"{TAG}"', "NaN", "Infinity")
 
 
 def json_bytes(value: Any) -> bytes:
     """Encode data as JSON. Unpaired surrogates become question marks.
 
     Args:
-        value: JSON-ready data, which may contain tagged values and non-finite numbers.
+        value: Data from :func:`delf.values.encoding.to_jsonable`, which may contain non-finite
+            numbers and tagged values: ``{TAG: type, "v": value}`` for types that JSON lacks.
     """
     text = _dumps(value)
-    if any(mark in text for mark in _TAG_MARKS):
+    if any(substring in text for substring in _CONVERTED_SUBSTRINGS):
         text = _dumps(plain(value))
     return text.encode("utf-8", "replace")
 
 
 def plain(value: Any) -> Any:
-    """Convert tagged data to plain JSON data.
+    """Replace tagged values (``{TAG: type, "v": value}``) in data by plain JSON values.
 
     Dates and non-finite numbers become strings, and sets become lists.
     """

@@ -45,14 +45,14 @@ def serve_project(
 
     log_to_stderr(state)
     app = make_application(state, options)
-    _warn_of_model(state, options)
+    _warn_of_unusable_model(state, options)
     app.first_tasks = tuple(tasks)
     with bind(host, port) as listener:
         message = f"delf serves on {address_of(listener)} - Ctrl-C ends it"
         serve(app, listener, lambda: click.echo(message, err=True))
 
 
-def _warn_of_model(state: State, options: Options) -> None:
+def _warn_of_unusable_model(state: State, options: Options) -> None:
     """Warn at the start if the main model cannot be used, for example without an API key."""
     from delf.protocols.context import PluginContext
     from delf_cli.session import Setup

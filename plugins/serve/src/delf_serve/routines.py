@@ -52,7 +52,7 @@ class Routines:
         try:
             routines = self.of_agent()
             routine_list = await asyncio.to_thread(routines.all)
-        except OptionalDependencyError:  # no plugin brings them
+        except OptionalDependencyError:  # no plugin with routines is installed
             return s.RoutineList(routines=[])
         return s.RoutineList(
             routines=[await self._view(bound.routine, key) for bound in routine_list],
@@ -101,7 +101,10 @@ class Routines:
             ProblemError: If the task cannot become a routine.
         """
         record = await self._tasks.record(given.task_id, key)
-        draft = None if given.seen is None else self._drafts.get((key.holder, given.seen))
+        previewed_digest = given.seen
+        draft = None
+        if previewed_digest is not None:
+            draft = self._drafts.get((key.holder, previewed_digest))
         try:
             if draft is None:
                 routines = self.of_agent()
@@ -113,8 +116,9 @@ class Routines:
         self._drafts[key.holder, digest] = draft
         while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
-        saves = given.seen == digest and not draft.differences
-        if saves:
+        # Save only what the caller has previewed, and only if the replay of the task succeeded.
+        is_saved = previewed_digest == digest and not draft.differences
+        if is_saved:
             try:
                 await asyncio.to_thread(draft.keep)
             except DelfError as error:
@@ -127,5 +131,5 @@ class Routines:
             differences=[*draft.differences],
             cost_usd=draft.cost_usd,
             digest=digest,
-            saved=saves,
+            saved=is_saved,
         )

@@ -45,7 +45,8 @@ class ProjectSchedules:
             with self._open() as schedules:
                 schedule_list = await schedules.all()
         except ProblemError as problem:
-            if problem.status not in (409, 501):
+            has_no_schedules = problem.status in (409, 501)  # no project, or no plugin
+            if not has_no_schedules:
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
         return s.ScheduleList(
@@ -80,8 +81,9 @@ class ProjectSchedules:
             raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
         routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
         parameters = routine.routine.parameters
-        stand_ins = {n: parameters[n].default if n in parameters else "" for n in call.parts}
-        routine.task({**call.values, **stand_ins})
+        # There is no item yet: check the call with defaults instead of the item's fields.
+        defaults = {n: parameters[n].default if n in parameters else "" for n in call.parts}
+        routine.task({**call.values, **defaults})
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""

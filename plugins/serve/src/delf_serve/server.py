@@ -85,12 +85,12 @@ class ConnectionLimit:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._max_count = most
         self._connections: set[Protocol] = set()
 
     def take(self, connection: Protocol) -> None:
         """Count a new connection, or close it if the limit is reached."""
-        if len(self._connections) >= self._most:
+        if len(self._connections) >= self._max_count:
             connection.abort()
         else:
             self._connections.add(connection)
@@ -122,7 +122,7 @@ class Protocol(HttpToolsProtocol):
         self._is_gone = False
         self._in_head = False
         self._unread_bytes = 0
-        self._refusal = ProblemError(400, "the request is not HTTP that can be read")
+        self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self.connection_limit.take(self)
@@ -132,7 +132,7 @@ class Protocol(HttpToolsProtocol):
         """Cancel all timers of the connection."""
         self._is_gone = True
         self._cancel_timer()
-        self.resume_writing()  # else pending sends would wait forever
+        self.resume_writing()  # pending sends would otherwise wait forever
         self.connection_limit.leave(self)
         super().connection_lost(exc)
 
@@ -178,7 +178,7 @@ class Protocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header; ignore trailers, which would otherwise count as headers."""
         if not self._in_head:
-            self._refusal = ProblemError(400, "headers after the body are not taken")
+            self._refusal = ProblemError(400, "headers after the body are not supported")
             raise self._refusal
         self._count_head_bytes(len(name) + len(value))
         super().on_header(name, value)
@@ -285,13 +285,13 @@ def make_server(
 ) -> uvicorn.Server:
     """Create the uvicorn server of an application."""
     settings = app.settings
-    own = {
+    attributes = {
         "head_seconds": settings.header_seconds,
         "connection_limit": ConnectionLimit(_max_connections(settings.connections)),
     }
     config = uvicorn.Config(
         app,
-        http=type("Protocol", (Protocol,), own),
+        http=type("Protocol", (Protocol,), attributes),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -306,36 +306,34 @@ def make_server(
     return _Server(config, app, announce)
 
 
-def _max_connections(most: int) -> int:
+def _max_connections(wanted_count: int) -> int:
     """Return the number of connections that the limit of file descriptors allows.
 
     Args:
-        most: The wanted number of connections.
+        wanted_count: The wanted number of connections.
     """
     try:
         import resource
     except ImportError:  # Windows
-        return most
+        return wanted_count
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        most
-        if soft_limit == resource.RLIM_INFINITY
-        else max(16, min(most, soft_limit - _RESERVED_FILES))
-    )
+    if soft_limit == resource.RLIM_INFINITY:
+        return wanted_count
+    return max(16, min(wanted_count, soft_limit - _RESERVED_FILES))
 
 
-def _raise_file_limit(most: int) -> None:
+def _raise_file_limit(connection_count: int) -> None:
     """Raise this process's limit of file descriptors, as far as the system allows.
 
     Args:
-        most: The wanted number of connections.
+        connection_count: The wanted number of connections.
     """
     try:
         import resource
     except ImportError:  # Windows
         return
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most + _RESERVED_FILES
+    wanted = connection_count + _RESERVED_FILES
     if hard_limit != resource.RLIM_INFINITY:
         wanted = min(wanted, hard_limit)
     if soft_limit != resource.RLIM_INFINITY and soft_limit < wanted:
@@ -381,7 +379,8 @@ def serve(
     server = make_server(app, announce=announce)
 
     async def main() -> None:
-        await app.start()  # reports faults of the configuration as such
+        # Start here, because uvicorn would hide a configuration error of a lifespan event.
+        await app.start()
         check_bind(listener.getsockname()[0], keyed=bool(app.keys))
         with rare_collections():
             await server.serve(sockets=[listener])
@@ -400,14 +399,14 @@ def rare_collections() -> Generator[None]:
     With Python's defaults, the collector takes a third of a busy server's processor time, because
     it visits the objects of all imported modules and of all waiting tasks again and again.
     """
-    before = gc.get_threshold()
+    previous_thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD, *before[1:])
+    gc.set_threshold(_GC_THRESHOLD, *previous_thresholds[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(*previous_thresholds)
 
 
 def _run_event_loop(main: Callable[[], Any]) -> None:

@@ -55,7 +55,7 @@ class HookSettings(BaseModel):
             (path for path in self.inputs.values() if not path.startswith("/")), None
         )
         if invalid_path is not None:
-            raise ValueError(f"{invalid_path!r} is no place in a message, as /order/id is")
+            raise ValueError(f"{invalid_path!r} is not a JSON pointer, such as /order/id")
         return self
 
     @field_validator("secret")
@@ -262,7 +262,7 @@ class ServeSettings(PluginSettings):
 
     @field_validator("hooks")
     @classmethod
-    def _have_names(cls, value: dict[str, HookSettings]) -> dict[str, HookSettings]:
+    def _check_hook_names(cls, value: dict[str, HookSettings]) -> dict[str, HookSettings]:
         invalid_name = next((name for name in value if not _HOOK.fullmatch(name)), None)
         if invalid_name is not None:
             raise ValueError(

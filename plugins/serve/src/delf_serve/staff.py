@@ -17,7 +17,7 @@ from delf.protocols.sessions import SessionRecord
 from delf_engine.approvals.talk import Reaction
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of
-from delf_serve.people import Changer, Wish, present, without_key
+from delf_serve.people import Changer, Wish, require_active, without_key
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 
@@ -60,8 +60,8 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
     )
 
     def make(known: Person | None) -> Person:
-        after = wish.of(known, body.name)
-        # Otherwise callers could make keys with more rights than their own.
+        after = wish.apply_to(known, body.name)
+        # Without this check, callers could create keys with more rights than their own.
         missing_rights = set(after.rights) - call.key.rights
         if missing_rights:
             raise ProblemError(
@@ -79,13 +79,15 @@ async def remove(call: Call, name: str) -> None:
     if name == call.key.name:
         raise ProblemError(409, "you cannot remove yourself", "somebody else can")
     at = time.time()
-    await _change_person(call, name, lambda known: replace(_here(known, name), revoked_at=at))
+    await _change_person(
+        call, name, lambda known: replace(_require_active(known, name), revoked_at=at)
+    )
 
 
 async def remove_key(call: Call, name: str, label: str) -> None:
     """Revoke a key of a person."""
     _require_manager(call)
-    await _change_person(call, name, lambda known: without_key(_here(known, name), label))
+    await _change_person(call, name, lambda known: without_key(_require_active(known, name), label))
 
 
 async def sessions(call: Call, name: str) -> s.LoginList:
@@ -112,7 +114,7 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
 async def _logins(call: Call, name: str) -> list[SessionRecord]:
     journal = call.service.tasks.journal
     person = next((each for each in await journal.people() if each.name == name), None)
-    holder = _here(person, name).holder
+    holder = _require_active(person, name).holder
     return [login for login in await journal.logins() if login.holder == holder]
 
 
@@ -217,9 +219,9 @@ async def _change_person(call: Call, name: str, make: Callable[[Person | None], 
     return person
 
 
-def _here(person: Person | None, name: str) -> Person:
+def _require_active(person: Person | None, name: str) -> Person:
     try:
-        return present(person, name)
+        return require_active(person, name)
     except ConfigurationError as error:
         raise ProblemError(404, error.message) from None
 

@@ -108,8 +108,8 @@ def may_decide(record: RequestRecord, key: Key) -> bool:
     return why_not_approve(record, key.decider("")) is None
 
 
-def other_project(record: TaskRecord) -> str | None:
-    """Return the name of a task's project; None if the project is the server's own."""
+def foreign_project(record: TaskRecord) -> str | None:
+    """Return the name of a task's project; None if this server serves the project."""
     return None if record.folder == str(Path.cwd()) else record.project
 
 
@@ -129,7 +129,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         events=record.events,
         owner=record.owner,
         asked_by=name_of_holder(record.key),
-        project=other_project(record),
+        project=foreign_project(record),
         waits_for_you=any(may_decide(request, key) for request in requests),
         is_terminal=state.is_terminal,
     )

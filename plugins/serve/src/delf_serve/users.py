@@ -29,7 +29,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
-from delf_serve.people import NOTICE_WAYS, Changer, Wish, present, without_key
+from delf_serve.people import NOTICE_WAYS, Changer, Wish, require_active, without_key
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
@@ -114,7 +114,7 @@ def add(
     def change(known: Person | None) -> Person:
         # For an existing person, --rights and --scope restrict the new key, not the person.
         is_further_key = known is not None and known.revoked_at is None and secret is not None
-        return (wish.narrowing() if is_further_key else wish).of(known, name)
+        return (wish.narrowing() if is_further_key else wish).apply_to(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
@@ -159,7 +159,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
     """Remove a person with all keys and sessions, or one key."""
 
     def change(known: Person | None) -> Person:
-        person, now = present(known, name), time.time()
+        person, now = require_active(known, name), time.time()
         if label is None:
             return replace(person, revoked_at=now)
         return without_key(person, label)

@@ -146,7 +146,11 @@ class Workshop(Generic[W]):
             yield cast("ConnectionLike", tool)
 
     def _inherited_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
-        """Yield a generated worker's connections, which are restricted copies of its maker's."""
+        """Yield a generated worker's connections.
+
+        Each connection is a restricted copy of a connection of the maker, which is the worker or
+        the agent that generated this worker.
+        """
         maker_connections = self._maker_connections(worker, own)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)

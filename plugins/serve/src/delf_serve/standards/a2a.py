@@ -30,7 +30,7 @@ async def agent_card(call: Call) -> Response:
     return JSONResponse(agent_card_to_dict(await card_of(call, RPC)))
 
 
-@A2A.add("POST", RPC, "read", sent="*/*", any_query=True)
+@A2A.add("POST", RPC, "read", request_media="*/*", any_query=True)
 async def a2a_request(call: Call) -> Response:
     """Answer an A2A request of another agent."""
     _require_package()

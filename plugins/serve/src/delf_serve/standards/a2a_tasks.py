@@ -53,7 +53,7 @@ _REPLY: Final = re.compile(
     r"\s*(?P<word>approve|reject|answer)\s+(?P<request>req_\w+)\s*(?::\s*(?P<text>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
-_MAX: Final = 100
+_MAX_TASKS: Final = 100
 _STATES: Final = {
     TaskState.QUEUED: pb.TASK_STATE_SUBMITTED,
     TaskState.RUNNING: pb.TASK_STATE_WORKING,
@@ -139,7 +139,7 @@ class A2ATasks(RequestHandler):
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
         """Return the newest tasks, without their answers."""
-        size = min(params.page_size, _MAX) if params.page_size > 0 else _MAX
+        size = min(params.page_size, _MAX_TASKS) if params.page_size > 0 else _MAX_TASKS
         try:
             tasks_found, next_cursor = await self._call.service.tasks.find(
                 limit=size, after=params.page_token or None, key=self._call.key
@@ -161,7 +161,7 @@ class A2ATasks(RequestHandler):
         service, key = self._call.service, self._call.key
         _, is_stopped = await service.tasks.cancel(params.id, key, self._call.via)
         if not is_stopped:
-            raise TaskNotCancelableError(message="the task was over")
+            raise TaskNotCancelableError(message="the task has already ended")
         return await self._task(params.id, 0)
 
     async def on_create_task_push_notification_config(

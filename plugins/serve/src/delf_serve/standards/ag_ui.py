@@ -107,7 +107,10 @@ async def _task(call: Call, body: RunInput) -> tuple[str, int]:
     for message in body.messages:
         if message.role in ("user", "assistant", "system", "developer"):
             add_message(turn, message.role, message.content, is_last=message is body.messages[-1])
-    return await continue_task(call, turn) or await begin(call, turn), 0
+    task_id = await continue_task(call, turn)
+    if task_id is None:
+        task_id = await begin(call, turn)
+    return task_id, 0
 
 
 async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:

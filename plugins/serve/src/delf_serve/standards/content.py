@@ -35,7 +35,7 @@ def add_message(turn: Turn, role: str, content: object, *, is_last: bool) -> Non
 
 
 def forced_function(
-    tools: Sequence[Mapping[str, Any]], choice: object, *, besides: str = ""
+    tools: Sequence[Mapping[str, Any]], choice: object, *, ignored_name: str = ""
 ) -> tuple[str, dict[str, Any]] | None:
     """Return the name and the JSON Schema of the client's function that the answer must call.
 
@@ -44,7 +44,7 @@ def forced_function(
     Args:
         tools: The client's functions, as chat completions or responses describe them.
         choice: The client's ``tool_choice``.
-        besides: The name of a function to ignore.
+        ignored_name: The name of a function to ignore.
 
     Returns:
         Name and schema; None if no call is forced.
@@ -56,12 +56,12 @@ def forced_function(
     functions = {
         str(function["name"]): function
         for function in described
-        if function.get("name") not in (None, besides)
+        if function.get("name") not in (None, ignored_name)
     }
     chosen = as_object(choice)
     name = as_object(chosen.get("function")).get("name") or chosen.get("name")
     is_forced = name is not None or (choice == "required" and bool(functions))
-    if not is_forced or name == besides:
+    if not is_forced or name == ignored_name:
         return None
     if name is None and len(functions) == 1:
         (name,) = functions

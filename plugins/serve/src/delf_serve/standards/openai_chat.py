@@ -77,7 +77,7 @@ class ChatBody(ClientBody):
     @property
     def forced(self) -> tuple[str, dict[str, Any]] | None:
         """Name and JSON Schema of the function that the answer must call; None if not forced."""
-        return forced_function(self.tools or (), self.tool_choice, besides=DECIDE_FUNCTION)
+        return forced_function(self.tools or (), self.tool_choice, ignored_name=DECIDE_FUNCTION)
 
 
 @CHAT.add("GET", "/v1/models", "read")
@@ -163,19 +163,20 @@ def turn_of(body: ChatBody) -> Turn:
         is_result = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
         if message.role == "tool" and not is_result:
             continue  # the decision of an earlier question
-        # The client's words on an answer that was a call of its function.
+        # The result of the client's own function is the user's next message: an earlier answer
+        # was sent as a call of this function.
         role = "user" if is_result else message.role
         add_message(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
 
 
-def schema_of(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the JSON Schema in a ``response_format``; None if there is none."""
-    if wanted is None or wanted.get("type") not in ("json_schema", "json_object"):
+    if response_format is None or response_format.get("type") not in ("json_schema", "json_object"):
         return None
-    if wanted["type"] == "json_object":
+    if response_format["type"] == "json_object":
         return {"type": "object"}
-    schema = as_object(wanted.get("json_schema", wanted)).get("schema")
+    schema = as_object(response_format.get("json_schema", response_format)).get("schema")
     if not isinstance(schema, dict):
         raise ProblemError(422, "a json_schema has its JSON Schema as schema")
     return cast("dict[str, Any]", schema)

@@ -88,14 +88,14 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
 @RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
 async def get_response(call: Call) -> Response:
     """Return a task's current state as a response."""
-    task_id, _ = _task_of(call.path_parameter("response_id"))
+    task_id, _ = _parse_response_id(call.path_parameter("response_id"))
     return shown_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
 @RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
 async def cancel_response(call: Call) -> Response:
     """Stop the task of a response."""
-    task_id, _ = _task_of(call.path_parameter("response_id"))
+    task_id, _ = _parse_response_id(call.path_parameter("response_id"))
     await call.service.tasks.cancel(task_id, call.key, call.via)
     return shown_json(_response(call, None, await outcome(call, task_id, 0)))
 
@@ -111,23 +111,24 @@ async def _task(call: Call, body: ResponseBody) -> str:
         return await decide(call, str(last.get("approval_request_id")), decision)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
-        before, decided = _task_of(body.previous_response_id)
-        detail = await call.service.tasks.detail(before, call.key)
+        previous_task, decision_count = _parse_response_id(body.previous_response_id)
+        detail = await call.service.tasks.detail(previous_task, call.key)
         turn.conversation = detail.conversation_id
         if detail.state is TaskState.WAITING:
             record = await call.service.approvals.record(detail.approvals[0], call.key)
             decision = parse_reply(record, turn.words)
-            # With an equal number of decisions, the first request is still the shown one.
-            if decision is not None and decided == len(detail.decisions):
-                await decide(call, detail.approvals[0], decision)
             if decision is not None:
-                return before
+                # A decision since the previous response means that another request is pending
+                # now, which the client has not seen.
+                if decision_count == len(detail.decisions):
+                    await decide(call, detail.approvals[0], decision)
+                return previous_task
         if is_continue(turn.words):
-            return before
+            return previous_task
     return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
 
-def _task_of(response_id: str) -> tuple[str, int]:
+def _parse_response_id(response_id: str) -> tuple[str, int]:
     """Parse the id of a response into the task's id and the number of its decisions.
 
     Raises:
@@ -148,7 +149,8 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
         turn.add_message("system", body.instructions)
     for item in items:
         if item.get("type") == "function_call_output":
-            # The client's words on an answer that was a call of its function.
+            # The result of the client's own function is the user's next message: an earlier
+            # answer was sent as a call of this function.
             add_message(turn, "user", item.get("output"), is_last=item is items[-1])
             continue
         if item.get("type", "message") != "message":
@@ -275,8 +277,8 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                     yield event("response.reasoning_summary_part.done", **thought, part=part)
                     yield event("response.output_item.done", output_index=0, item=reasoning_item)
                     response["output"].insert(0, reasoning_item)
-                for place, output_item in enumerate(response["output"][first:], first):
-                    for frames in _item_events(event, place, output_item):
+                for index, output_item in enumerate(response["output"][first:], first):
+                    for frames in _item_events(event, index, output_item):
                         yield frames
                 kind = {"failed": "failed", "in_progress": "incomplete"}.get(response["status"])
                 yield event(f"response.{kind or 'completed'}", response=response)
@@ -293,15 +295,15 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                 pass
 
 
-def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]:
+def _item_events(event: Any, index: int, item: Mapping[str, Any]) -> list[bytes]:
     """Return the streaming events of an output item, which is sent as a whole.
 
     Args:
         event: A function that encodes an event.
-        place: The index of the item in the output.
+        index: The index of the item in the output.
         item: The output item.
     """
-    position = {"output_index": place}
+    position = {"output_index": index}
     if item["type"] == "function_call":
         arguments = {**position, "item_id": item["id"]}
         return [

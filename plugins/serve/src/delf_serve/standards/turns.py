@@ -208,13 +208,14 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
             404, f"no model {turn.model[:60]!r} is here: {listed_names}", param="model"
         )
     kind, _, name = turn.model.partition("/")
-    words, strategy = turn.task_of(turn.words), "worker" if kind == "worker" else None
+    words = turn.task_of(turn.words)
+    strategy = "worker" if kind == "worker" else None
     if is_retry:
-        earlier_task = await call.service.tasks.newest(
+        existing_task = await call.service.tasks.newest(
             words, call.key, time.time() - _MAX_RETRY_SECONDS
         )
-        if earlier_task is not None:
-            return earlier_task
+        if existing_task is not None:
+            return existing_task
     fields = {
         "task": words,
         "llm": name if kind == OWN_MODEL and name else None,
