@@ -5,7 +5,7 @@ import pytest
 from delf.events import ScriptFinished, ScriptGenerated, TaskFinished
 from delf.protocols.strategy import ToolDescription
 from delf.tools.signature import Parameter
-from delf_routines.saving import propose, spoken_dates
+from delf_routines.saving import propose, spelled_out_dates
 
 INCOME = ToolDescription(
     name="income",
@@ -84,4 +84,4 @@ def test_parameter_values_inside_texts_and_slices_are_found(task, script, made):
     ],
 )
 def test_dates_in_words_are_recognised(words, dates):
-    assert spoken_dates(words) == dates
+    assert spelled_out_dates(words) == dates

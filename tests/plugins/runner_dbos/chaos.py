@@ -50,7 +50,7 @@ class Chaos:
             seconds: The time limit; in its last third no fault is injected.
         """
         chance = random.Random(self.seed)
-        ways = [self._kill, self._stop, self._shutdown_requested]
+        ways = [self._kill, self._stop, self._end]
         if self.server is not None:
             ways += [self._crash, self._set_clock_back]
         first, begun = iter(ways), time.monotonic()

@@ -155,7 +155,7 @@ async def test_request_of_a_dead_sandbox_explains_what_happened(ruled, open_page
     await expect(page.locator(".ask .primary")).to_have_count(1)
     assert kill_guests()
     message = page.locator(".ask").filter(has_text="This is asked again")
-    await expect(message).to_contain_text("the sandbox of its script ended before anybody answered")
+    await expect(message).to_contain_text("the sandbox of the script ended before anybody answered")
     await message.get_by_role("button", name="Approve").click()
     await expect(page.locator(".state")).to_contain_text("done")
     assert ruled.box.sent == [("bob", 1)]

@@ -86,7 +86,7 @@ def test_attachment_policy_equals_attachments(tmp_path: Path):
     assert (policy.suffixes, policy.denied_suffixes) == ((".pdf",), (".exe",))
     with pytest.raises(ConfigurationError, match=r"line 3: attachment_policy\.max: unknown key"):
         worker(tmp_path, "attachment_policy:\n  max: 1", "x")
-    with pytest.raises(ConfigurationError, match="attachments say the same"):
+    with pytest.raises(ConfigurationError, match="attachments and attachment_policy say the same"):
         worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEFAULT: Final = "default"
-_KEPT: Final = 10
+_DEFAULT_KEPT_MESSAGES: Final = 10
 
 
 class Chat(FixedAttributes):
@@ -88,7 +88,7 @@ class Chat(FixedAttributes):
 
     def __init__(
         self,
-        keep: int | Literal["variables"] = _KEPT,
+        keep: int | Literal["variables"] = _DEFAULT_KEPT_MESSAGES,
         summarize: bool = True,
         persist: bool = False,
         path: str | Path | None = None,
@@ -100,7 +100,7 @@ class Chat(FixedAttributes):
         conversation_id: str = _DEFAULT,
     ) -> None:
         self.keeps_variables = keep == "variables"
-        self.keep = _KEPT if keep == "variables" else check_count("keep", keep, 0)
+        self.keep = _DEFAULT_KEPT_MESSAGES if keep == "variables" else check_count("keep", keep, 0)
         self.history_window = (
             None if history_window is None else check_count("history_window", history_window, 1)
         )
@@ -126,7 +126,7 @@ class Chat(FixedAttributes):
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         self._pid = os.getpid()
         self._thread: LoopThread | None = None
-        self._end: weakref.finalize[..., Chat] | None = None
+        self._thread_finalizer: weakref.finalize[..., Chat] | None = None
         self.variables: dict[str, KeptVariables] = {}
         """The variables of each conversation's last task, by conversation id."""
         self.summarising: set[str] = set()
@@ -370,8 +370,8 @@ class Chat(FixedAttributes):
         self._wait(self.aclose())
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None and self._end is not None:
-            self._end()
+        if thread is not None and self._thread_finalizer is not None:
+            self._thread_finalizer()
 
     async def aclose(self) -> None:
         """Close the database. Idempotent; the chat can be used again."""
@@ -399,13 +399,14 @@ class Chat(FixedAttributes):
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self._pid != os.getpid():  # a forked process, which does not have the parent's thread
-            self._pid, self._lock = os.getpid(), threading.Lock()
+            self._pid = os.getpid()
+            self._lock = threading.Lock()
             self._thread = self._journal = None
             self._store = None if self.persist else self._store
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
-                self._end = weakref.finalize(self, self._thread.stop)
+                self._thread_finalizer = weakref.finalize(self, self._thread.stop)
             return self._thread.loop
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -424,7 +425,7 @@ def _run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         return done.value
     coroutine.close()
-    raise AgentStateError("a coroutine that was to end at once waits")
+    raise AgentStateError("the coroutine waits, but must finish without an event loop")
 
 
 def chat_of(agent: Agent) -> Chat | None:

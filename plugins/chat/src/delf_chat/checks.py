@@ -10,14 +10,16 @@ from delf.errors import ConfigurationError
 _MAX_NAME_CHARACTERS: Final = 250
 
 
-def check_count(name: str, value: Any, least: int) -> int:
-    """Check that a value is an integer of at least ``least``, and return the value.
+def check_count(name: str, value: Any, minimum: int) -> int:
+    """Check that a value is an integer of at minimum ``minimum``, and return the value.
 
     Raises:
         ConfigurationError: If the value is not an integer, or is smaller.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ConfigurationError(
+            f"Chat: {name} must be a whole number from {minimum}, not {value!r}"
+        )
     return value
 
 

@@ -136,7 +136,7 @@ def _run_session(state: State, options: Options, *, last: bool) -> bool:
 
     setup = Setup.of(state, options)
     started_agents: list[Agent] = []
-    chat = _make_chat(setup, needed=last or options.conversation is not None)
+    chat = _make_chat(setup, must_persist=last or options.conversation is not None)
     new_agent = setup.agent(chat=chat)
     reader = open_reader(COMMANDS, history_file())
 
@@ -165,18 +165,18 @@ def _run_session(state: State, options: Options, *, last: bool) -> bool:
     return have_all_succeeded or reader.interactive
 
 
-def _make_chat(setup: Setup, *, needed: bool) -> Chat:
+def _make_chat(setup: Setup, *, must_persist: bool) -> Chat:
     """Create a chat, which is stored in the journal if possible.
 
     Args:
         setup: The setup with the journal.
-        needed: Whether the chat must be stored, because the user continues a conversation.
+        must_persist: Whether the chat must be stored, because the user continues a conversation.
     """
     from delf_chat.lines import is_interactive
     from delf_chat.slash import new_conversation
 
-    persist = needed or not setup.in_memory_was_chosen
-    if persist and not needed:
+    persist = must_persist or not setup.in_memory_was_chosen
+    if persist and not must_persist:
         try:
             need_durable_journal(setup.host, "a conversation that is kept")
         except DelfError as error:

@@ -58,15 +58,16 @@ async def apply_transform(
     if transform is None:
         return messages
     name = getattr(transform, "__name__", type(transform).__name__)
-    copies = list(messages)
+    messages_for_transform = list(messages)
 
     def work() -> Any:
-        result = transform(copies)
+        result = transform(messages_for_transform)
+        # An awaitable result is awaited on the event loop, not in this thread.
         return result if inspect.isawaitable(result) else _as_list(result)
 
     try:
         if inspect.iscoroutinefunction(transform):
-            result = await transform(copies)
+            result = await transform(messages_for_transform)
         else:  # a plain function may block
             result = await in_own_thread(work, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
@@ -107,11 +108,13 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
         if not has_user_message and message.role == "assistant":
             has_user_message = True
             merged.append(user(_GAP))
-        part, trust = TextPart(_cut(message.content)), "own" if message.is_own else "outside"
+        part = TextPart(_cut(message.content))
+        trust = "own" if message.is_own else "outside"
         if merged and merged[-1].role == message.role:
-            before = merged[-1]
-            trust = before.trust if before.trust == "outside" else trust
-            merged[-1] = Message(message.role, (*before.parts, TextPart("\n\n"), part), trust)
+            previous = merged[-1]
+            if previous.trust == "outside":
+                trust = "outside"
+            merged[-1] = Message(message.role, (*previous.parts, TextPart("\n\n"), part), trust)
         else:
             merged.append(Message(message.role, (part,), trust))
     return tuple(merged)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 _PROMPT: Final = "› "
-_MORE: Final = "  "
+_CONTINUATION_PROMPT: Final = "  "
 
 
 class LineReader(Protocol):
@@ -52,7 +52,7 @@ class PipedLines:
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[str | None] | None = None
-        self._wanted = threading.Semaphore(0)
+        self._requested_lines = threading.Semaphore(0)
 
     async def read(self) -> str | None:
         """Return the next line; None at the end of the input."""
@@ -60,23 +60,23 @@ class PipedLines:
             self._queue = asyncio.Queue()
             thread = threading.Thread(
                 target=_read_lines,
-                args=(asyncio.get_running_loop(), self._queue, self._wanted),
+                args=(asyncio.get_running_loop(), self._queue, self._requested_lines),
                 name="delf-lines",
                 daemon=True,
             )
             thread.start()
-        self._wanted.release()
+        self._requested_lines.release()
         return await self._queue.get()
 
 
 def _read_lines(
     loop: asyncio.AbstractEventLoop,
     queue: asyncio.Queue[str | None],
-    wanted: threading.Semaphore,
+    requested_lines: threading.Semaphore,
 ) -> None:
     encoding = "utf-8-sig"  # the first line may begin with a byte order mark
     while True:
-        wanted.acquire()
+        requested_lines.acquire()
         try:
             data = b"" if sys.stdin is None else sys.stdin.buffer.readline()
         except OSError as error:
@@ -114,7 +114,7 @@ class EditedLines:
             history=_history(history),
             key_bindings=_key_bindings(),
             multiline=True,  # Enter is bound to "done"; see _key_bindings
-            prompt_continuation=_MORE,
+            prompt_continuation=_CONTINUATION_PROMPT,
             style=Style.from_dict({"prompt": "bold ansicyan"}),
             enable_history_search=False,
             reserve_space_for_menu=4,

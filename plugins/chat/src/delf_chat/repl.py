@@ -219,13 +219,13 @@ def run_chat(agent: Agent, **options: Any) -> None:
         raise AgentStateError(
             "run_chat() was called from inside an event loop", hint="use `await agent.arun_chat()`"
         )
-    started = agent.started
+    was_started = agent.started
 
     async def main() -> None:
         try:
             await arun_chat(agent, **options)
         finally:
-            if not started:
+            if not was_started:
                 await agent.astop()
 
     try:

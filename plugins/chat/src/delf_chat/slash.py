@@ -126,8 +126,8 @@ class _Session:
     async def open(self, rest: str) -> None:
         if not rest:
             raise DelfError("which one?", hint="/open ID; /list shows them")
-        messages = await self.chat.store().load(check_name("conversation_id", rest), 1)
-        if not messages.messages and messages.summary is None:
+        newest = await self.chat.store().load(check_name("conversation_id", rest), 1)
+        if not newest.messages and newest.summary is None:
             names = [record.conversation for record in await self.chat.aconversations()]
             raise DelfError(
                 f"there is no conversation {rest!r}{did_you_mean(rest, names)}",

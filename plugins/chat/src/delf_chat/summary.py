@@ -13,7 +13,7 @@ from delf.types import Trust
 Ask = Callable[[str], Awaitable[str]]
 """Function that asks the summarising model."""
 
-_MESSAGES: Final = 100
+_MAX_BATCH_MESSAGES: Final = 100
 # The maximum number of characters of one request to the summarising model.
 _MAX_REQUEST_CHARACTERS: Final = 60_000
 # The maximum number of characters of a summary.
@@ -62,8 +62,8 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
         excess = state.unsummarized_count - keep
         if excess <= 0:
             return is_summarised
-        batch = await store.read(conversation, state.summarized, min(excess, _MESSAGES))
-        batch = _first_batch(batch)
+        oldest = await store.read(conversation, state.summarized, min(excess, _MAX_BATCH_MESSAGES))
+        batch = _first_batch(oldest)
         if not batch:
             return is_summarised  # the conversation was cleared meanwhile
         answer = (await ask(summary_prompt(state.summary, batch))).strip()

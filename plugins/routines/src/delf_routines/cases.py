@@ -57,7 +57,7 @@ class Case:
         plain = json.loads(dumps(table))
         return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
-    def other_answer(self, answer: str) -> list[str]:
+    def answer_differences(self, answer: str) -> list[str]:
         """Describe how an answer differs from the recorded one; an empty list if it does not."""
         if answer.strip() == self.answer.strip():
             return []
@@ -205,7 +205,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
         problems.append(f"it fails: {response.error}")
     problems += [f"it does not call {call.action} any more" for call in recorded.unused]
     if response.status:
-        problems += case.other_answer(response.text)
+        problems += case.answer_differences(response.text)
     return problems
 
 

@@ -41,7 +41,7 @@ from delf_routines.store import RoutineStore
 
 # Command-line flags of a task that runs a routine.
 _WITHOUT_MODEL: Final = {"strategy": "routine"}
-_HISTORY: Final = 20
+_MAX_SHOWN_RUNS: Final = 20
 
 
 @completes
@@ -417,7 +417,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
     begin = f"{name}("
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
-        records = await journal.find(_HISTORY, text=begin)
+        records = await journal.find(_MAX_SHOWN_RUNS, text=begin)
         return [task for task in records if task.task.startswith(begin)]
 
     records = ask_journal(ctx, find)

@@ -41,7 +41,7 @@ class RoutineTools(Connection):
         super().__init__(confirm=False if confirm is None else confirm, **options)
         self._store = RoutineStore(current_folder(), current_trust())
         self._shown_versions: Sequence[object] | None = None
-        self._wrong: list[str] = []
+        self._unreadable_notes: list[str] = []
 
     async def actions(self) -> Sequence[Action]:
         """Return an action for each routine whose file is valid and trusted."""
@@ -53,17 +53,19 @@ class RoutineTools(Connection):
 
     def notices(self) -> Sequence[str]:
         """Return messages about routines that cannot be called."""
-        return tuple(self._wrong)
+        return tuple(self._unreadable_notes)
 
     def _read(self) -> list[Action]:
         self._shown_versions = self._store.versions()
-        self._wrong = []
+        self._unreadable_notes = []
         actions: list[Action] = []
         for name in self._store.names():
             try:
                 actions.append(self._action(self._store.find(name)))
             except DelfError as error:
-                self._wrong.append(f"{self.name}.{name} cannot be called: {error.message}")
+                self._unreadable_notes.append(
+                    f"{self.name}.{name} cannot be called: {error.message}"
+                )
         return actions
 
     def _action(self, routine: Routine) -> Action:
@@ -113,6 +115,7 @@ def _reader(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]
         except ConfigurationError as error:
             hint = f" ({error.hint})" if error.hint else ""
             raise ToolRefusedError(f"{error.message}{hint}") from None
+        # Omitted parameters get their defaults when the routine runs.
         return {name: values[name] for name in given}
 
     return read

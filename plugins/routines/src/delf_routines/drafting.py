@@ -287,9 +287,9 @@ class _MergingHost(OneScript):
     """A strategy host that fails scripts which differ from the recorded run."""
 
     def __init__(
-        self, host: StrategyHost, routine: Routine, words: str, recorded: Recorded, case: Case
+        self, host: StrategyHost, routine: Routine, prompt: str, recorded: Recorded, case: Case
     ) -> None:
-        super().__init__(host, routine, {}, words, host.tools)
+        super().__init__(host, routine, {}, prompt, host.tools)
         self._recorded = recorded
         self._case = case
 
@@ -300,7 +300,7 @@ class _MergingHost(OneScript):
         if not isinstance(result.outcome, Done):
             return result
         text = answer_text(result.printed, result.outcome.value)
-        problems = [*self._recorded.differences, *self._case.other_answer(text)]
+        problems = [*self._recorded.differences, *self._case.answer_differences(text)]
         problems += [
             f"it does not call {call.action}({_short(dict(call.arguments))})"
             for call in self._recorded.unused
@@ -327,8 +327,8 @@ def like_agent(agent: Agent[Any]) -> LikeAgent:
     The created agents have no journal, no approvals and no learning.
     """
 
-    def make(**given: Any) -> Agent[Any]:
-        options: dict[str, Any] = {**TRACELESS_OPTIONS, "retry_count": _RETRIES, **given}
+    def make(**overrides: Any) -> Agent[Any]:
+        options: dict[str, Any] = {**TRACELESS_OPTIONS, "retry_count": _RETRIES, **overrides}
         return Agent(agent.config, host=agent.plugins, project=agent.project, **options)
 
     return make

@@ -61,19 +61,21 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _without_descriptions(schema: object, *, names: bool = False) -> object:
+def _without_descriptions(schema: object, *, is_name_mapping: bool = False) -> object:
     """Return a JSON Schema without titles, descriptions and examples.
 
     Args:
         schema: The schema, or a part of it.
-        names: Whether the keys of ``schema`` are property names, which are all kept.
+        is_name_mapping: Whether the keys of ``schema`` are property names, which are all kept.
     """
     if isinstance(schema, Mapping):
         fields = cast("Mapping[str, object]", schema).items()
         return {
-            key: _without_descriptions(value, names=key in _NAMED_SCHEMA_KEYS and not names)
+            key: _without_descriptions(
+                value, is_name_mapping=key in _NAMED_SCHEMA_KEYS and not is_name_mapping
+            )
             for key, value in fields
-            if names or key not in _DESCRIPTION_KEYS
+            if is_name_mapping or key not in _DESCRIPTION_KEYS
         }
     if isinstance(schema, (list, tuple)):
         return [_without_descriptions(item) for item in cast("Sequence[object]", schema)]
@@ -82,23 +84,25 @@ def _without_descriptions(schema: object, *, names: bool = False) -> object:
 
 def drift_of(routine: Routine, tools: Iterable[ToolDescription]) -> list[Drift]:
     """Compare the recorded actions of a routine with the current tools."""
-    now = {tool.name: tool for tool in tools}
+    tools_by_name = {tool.name: tool for tool in tools}
     return [
-        each for name, item in routine.actions.items() for each in _compare_action(name, item, now)
+        drift
+        for name, action in routine.actions.items()
+        for drift in _compare_action(name, action, tools_by_name)
     ]
 
 
 def _compare_action(
-    name: str, before: UsedAction, now: Mapping[str, ToolDescription]
+    name: str, before: UsedAction, tools_by_name: Mapping[str, ToolDescription]
 ) -> Iterator[Drift]:
     """Yield the differences between a recorded action and the current tool of that name.
 
     Args:
         name: The full name of the action.
         before: The recorded action.
-        now: The current tools by name.
+        tools_by_name: The current tools by name.
     """
-    tool = now.get(name)
+    tool = tools_by_name.get(name)
     if tool is None:
         yield Drift(action=name, what="it is not there any more", matters=True)
         return
@@ -136,7 +140,9 @@ def _differs_in_kind(before: str, after: str) -> bool:
     """
     old, new = ({kind.strip() for kind in _outer_type(t).split("|")} for t in (before, after))
     undeclared = {"Any", "None", "object"}
-    return not (old & new or old <= undeclared or new <= undeclared)
+    is_undeclared = old <= undeclared or new <= undeclared
+    has_common_type = bool(old & new)
+    return not is_undeclared and not has_common_type
 
 
 def _outer_type(returns: str) -> str:

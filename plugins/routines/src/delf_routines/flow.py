@@ -64,9 +64,11 @@ def bounds(
     }
     try:
         tree = ast.parse(script)
+        # The second pass overrides the first: parameters that are complete values even if quotes
+        # do not count need no regex.
         for pattern, quotes in ((QUOTED_VALUE, True), (None, False)):
             flow = _VariableUses(tree, {*actions, *_BUILT_IN_ACTIONS}, quotes=quotes)
-            whole_names = [name for name in defaults if flow.is_whole(name, is_given=True)]
+            whole_names = [name for name in defaults if flow.is_whole(name, is_parameter=True)]
             patterns |= dict.fromkeys(whole_names, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # without an analysis, all parameters keep the strictest regex
@@ -85,7 +87,8 @@ def _in_quotes(value: Any, text: Any) -> bool:
     """Return True if an f-string has quotes around a value that it inserts."""
     if value.format_spec is not None:
         return False
-    open_quote, is_quoted = "", value.conversion == ord("r")
+    open_quote = ""
+    is_quoted = value.conversion == ord("r")  # !r adds quotes
     for piece in text.values:
         if piece is value:
             is_quoted = is_quoted or bool(open_quote)
@@ -128,14 +131,14 @@ class _VariableUses:
         self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
         self._being_checked: set[str] = set()
 
-    def is_whole(self, name: str, *, is_given: bool = False) -> bool:
+    def is_whole(self, name: str, *, is_parameter: bool = False) -> bool:
         """Return True if all uses of a variable take it as a complete value.
 
         Args:
             name: The name of the variable.
-            is_given: Whether the variable is a parameter, which the script never assigns.
+            is_parameter: Whether the variable is a parameter, which the script never assigns.
         """
-        if self._has_indirect_access or self._assignment_counts[name] > (0 if is_given else 1):
+        if self._has_indirect_access or self._assignment_counts[name] > (0 if is_parameter else 1):
             return False
         if name in self._being_checked:  # a cycle of assignments adds no other use
             return True
@@ -171,8 +174,8 @@ class _VariableUses:
                 return self._returns_whole_text(parent)
             case ast.FormattedValue():
                 text = self._parents[id(parent)]
-                is_quoted = self._quotes and isinstance(text, ast.JoinedStr)
-                is_quoted = is_quoted and _in_quotes(parent, text)
+                is_f_string = isinstance(text, ast.JoinedStr)
+                is_quoted = self._quotes and is_f_string and _in_quotes(parent, text)
                 return parent.value is node and (is_quoted or self._is_only_printed(text))
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
@@ -202,17 +205,18 @@ class _VariableUses:
         function = call.func
         if isinstance(node, ast.Starred):
             return False
-        label = ast.unparse(function)
-        if label in self._actions:
-            return not self._assignment_counts[label.partition(".")[0]]
+        full_name = ast.unparse(function)
+        if full_name in self._actions:
+            connection = full_name.partition(".")[0]
+            is_reassigned = self._assignment_counts[connection] > 0
+            return not is_reassigned
         match function:
             case ast.Name(id="str"):
                 return not self._assignment_counts["str"] and self._is_used_whole(call)
             case ast.Name(id=word):
-                to_file = any(item.arg in (None, "file") for item in call.keywords)
-                return (
-                    word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word] and not to_file
-                )
+                may_print_to_file = any(item.arg in (None, "file") for item in call.keywords)
+                is_built_in = word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word]
+                return is_built_in and not may_print_to_file
             case ast.Attribute(attr=method):
                 return method in _SEARCH_METHODS
             case _:
@@ -248,8 +252,8 @@ def _assigned_names(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-        case ast.Import(names=found) | ast.ImportFrom(names=found):
-            yield from ((item.asname or item.name).partition(".")[0] for item in found)
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
             yield name
         case ast.MatchMapping(rest=str(name)):

@@ -38,7 +38,7 @@ class RoutineGuard:
 
     def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
         self._routine = routine
-        self._repairs = earlier is not None
+        self._is_repair = earlier is not None
         self._earlier = [past_call for past_call in earlier or () if past_call.is_change]
         self.begin()
 
@@ -68,8 +68,10 @@ class RoutineGuard:
         Returns:
             The result; None if no earlier script made the change.
         """
-        self._calls += not call.built_in
-        self._changes += call.effect != "read" and not call.built_in
+        if not call.built_in:
+            self._calls += 1
+            if call.effect != "read":
+                self._changes += 1
         for number, past_call in enumerate(self.unrepeated):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments
@@ -86,7 +88,7 @@ class RoutineGuard:
             return _ALLOWED
         name = self._routine.name
         if (reason := self._header_violation(call)) is not None:
-            return NeedsApproval(reason=reason) if self._repairs else Refused(message=reason)
+            return NeedsApproval(reason=reason) if self._is_repair else Refused(message=reason)
         limits = self._routine.limits
         if limits.calls is not None and self._calls > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
@@ -119,11 +121,11 @@ class RoutineGuard:
         if call.built_in:
             return answer
         self.made.append(Made(call, answer))
-        used = self._routine.actions.get(call.name)
-        if used is not None and isinstance(answer, Returned):
-            if used.empty or not is_empty(answer.value):
-                return answer
-            self.empty[call.name] = None
+        recorded_action = self._routine.actions.get(call.name)
+        if recorded_action is not None and isinstance(answer, Returned):
+            is_surprising = not recorded_action.empty and is_empty(answer.value)
+            if is_surprising:
+                self.empty[call.name] = None
         return answer
 
 

@@ -56,13 +56,13 @@ class OneScript:
         host: StrategyHost,
         routine: Routine,
         given: Mapping[str, Value],
-        words: str,
+        prompt: str,
         tools: Sequence[ToolDescription],
     ) -> None:
         self._host = host
         self._routine = routine
         self._given = given
-        self._words = words
+        self._prompt = prompt
         self.tools = tools
         self.task = routine.task
         self.is_conversation = False
@@ -75,7 +75,7 @@ class OneScript:
 
     def begin(self, rules: str) -> tuple[Message, ...]:
         """Return the first messages of the conversation. The prompt replaces the task."""
-        return (*self._host.begin(rules)[:-1], user(self._words))
+        return (*self._host.begin(rules)[:-1], user(self._prompt))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script after assigning the routine's parameters.
@@ -114,7 +114,7 @@ class Repairing(OneScript):
         reason: str,
         earlier: Sequence[Made],
     ) -> None:
-        words = _REPAIR.format(
+        prompt = _REPAIR.format(
             task=routine.task,
             parameters=parameters_text(routine, given),
             script=routine.script,
@@ -123,7 +123,7 @@ class Repairing(OneScript):
         # A repair may use only the connections that the routine uses.
         connections = {name.partition(".")[0] for name in routine.actions}
         tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in connections]
-        super().__init__(host, routine, given, words, tools)
+        super().__init__(host, routine, given, prompt, tools)
         self._earlier = list(earlier)
         self.guard = RoutineGuard(routine, self._earlier)
 

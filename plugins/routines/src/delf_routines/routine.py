@@ -85,14 +85,14 @@ class Parameter:
             ConfigurationError: If the value is invalid.
         """
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-            raise self._value_error(given, f"it takes {_words(self.type)}")
+            raise self._value_error(given, f"it takes {_type_description(self.type)}")
         try:
             if self.type == "integer":
-                return int(given) if isinstance(given, str) else self._whole(given)
+                return int(given) if isinstance(given, str) else self._to_integer(given)
             if self.type == "number":
                 return float(given)
         except ValueError:
-            raise self._value_error(given, f"it takes {_words(self.type)}") from None
+            raise self._value_error(given, f"it takes {_type_description(self.type)}") from None
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
@@ -101,7 +101,7 @@ class Parameter:
             raise self._value_error(given, f"it has to match {self.pattern}")
         return text
 
-    def _whole(self, given: float) -> int:
+    def _to_integer(self, given: float) -> int:
         if given != int(given):
             raise ValueError
         return int(given)
@@ -209,12 +209,12 @@ class Routine:
 
     def _with_patterns(self) -> dict[str, Parameter]:
         """Return the parameters, with a regex for texts that may become part of other texts."""
-        free = {
+        unbounded = {
             name: str(item.default)
             for name, item in self.parameters.items()
             if item.type == "text" and item.pattern is None
         }
-        patterns = bounds(self.script, free, self.actions)
+        patterns = bounds(self.script, unbounded, self.actions)
         return {
             name: replace(item, pattern=patterns[name]) if name in patterns else item
             for name, item in self.parameters.items()
@@ -394,7 +394,7 @@ def _header_of(table: Mapping[str, Any], place: str) -> _Header:
 
 def _parameter(name: str, fields: _HeaderParameter, place: str) -> Parameter:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise _file_error(place, f"parameters.{name} is not a variable of a routine")
+        raise _file_error(place, f"parameters.{name} is not a valid name of a variable")
     parameter = Parameter(name=name, **fields.model_dump())
     try:
         re.compile(parameter.pattern or "")
@@ -415,7 +415,7 @@ def _toml_text(value: Value) -> str:
     return repr(value)
 
 
-def _words(kind: ParameterType) -> str:
+def _type_description(kind: ParameterType) -> str:
     return {"integer": "a whole number", "number": "a number", "date": "a date"}.get(kind, "a text")
 
 

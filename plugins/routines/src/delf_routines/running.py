@@ -68,7 +68,7 @@ class RoutineStrategy:
         routine = Routine.of_text(name, text, _PLACE)
         code = routine.code(arguments)
         # A resumed task that has made calls continues without this check.
-        problem = None if host.used_tools else await self._problem(host, routine)
+        problem = None if host.used_tools else await self._find_incompatibility(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
                 raise RoutineDriftError(f"the routine {name} is not run: {problem}")
@@ -94,7 +94,7 @@ class RoutineStrategy:
         """
         return self._store.find(name).text()
 
-    async def _problem(self, host: StrategyHost, routine: Routine) -> str | None:
+    async def _find_incompatibility(self, host: StrategyHost, routine: Routine) -> str | None:
         """Return why a routine cannot run with the current tools; None if it can.
 
         Differences that do not matter become warnings.
@@ -192,7 +192,7 @@ class NoModel:
         """
         raise LLMExecutionError(
             f"a model was needed for {request.purpose!r}, and none is configured",
-            hint="a routine itself needs no model; set llm in delf.toml for a script that calls llm",
+            hint="routines need no model; set llm in delf.toml for a script that calls llm",
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:

@@ -39,7 +39,7 @@ _MONTHS: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun"),
     *("jul", "aug", "sep", "oct", "nov", "dec"),
 )
-_SPOKEN: Final = re.compile(
+_SPELLED_OUT_DATE: Final = re.compile(
     r"(?:\b(?P<before>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?"
     r"\b(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -97,13 +97,13 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
+    # The last script that ended. A script that was generated later did not run.
     begin, code = starts[len(ends) - 1]
     earlier = [(text, end) for (_, text), end in zip(starts, ends[:-1], strict=False)]
     before = events[:begin]
-    changed = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
-    return Scripts(
-        code, earlier, begin, is_whole=not (changed or _has_values_of_results(code, before))
-    )
+    has_earlier_change = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
+    needs_earlier_scripts = has_earlier_change or _has_values_of_results(code, before)
+    return Scripts(code, earlier, begin, is_whole=not needs_earlier_scripts)
 
 
 def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
@@ -168,14 +168,12 @@ def propose(
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
     # Two passes, because a value may occur before the keyword that names it.
-    first = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
-    first.visit(tree)
-    finder = _LiteralFinder(
-        task, used_names, frozenset(fixed), signatures, first.names
-    )  # with all names
+    first_pass = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
+    first_pass.visit(tree)
+    finder = _LiteralFinder(task, used_names, frozenset(fixed), signatures, first_pass.names)
     finder.visit(tree)
-    finder.found += _in_f_strings(script, tree, finder)
-    script = _apply_replacements(script, finder.found)
+    finder.replacements += _find_in_f_strings(script, tree, finder)
+    script = _apply_replacements(script, finder.replacements)
     parameters = {item.name: item for item in finder.parameters.values()}
     return Routine(
         name=name,
@@ -221,41 +219,41 @@ class _LiteralFinder(ast.NodeVisitor):
         self.names: dict[Value, str] = {}
         """Names for parameters, by literal: the keyword, key or variable that has the literal."""
         self._task = task
-        self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
-        self._spoken = spoken_dates(task)
+        self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
+        self._spelled_out_dates = spelled_out_dates(task)
         text = _DASHED.sub(" ", task.replace(",", ""))
         self._numbers = {float(match) for match in _NUMBER.findall(text)}
         self._used_names = {*used_names, *keyword.kwlist}
         self._fixed = fixed
-        self._hints: list[str | None] = [None]
+        self._name_hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
-        self.found: list[_Replacement] = []
+        self.replacements: list[_Replacement] = []
 
     def visit_Call(self, node: ast.Call) -> None:
         """Name an argument's literal after its keyword or the action's parameter."""
         self.visit(node.func)
         names = self._signatures.get(ast.unparse(node.func), ())
         for number, item in enumerate(node.args):
-            self._within(names[number] if number < len(names) else None, item)
+            self._visit_with_name(names[number] if number < len(names) else None, item)
         for item in node.keywords:
-            self._within(item.arg, item.value)
+            self._visit_with_name(item.arg, item.value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Name a literal after the variable it is assigned to."""
         target = node.targets[0]
-        self._within(target.id if isinstance(target, ast.Name) else None, node.value)
+        self._visit_with_name(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
         """Name the value of a dict entry after its key. Keys do not become parameters."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
-            self._within(str(text) if isinstance(text, str) else None, value)
+            self._visit_with_name(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Visit the bounds of slices, but not keys in subscripts."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            self._within(None, node.slice)
+            self._visit_with_name(None, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
@@ -269,7 +267,7 @@ class _LiteralFinder(ast.NodeVisitor):
             hint = left_operand.id
         self.visit(left_operand)
         for item in node.comparators:
-            self._within(hint, item)
+            self._visit_with_name(hint, item)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Visit only the values of an f-string, and not its texts."""
@@ -298,13 +296,13 @@ class _LiteralFinder(ast.NodeVisitor):
                 self._replace(node, parameter.name)
 
     def _name_value(self, value: Value) -> None:
-        if self._hints[-1]:
-            self.names.setdefault(value, self._hints[-1])
+        if self._name_hints[-1]:
+            self.names.setdefault(value, self._name_hints[-1])
 
-    def _within(self, hint: str | None, node: ast.AST) -> None:
-        self._hints.append(hint)
+    def _visit_with_name(self, hint: str | None, node: ast.AST) -> None:
+        self._name_hints.append(hint)
         self.visit(node)
-        self._hints.pop()
+        self._name_hints.pop()
 
     def _text(self, node: ast.Constant, value: str) -> None:
         """Replace a string by a parameter, or pieces of the string by several parameters."""
@@ -352,10 +350,10 @@ class _LiteralFinder(ast.NodeVisitor):
         The value counts as contained if its words occur in the task as whole words, or if the value
         is a date that the task spells out.
         """
-        if text in self._spoken:
+        if text in self._spelled_out_dates:
             return True
         words = " ".join(_WORD.findall(text)).casefold()
-        return len(words) >= _MIN_CHARACTERS and f" {words} " in self._words
+        return len(words) >= _MIN_CHARACTERS and f" {words} " in self._task_words
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
         parameter = self.parameters.get(value)
@@ -390,10 +388,10 @@ class _LiteralFinder(ast.NodeVisitor):
             end=node.end_col_offset,
             text=text,
         )
-        self.found.append(place)
+        self.replacements.append(place)
 
 
-def _in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_Replacement]:
+def _find_in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_Replacement]:
     """Return replacements for pieces of f-strings that equal a parameter's value."""
     names = {
         str(value): item.name
@@ -404,18 +402,16 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_R
         return []
     longest_first = sorted(names, key=len, reverse=True)
     pattern = re.compile("|".join(map(_whole_word, longest_first)))
-    used_lines = {line for place in finder.found for line in range(place.line, place.end_line + 1)}
+    used_lines = {
+        line for place in finder.replacements for line in range(place.line, place.end_line + 1)
+    }
     places: list[_Replacement] = []
-    formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
+    nested_ids = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
-        if id(node) in formats:  # nested in another f-string
+        if not isinstance(node, ast.JoinedStr) or id(node) in nested_ids:
             continue
-        segment = ast.get_source_segment(script, node) if isinstance(node, ast.JoinedStr) else None
-        if (
-            segment is None
-            or not isinstance(node, ast.JoinedStr)
-            or not _is_single_f_string(segment)
-        ):
+        segment = ast.get_source_segment(script, node)
+        if segment is None or not _is_single_f_string(segment):
             continue
         end_line, end = node.end_lineno, node.end_col_offset
         if end_line is None or end is None or used_lines & {*range(node.lineno, end_line + 1)}:
@@ -457,12 +453,12 @@ def _f_string(value: str, variables: Mapping[str, str]) -> str:
     longest_first = sorted(variables, key=len, reverse=True)
     pattern = re.compile("|".join(map(_whole_word, longest_first)))
     parts: list[str] = []
-    at = 0
+    position = 0
     for match in pattern.finditer(value):
-        parts.append(_escape(value[at : match.start()]))
+        parts.append(_escape(value[position : match.start()]))
         parts.append("{" + variables[match[0]] + "}")
-        at = match.end()
-    parts.append(_escape(value[at:]))
+        position = match.end()
+    parts.append(_escape(value[position:]))
     body = "".join(parts)
     quotes = '"""' if "\n" in value else '"'
     return f"f{quotes}{body}{quotes}"
@@ -478,12 +474,13 @@ def _whole_word(piece: str) -> str:
     return rf"(?<!\w){re.escape(piece)}(?!\w)"
 
 
-def spoken_dates(task: str) -> set[str]:
+def spelled_out_dates(task: str) -> set[str]:
     """Return the dates and months that a task spells out: ``2026-10`` for October 2026."""
     dates: set[str] = set()
-    for match in _SPOKEN.finditer(task):
+    for match in _SPELLED_OUT_DATE.finditer(task):
         number = _MONTHS.index(match["month"][:3].casefold()) + 1
-        month, day = f"{match['year']}-{number:02}", match["before"] or match["after"]
+        month = f"{match['year']}-{number:02}"
+        day = match["before"] or match["after"]
         dates.add(month if day is None else f"{month}-{int(day):02}")
     return dates
 

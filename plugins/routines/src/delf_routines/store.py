@@ -202,6 +202,7 @@ class RoutineStore:
         routine = self.find(old)
         case = self.case(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
+        # Files of further cases are named NAME.RUN.json.
         further_cases = [
             (path.suffixes[0][1:], path.read_text("utf-8")) for path in self.cases(old)[1:]
         ]

@@ -160,7 +160,8 @@ class Wish:
             is_label_used = any(key.label == self.label and not key.revoked_at for key in keys)
             if is_label_used:
                 raise ConfigurationError(
-                    f"{name} has a key {self.label!r}", hint="choose another label, or revoke that key"
+                    f"{name} has a key {self.label!r}",
+                    hint="choose another label, or revoke that key",
                 )
             new_key = PersonKey(
                 label=self.label,

@@ -114,8 +114,11 @@ class Streams:
         journal = self._tasks.journal
         live = journal.subscribe(task_id)  # before reading, to miss no event
         next_event: asyncio.Future[Event | None] | None = None
-        # All events are read, since the state after an event depends on those before it.
-        last, is_over, is_behind, tracker = 0, False, True, StateTracker()
+        # All events are read, because an event's state depends on all earlier events.
+        last = 0  # the number of the last event that was read
+        is_over = False
+        is_behind = True  # the journal has unread events
+        tracker = StateTracker()
         self.open += 1
         try:
             yield HELLO
@@ -177,8 +180,9 @@ class Streams:
                     continue
                 if listed is None:
                     return
-                if key.sees(listed[0].key):
-                    data = json_bytes(task_view(*listed, key).model_dump(mode="json"))
+                record, waiting = listed
+                if key.sees(record.key):
+                    data = json_bytes(task_view(record, waiting, key).model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:
             self.open -= 1
@@ -191,38 +195,39 @@ class Streams:
         changed: set[str] = set()
         wake = asyncio.Event()
 
-        async def follow() -> None:
+        async def collect_changes() -> None:
             async for event in self._tasks.journal.subscribe():
                 if isinstance(event, _LIST_EVENTS):  # lists show no prints and calls
                     changed.add(event.task_id)
                     wake.set()
 
-        async def tell() -> None:
+        async def send_changes() -> None:
             while True:
                 await wake.wait()
                 await asyncio.sleep(GATHER_SECONDS)  # to read a busy task only once
                 wake.clear()
-                names = list(changed)
+                task_ids = list(changed)
                 changed.clear()
-                for name in names:
+                for task_id in task_ids:
                     try:
-                        self._send_to_readers(await self._tasks.listed(name))
+                        self._send_to_readers(await self._tasks.listed(task_id))
                     except DelfError as error:  # removed, or the journal is unavailable
                         _log.warning("a change of a task is not streamed: %s", error.message)
 
-        telling = asyncio.create_task(tell())
+        sending = asyncio.create_task(send_changes())
         try:
-            await follow()
+            await collect_changes()
         except DelfError as error:
             _log.warning("events cannot be read: %s", error.message)
         finally:
-            telling.cancel()
+            sending.cancel()
             self._send_to_readers(None)
 
     def _send_to_readers(self, listed: Listed | None) -> None:
         for queue in list(self._readers):
             if listed is not None and queue.qsize() >= _MAX_WAITING:
-                self._readers.discard(queue)  # too slow: the client reconnects
+                # The client reads too slowly: end its stream, so that the client reconnects.
+                self._readers.discard(queue)
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(listed)

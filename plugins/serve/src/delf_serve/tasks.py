@@ -82,7 +82,7 @@ _RESUMES_SECONDS: Final = 600.0
 _MAX_OWNERS: Final = 10_000
 CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
 """The prefix of names of conversations that the client keeps and sends with each request."""
-_FEW: Final = 50
+_MAX_CANDIDATES: Final = 50
 # The number of characters by which the journal searches for a task's text.
 _SEARCH_CHARACTERS: Final = 200
 # The separator between owner and name of a stored conversation. Names do not contain it.
@@ -176,14 +176,14 @@ class Tasks:
         self.budgets = Budgets(settings.budgets, keys, lambda: self.journal)
         self._uploads = uploads
         self._settings = settings
-        self._open: dict[str, _RunningTask] = {}
-        self._open_of: Counter[str] = Counter()
+        self._open_tasks: dict[str, _RunningTask] = {}
+        self._open_counts: Counter[str] = Counter()
         self._owners: dict[str, str] = {}
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
-        self._ends = EndNotices(settings, keys)
+        self._end_notices = EndNotices(settings, keys)
         self._ignored_tasks: set[str] = set()
-        self._work: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self._reading_requests = asyncio.Lock()
         self._next_reading: asyncio.Task[Waiting] | None = None
         self._journal: SharedJournal | None = None
@@ -203,14 +203,14 @@ class Tasks:
     @property
     def working(self) -> int:
         """The number of tasks running in this process."""
-        return len(self._open)
+        return len(self._open_tasks)
 
     def start(self) -> None:
         """Start resuming tasks of dead processes, and removing old tasks."""
         self._is_shutting_down = False
-        self._work.add(shared_task(self._keep_adopting()))
+        self._background_tasks.add(shared_task(self._keep_adopting()))
         if ages := self.journal.keep:
-            self._work.add(shared_task(self._keep_forgetting(ages)))
+            self._background_tasks.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
         """Wait for running tasks, then leave unfinished tasks resumable.
@@ -218,11 +218,11 @@ class Tasks:
         Args:
             seconds: The maximum time to wait. Tasks that wait for a person are left at once.
         """
-        for work in self._work:  # the server's own loops
+        for work in self._background_tasks:  # the server's own loops
             work.cancel()
         # A task may wait for a person for days: leave it to another process.
         waiting = await self.waiting()
-        running = [o.over.wait() for name, o in self._open.items() if name not in waiting]
+        running = [o.over.wait() for name, o in self._open_tasks.items() if name not in waiting]
         if running:
             await asyncio.wait([asyncio.ensure_future(w) for w in running], timeout=seconds)
 
@@ -267,7 +267,7 @@ class Tasks:
             earlier = await self._find_submitted(name, digest)
             if earlier is not None:
                 return _submitted(name, earlier.conversation, key, is_new=False)
-        if self._open_of[key.limits_name] >= self._settings.open_tasks:
+        if self._open_counts[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = stored_name(order.conversation_id, key)
         if self._agent.chat is None and conversation is not None:
@@ -281,7 +281,7 @@ class Tasks:
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._forget_running(name)
-                self._ends.tell(order.task, event, key.holder)
+                self._end_notices.tell(order.task, event, key.holder)
 
         async def submit_and_record() -> None:
             try:
@@ -372,11 +372,11 @@ class Tasks:
             choices = f"one of {', '.join(models)}" if models else "this server has one model alone"
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
-    async def _find_submitted(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+    async def _find_submitted(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
         """Return the first event of the task with an idempotency key, after concurrent submissions.
 
         Args:
-            name: The id of the task, which is derived from the idempotency key.
+            task_id: The id of the task, which is derived from the idempotency key.
             digest: The digest of the request.
 
         Returns:
@@ -386,22 +386,22 @@ class Tasks:
             ProblemError: If the task was deleted, or belongs to a different request.
         """
         while True:
-            earlier = await self._find_first_event(name, digest)
-            open_task = self._open.get(name)
+            earlier = await self._find_first_event(task_id, digest)
+            open_task = self._open_tasks.get(task_id)
             if earlier is not None or open_task is None:
                 return earlier
             await open_task.recorded.wait()
 
-    async def _find_first_event(self, name: str, digest: str) -> TaskQueued | TaskStarted | None:
+    async def _find_first_event(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
         """Return the first event of the task with an idempotency key; None if there is none.
 
         Raises:
             ProblemError: If the task was deleted, or belongs to a different request.
         """
         try:
-            first = (await self.journal.read(name))[0]
+            first = (await self.journal.read(task_id))[0]
         except UnknownTaskError:
-            if await self.journal.was_removed(name):
+            if await self.journal.was_removed(task_id):
                 raise ProblemError(
                     409,
                     "the task of this message or idempotency key was deleted, and is not started "
@@ -417,11 +417,11 @@ class Tasks:
             )
         return first
 
-    def _register_running(self, name: str, owner: str) -> _RunningTask:
-        open_task = self._open[name] = _RunningTask(owner)
-        self._open_of[owner] += 1
-        self._owners.pop(name, None)  # move to the end: the oldest are dropped
-        self._owners[name] = owner
+    def _register_running(self, task_id: str, owner: str) -> _RunningTask:
+        open_task = self._open_tasks[task_id] = _RunningTask(owner)
+        self._open_counts[owner] += 1
+        self._owners.pop(task_id, None)  # move to the end: the oldest are dropped
+        self._owners[task_id] = owner
         if len(self._owners) > _MAX_OWNERS:
             del self._owners[next(iter(self._owners))]
         return open_task
@@ -430,10 +430,10 @@ class Tasks:
         """Return True if a task was submitted to this process and a caller may see the task."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
-    def _forget_running(self, name: str) -> None:
-        open_task = self._open.pop(name, None)
+    def _forget_running(self, task_id: str) -> None:
+        open_task = self._open_tasks.pop(task_id, None)
         if open_task is not None:
-            self._open_of[open_task.owner] -= 1
+            self._open_counts[open_task.owner] -= 1
             open_task.recorded.set()
             open_task.over.set()
 
@@ -443,16 +443,16 @@ class Tasks:
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
-    async def wait(self, name: str, seconds: float) -> None:
+    async def wait(self, task_id: str, seconds: float) -> None:
         """Wait until a task ends or needs a person.
 
         Args:
-            name: The id of the task, which may run in any process.
+            task_id: The id of the task, which may run in any process.
             seconds: The maximum time to wait.
         """
-        live = self.journal.subscribe(name)
+        live = self.journal.subscribe(task_id)
         deadline = time.monotonic() + seconds
-        while not await self._is_over_or_waiting(name):
+        while not await self._is_over_or_waiting(task_id):
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._is_shutting_down:
                 return
@@ -546,7 +546,7 @@ class Tasks:
         """
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SEARCH_CHARACTERS]
-        records = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
+        records = await find_tasks(self.journal, _MAX_CANDIDATES, text=text, since=since, keys=keys)
         return next((record.task_id for record in records if record.task == words), None)
 
     async def record(self, text: str, key: Key) -> TaskRecord:
@@ -622,7 +622,7 @@ class Tasks:
         """
         if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
-        if (open_task := self._open.get(task_id)) is not None:
+        if (open_task := self._open_tasks.get(task_id)) is not None:
             await open_task.recorded.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
         await self.journal.stop(task_id, key.name, via)  # waits for the end
@@ -668,7 +668,7 @@ class Tasks:
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, key)
-        if self._open_of[key.limits_name] >= self._settings.open_tasks:
+        if self._open_counts[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         await self.budgets.ledger(key, self._agent.ledger)
         try:
@@ -687,15 +687,15 @@ class Tasks:
         return name
 
     async def _resume(
-        self, name: str, owner: str | None, timeout: float | None = None, *, go_on: bool = False
+        self, task_id: str, owner: str | None, timeout: float | None = None, *, go_on: bool = False
     ) -> None:
-        if name in self._open:
+        if task_id in self._open_tasks:
             return
-        open_task = self._register_running(name, owner or "")
+        open_task = self._register_running(task_id, owner or "")
         try:
-            first = (await self.journal.read(name))[0]
+            first = (await self.journal.read(task_id))[0]
         except BaseException:
-            self._forget_running(name)
+            self._forget_running(task_id)
             raise
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
@@ -704,38 +704,38 @@ class Tasks:
         ledger = None
         if owner_key is not None:
             ledger = await self.budgets.ledger(owner_key, self._agent.ledger, checked=False)
-        beginning: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
-                self._forget_running(name)
-                self._ends.tell(task_text, event, owner)
-            if not beginning.done():
-                beginning.set_result(None)
+                self._forget_running(task_id)
+                self._end_notices.tell(task_text, event, owner)
+            if not first_event.done():
+                first_event.set_result(None)
 
         async def resume_task() -> None:
             try:
                 await self._agent.aresume(
-                    name, timeout, go_on=go_on, listeners=[listen], ledger=ledger
+                    task_id, timeout, go_on=go_on, listeners=[listen], ledger=ledger
                 )
             except DelfError as error:
-                _log.warning("task %s is not continued: %s", name, error.message)
-                if not beginning.done():
-                    beginning.set_exception(error)
+                _log.warning("task %s is not continued: %s", task_id, error.message)
+                if not first_event.done():
+                    first_event.set_exception(error)
             finally:
-                self._forget_running(name)
-                if not beginning.done():
-                    beginning.set_result(None)
+                self._forget_running(task_id)
+                if not first_event.done():
+                    first_event.set_result(None)
 
         open_task.resumed = asyncio.create_task(resume_task())
         open_task.recorded.set()
-        await asyncio.wait({beginning}, timeout=_LOOK_SECONDS)
-        if beginning.done():
-            beginning.result()  # raises the error of a failed start
+        await asyncio.wait({first_event}, timeout=_LOOK_SECONDS)
+        if first_event.done():
+            first_event.result()  # raises the error of a failed start
 
     async def _keep_adopting(self) -> None:
         """Periodically resume tasks of dead servers."""
-        outage = Outage(_log, "what other processes left is not seen", self.journal.place)
+        outage = Outage(_log, "tasks of dead servers are not resumed", self.journal.place)
         while True:
             with outage.track(DelfError):
                 place: ListPlace | None = None
@@ -747,21 +747,21 @@ class Tasks:
                     place = tasks[-1].place
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _adopt(self, name: str) -> None:
+    async def _adopt(self, task_id: str) -> None:
         """Resume a task of a dead server, unless the task was resumed too often."""
-        if name in self._ignored_tasks or name in self._open:
+        if task_id in self._ignored_tasks or task_id in self._open_tasks:
             return
-        events = await self.journal.read(name)
+        events = await self.journal.read(task_id)
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
         resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
         is_resumed_too_often = (
             len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
         )
         if first_event is None or SERVER_FIELD not in first_event.setup or is_resumed_too_often:
-            self._ignored_tasks.add(name)
+            self._ignored_tasks.add(task_id)
             return
         try:
-            await self._resume(name, first_event.key)
+            await self._resume(task_id, first_event.key)
         except DelfError:
             return  # another process was quicker
 

@@ -74,7 +74,7 @@ def users() -> None:
     "ways",
     multiple=True,
     type=click.Choice(NOTICE_WAYS),
-    help="A way in which the person gets notices; by default mail and browser.",
+    help="A channel through which the person gets notices; by default mail and browser.",
 )
 @as_json_option
 @click.pass_context
@@ -146,7 +146,7 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
         click.echo(wrap_text(_line(person), indent=4))
         for key in person.keys:
             state = "revoked" if key.revoked_at is not None else "key"
-            limits = _what(key.rights, key.scope)
+            limits = _describe_limits(key.rights, key.scope)
             click.echo(f"  {state} {key.label}{f' ({limits})' if limits else ''}")
 
 
@@ -230,13 +230,13 @@ def _rights(text: str) -> tuple[Right, ...]:
     return tuple(right for right in EVERY_RIGHT if right in names)
 
 
-def _what(rights: Iterable[str] | None, scope: str | None) -> str:
+def _describe_limits(rights: Iterable[str] | None, scope: str | None) -> str:
     text = "" if rights is None else "+".join(rights)
     return text if scope is None else f"{text}@{scope}"
 
 
 def _line(person: Person) -> str:
-    parts = [person.name, _what(person.rights, person.scope)]
+    parts = [person.name, _describe_limits(person.rights, person.scope)]
     parts += [f"in {', '.join(person.teams)}"] if person.teams else []
     parts += [person.mail] if person.mail else []
     return "  ".join([*parts, *(["revoked"] if person.revoked_at is not None else [])])

@@ -142,7 +142,7 @@ def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attac
 
 
 def copy_to(
-    folder: Path, files: Sequence[AttachedFile], most: int, context: CallContext
+    folder: Path, files: Sequence[AttachedFile], max_bytes: int, context: CallContext
 ) -> list[Path]:
     """Copy files for a worker, and return the paths of the copies.
 
@@ -151,7 +151,7 @@ def copy_to(
     Args:
         folder: The target folder, which only the user can access.
         files: The files.
-        most: The maximum number of bytes of all files together.
+        max_bytes: The maximum number of bytes of all files together.
         context: The context of the call, which has the content of approved files.
 
     Raises:
@@ -163,9 +163,9 @@ def copy_to(
     shutil.rmtree(unfinished, ignore_errors=True)
     make_private_folder(unfinished.parent)
     unfinished.mkdir(mode=0o700)
-    remaining_bytes = most
+    remaining_bytes = max_bytes
     for number, item in enumerate(files, 1):
-        content = context.read_file(item.path, most, read=item.file.read)
+        content = context.read_file(item.path, max_bytes, read=item.file.read)
         remaining_bytes -= len(content)
         if remaining_bytes < 0:
             raise ToolRefusedError(f"{item.path!r} has grown since the call was checked")

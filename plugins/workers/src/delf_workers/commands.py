@@ -170,7 +170,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     delf workers run summarise --attach plan.md --input words=50
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_cli.session import Options, work_session
-    from delf_workers.running import of_worker, order
+    from delf_workers.running import response_of_worker, order
 
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
@@ -184,19 +184,19 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     connections = tuple(names) if worker.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
-    rest: dict[str, Any] = {**remaining_options({**given, "connections": connections})}
-    options = Options(flags=flags, **rest)
+    other_options = remaining_options({**given, "connections": connections})
+    options = Options(flags=flags, **other_options)
 
-    async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:
+    async def run_worker_task(agent: Agent, run_options: Mapping[str, Any]) -> Response:
         """Run the worker, and return the worker's response, or else that of the outer task."""
         events: list[Event] = []
         response = await agent.arun(
-            text, setup=options.to_record(state), child_listeners=[events.append], **seen
+            text, setup=options.to_record(state), child_listeners=[events.append], **run_options
         )
         is_over = response.state in (TaskState.DONE, TaskState.FAILED)
-        return of_worker(response, events) if is_over else response
+        return response_of_worker(response, events) if is_over else response
 
-    ctx.exit(work_session(state, do, options))
+    ctx.exit(work_session(state, run_worker_task, options))
 
 
 run.params += run_options(without=_NOT_SHARED)

@@ -124,11 +124,9 @@ class Workers(Connection[WorkersSettings]):
             except ConfigurationError:
                 lines.append(f"- {name}: its file is invalid, and it cannot be called")
         more = [f"… and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
-        return (
-            "\n".join([f"{self.name}.call:", *lines[:_MAX_LISTED], *more])
-            if lines
-            else (f"{self.name}: there are none yet")
-        )
+        if not lines:
+            return f"{self.name}: there are none yet"
+        return "\n".join([f"{self.name}.call:", *lines[:_MAX_LISTED], *more])
 
     def _may_call(self, name: str) -> bool:
         return all(
@@ -328,16 +326,19 @@ def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
         return None
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)
     chosen = project.config.strategy
+    # The strategy "worker" would only pass the task on to another worker.
     return "codegen" if chosen == STRATEGY else chosen
 
 
 def _accept_input_data(
-    validate: Callable[[Mapping[str, Any]], dict[str, Any]], named: Mapping[str, Any]
+    validate: Callable[[Mapping[str, Any]], dict[str, Any]], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Validate arguments of ``call``, and accept ``input_data`` as another name of ``task``."""
-    if "input_data" in named and "task" not in named:
-        named = {("task" if name == "input_data" else name): item for name, item in named.items()}
-    return validate(named)
+    if "input_data" in arguments and "task" not in arguments:
+        arguments = {
+            ("task" if name == "input_data" else name): item for name, item in arguments.items()
+        }
+    return validate(arguments)
 
 
 def _worker_line(worker: WorkerDefinition) -> str:

@@ -162,13 +162,13 @@ class WorkerDefinition(_Part):
             return str(configured)
         return name if "." in name else _ALIASES.get(name)
 
-    def llm(self, callers: LLMConfig) -> LLMConfig | None:
+    def llm(self, caller_model: LLMConfig) -> LLMConfig | None:
         """Return the worker's model; None for the model of its caller.
 
         If the worker has its own provider tools, return the caller's model with these tools.
 
         Args:
-            callers: The model of the caller.
+            caller_model: The model of the caller.
 
         Raises:
             ModelConfigurationError: If the model is invalid.
@@ -178,7 +178,7 @@ class WorkerDefinition(_Part):
         if not self.server_side_tools:
             return config
         tools = list(self.server_side_tools)
-        return (config or callers).with_settings(server_side_tools=tools)
+        return (config or caller_model).with_settings(server_side_tools=tools)
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
         """Check that a model is one of the worker's compatible models.
@@ -259,7 +259,7 @@ def from_front_matter(
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
         if "connections" in table:
-            raise front.error("connections say the same", ("toolsets",))
+            raise front.error("connections and toolsets say the same", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
         renamed_lines = {
             ("connections", *keys[1:]): n
@@ -312,7 +312,7 @@ def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> Non
     if policy is None:
         return
     if "attachments" in table:
-        raise front.error("attachments say the same", ("attachment_policy",))
+        raise front.error("attachments and attachment_policy say the same", ("attachment_policy",))
     if not isinstance(policy, dict):
         raise front.error("a table", ("attachment_policy",))
     policies: dict[str, Any] = {}

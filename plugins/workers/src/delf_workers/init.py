@@ -59,8 +59,9 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
 
     host = state_of(ctx).discover()
     usable_models = dict(host.providers.usable_suggestions(own_variables()))
-    unset = next((each for each in host.providers.all if each.suggested), None)
-    model = llm or next(iter(usable_models), None) or (unset and unset.suggested) or "MODEL"
+    unset_provider = next((p for p in host.providers.all if p.suggested), None)
+    suggested_model = None if unset_provider is None else unset_provider.suggested
+    model = llm or next(iter(usable_models), None) or suggested_model or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _PLUGIN_SECTIONS.items() if name in installed)
     instructions = _ASKING if "llm" in installed else _READING
@@ -90,8 +91,8 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     next_steps = ["delf workers run summarise --attach notes.md"]
     if root.resolve() != Path.cwd():
         next_steps.insert(0, f"cd {shlex.quote(folder)}")
-    if llm is None and not usable_models and unset is not None:
-        next_steps.insert(0, f"delf keys set {unset.name}")
+    if llm is None and not usable_models and unset_provider is not None:
+        next_steps.insert(0, f"delf keys set {unset_provider.name}")
     if as_json:
         write_result("", {"made": created, "kept": existing, "next": next_steps}, as_json=True)
         return

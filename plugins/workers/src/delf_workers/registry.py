@@ -66,7 +66,7 @@ class Registry:
         if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
             paths[MAIN] = main
         for folder in (*self.folders, *(folder / GENERATED for folder in self.folders)):
-            for name, path in _in_folder(folder):
+            for name, path in _worker_files(folder):
                 paths.setdefault(name, path)
         return dict(sorted(paths.items()))
 
@@ -158,7 +158,7 @@ class Registry:
         return path
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+def _worker_files(folder: Path) -> Iterator[tuple[str, Path]]:
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):

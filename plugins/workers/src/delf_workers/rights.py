@@ -44,12 +44,13 @@ class Workshop(Generic[W]):
         default_factory=dict[str, "list[ConnectionLike]"], repr=False
     )
 
-    def tools_of(self, worker: WorkerDefinition, own: W) -> list[ConnectionLike]:
+    def tools_of(self, worker: WorkerDefinition, agent_workers: W) -> list[ConnectionLike]:
         """Return the connections of a worker, which are created at the first call.
 
         Args:
             worker: The worker.
-            own: The agent's connection ``workers``. The worker gets a copy with its own rights.
+            agent_workers: The agent's connection ``workers``, of which the worker gets a restricted
+                copy.
 
         Raises:
             ConfigurationError: If the worker's file is invalid. The message names file, line and
@@ -57,25 +58,29 @@ class Workshop(Generic[W]):
         """
         key = f"{worker.file}\0{worker.model_dump_json()}"
         if key not in self._connections_by_worker:
-            self._connections_by_worker[key] = list(self._create_connections(worker, own))
+            self._connections_by_worker[key] = list(self._create_connections(worker, agent_workers))
         return self._connections_by_worker[key]
 
-    def _create_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
+    def _create_connections(
+        self, worker: WorkerDefinition, agent_workers: W
+    ) -> Iterator[ConnectionLike]:
         """Create and yield a worker's connections. A generated worker has those of its maker."""
         if worker.generated:
-            yield from self._inherited_connections(worker, own)
+            yield from self._inherited_connections(worker, agent_workers)
             return
         if worker.sandbox.paths and not any(
             worker.kind_of(name) == "filesystem" for name in worker.connections
         ):
             raise ConfigurationError(
-                f"{worker.place('sandbox', 'paths')}: they are those of connections.filesystem, "
-                "which is not there"
+                f"{worker.place('sandbox', 'paths')}: the paths need connections.filesystem, "
+                "which is missing"
             )
         for name in worker.connections:
-            yield from self._connection(worker, name, own)
+            yield from self._connection(worker, name, agent_workers)
 
-    def _connection(self, worker: WorkerDefinition, name: str, own: W) -> Iterator[ConnectionLike]:
+    def _connection(
+        self, worker: WorkerDefinition, name: str, agent_workers: W
+    ) -> Iterator[ConnectionLike]:
         """Create and yield a worker's connection by its name in the worker's file.
 
         ``custom`` stands for several connections: the functions of ``tools.py``.
@@ -86,7 +91,7 @@ class Workshop(Generic[W]):
         if name == TOOLS:
             yield from self._tools_of_file(worker, settings, where)
         elif kind == WORKERS or (kind is None and name == WORKERS):
-            yield self.for_worker(own, worker, _patterns(settings, where))
+            yield self.for_worker(agent_workers, worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
             settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             yield self._make_connection(name, kind, settings, where)
@@ -145,13 +150,15 @@ class Workshop(Generic[W]):
                 tool.confirm = False
             yield cast("ConnectionLike", tool)
 
-    def _inherited_connections(self, worker: WorkerDefinition, own: W) -> Iterator[ConnectionLike]:
+    def _inherited_connections(
+        self, worker: WorkerDefinition, agent_workers: W
+    ) -> Iterator[ConnectionLike]:
         """Yield a generated worker's connections.
 
         Each connection is a restricted copy of a connection of the maker, which is the worker or
         the agent that generated this worker.
         """
-        maker_connections = self._maker_connections(worker, own)
+        maker_connections = self._maker_connections(worker, agent_workers)
         for name, settings in worker.connections.items():
             where = worker.place("connections", name)
             if name not in maker_connections:
@@ -166,20 +173,24 @@ class Workshop(Generic[W]):
             else:
                 yield _narrow_to_allowed(inherited, settings.get("allow"), where)
 
-    def _maker_connections(self, worker: WorkerDefinition, own: W) -> Mapping[str, ConnectionLike]:
+    def _maker_connections(
+        self, worker: WorkerDefinition, agent_workers: W
+    ) -> Mapping[str, ConnectionLike]:
         """Return the connections of a generated worker's maker, by name."""
         if worker.maker is None:
             return self.tools
         lineage(self.registry, worker)  # raises for a circle, in which tools_of would not end
         maker = self.registry.find(worker.maker)
-        return {connection.name: connection for connection in self.tools_of(maker, own)}
+        return {connection.name: connection for connection in self.tools_of(maker, agent_workers)}
 
     async def aclose(self) -> None:
         """Close the connections created for workers. The agent's own connections stay open."""
         connections, self._connections_by_worker = self._connections_by_worker, {}
         agent_ids = {id(tool) for tool in self.tools.values()}
         # Several workers may share a connection, which is closed once.
-        by_id = {id(each): each for created in connections.values() for each in created}
+        by_id = {
+            id(connection): connection for created in connections.values() for connection in created
+        }
         for connection_id, connection in by_id.items():
             if isinstance(connection, SupportsClose) and connection_id not in agent_ids:
                 await connection.aclose()

@@ -147,7 +147,7 @@ async def arun_worker(
         response = await agent.arun(
             text, timeout, listeners=[remember_worker], child_listeners=child_listeners
         )
-    return of_worker(response, events)
+    return response_of_worker(response, events)
 
 
 class _ModelCallReporter:
@@ -181,7 +181,7 @@ class _ModelCallReporter:
                 self._callback(self._names[event.task_id], prompt)
 
 
-def of_worker(response: Response, events: Sequence[Event]) -> Response:
+def response_of_worker(response: Response, events: Sequence[Event]) -> Response:
     """Return the response of the worker's task; the outer task's if the worker never began.
 
     Args:

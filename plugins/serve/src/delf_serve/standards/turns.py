@@ -248,7 +248,7 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
         return turn.conversation
     chat: Any = call.service.agent.chat
     if chat is None:
-        raise ProblemError(409, "the agent keeps no conversations, and messages came before")
+        raise ProblemError(409, "earlier messages cannot be stored: the agent has no chat")
     name = f"{CLIENT_CONVERSATION_PREFIX}{secrets.token_hex(8)}"
     await chat.store().append(stored_name(name, call.key), turn.history)
     return name
@@ -257,7 +257,7 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
 async def _store_files(call: Call, turn: Turn) -> list[str]:
     """Store the attached files as uploads, and return the ids of all files."""
 
-    async def whole(content: bytes) -> AsyncIterator[bytes]:
+    async def as_one_chunk(content: bytes) -> AsyncIterator[bytes]:
         yield content
 
     ids: list[str] = []
@@ -266,7 +266,8 @@ async def _store_files(call: Call, turn: Turn) -> list[str]:
             ids.append(file)
         else:
             name, content = file
-            ids.append((await call.service.uploads.store(call.key, name, whole(content))).id)
+            stored = await call.service.uploads.store(call.key, name, as_one_chunk(content))
+            ids.append(stored.id)
     return ids
 
 
@@ -424,7 +425,8 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     """
     if not turn.history:
         return None
-    last_message, waiting = turn.history[-1].content, await call.service.tasks.waiting()
+    last_message = turn.history[-1].content
+    waiting = await call.service.tasks.waiting()
     named_requests = [
         record
         for requests in waiting.values()
@@ -434,19 +436,22 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     is_reply = is_continue(turn.words) or parse_decision(turn.words) is not None
     if not named_requests and not is_reply:
         return None
-    task_id = await _task_before(call, turn)
+    task_id = await _find_earlier_task(call, turn)
     named_requests = [record for record in named_requests if record.task.task_id == task_id]
-    decision = parse_reply(named_requests[0], turn.words) if len(named_requests) == 1 else None
-    if decision is not None:
-        await decide(call, named_requests[0].requested.request_id, decision)
-        return task_id
+    if len(named_requests) == 1:
+        request = named_requests[0]
+        parsed_decision = parse_reply(request, turn.words)
+        if parsed_decision is not None:
+            await decide(call, request.requested.request_id, parsed_decision)
+            return task_id
     return task_id if is_reply else None
 
 
-async def _task_before(call: Call, turn: Turn) -> str | None:
+async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
     """Return the caller's newest task whose text is one of the latest user messages."""
-    earlier = [m.content for m in turn.history if m.role == "user"]
-    for words in earlier[: -_MAX_REPLIES - 1 : -1]:
+    user_messages = [m.content for m in turn.history if m.role == "user"]
+    newest_first = user_messages[::-1]
+    for words in newest_first[:_MAX_REPLIES]:
         task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
         if task_id is not None:
             return task_id
