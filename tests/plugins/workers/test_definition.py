@@ -83,7 +83,10 @@ WRONG = {
     "bound": ("---\nbudget_usd: 0\n---\nx\n", "line 2: budget_usd: Input should be greater"),
     "name": ("---\nname: b\n---\nx\n", "line 2: name: the file is that of 'a'"),
     "empty": ("---\nname: a\n---\n\n", "there are no instructions"),
-    "both": ("---\nconnections: {}\ntoolsets: {}\n---\nx\n", "line 3: toolsets: connections say"),
+    "both": (
+        "---\nconnections: {}\ntoolsets: {}\n---\nx\n",
+        "line 3: toolsets: connections and toolsets say",
+    ),
     "connections": ("---\nconnections: [1]\n---\nx\n", "line 2: connections: a list of names"),
     "connection": ("---\nconnections:\n  shell: 1\n---\nx\n", "line 3: connections.shell: Input"),
     "slot": ("---\nname: a\n---\n\none\n{{ two }}\n", "line 6: there is no input 'two'"),

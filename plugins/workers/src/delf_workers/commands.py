@@ -170,7 +170,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     delf workers run summarise --attach plan.md --input words=50
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_cli.session import Options, work_session
-    from delf_workers.running import response_of_worker, order
+    from delf_workers.running import order, response_of_worker
 
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
