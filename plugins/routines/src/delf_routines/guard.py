@@ -57,8 +57,8 @@ class RoutineGuard:
     def earlier(self) -> list[Made]:
         """The calls that the next repaired script must treat as already made.
 
-        These are this script's calls, and the changes by earlier scripts that this script has not
-        repeated.
+        The list has this script's calls, and the changes by earlier scripts that this script has
+        not repeated.
         """
         return [*self.unrepeated, *self.made]
 
