@@ -47,7 +47,7 @@ class OneScript:
         host: The host of the task.
         routine: The routine.
         given: The values of parameters.
-        words: The prompt, in place of the task.
+        prompt: The prompt, in place of the task.
         tools: The tools that scripts may use.
     """
 
