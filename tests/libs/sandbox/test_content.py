@@ -198,7 +198,7 @@ ENDINGS = {
 @pytest.mark.parametrize("name", ENDINGS)
 def test_suffix_is_added_according_to_content(name):
     content, ending = ENDINGS[name]
-    assert make_content(name, content).ending == ending
+    assert make_content(name, content).added_suffix == ending
 
 
 def test_missing_workbook_plugin_is_named():

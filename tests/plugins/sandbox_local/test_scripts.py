@@ -355,6 +355,14 @@ async def test_rerun_works_inside_functions_and_gather():
     assert isinstance(outcome, Rerun)
 
 
+async def test_gather_returns_each_result_of_a_function_passed_twice():
+    code = (
+        "n = 0\nasync def f():\n    global n\n    n += 1\n    return n\nawait asyncio.gather(f, f)"
+    )
+    outcome, _ = await run_script(code)
+    assert outcome.value == [1, 2]
+
+
 async def test_background_tasks_end_with_the_script():
     host = NotingHost()
     async with local_session() as session:

@@ -21,10 +21,10 @@ def main(arguments: list[str]) -> None:
         read_fd, write_fd = (int(number) for number in arguments[:2])
     else:
         read_fd, write_fd = os.dup(0), os.dup(1)
-        nothing = os.open(os.devnull, os.O_RDWR)
+        null_device = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1):
-            os.dup2(nothing, descriptor)
-        os.close(nothing)
+            os.dup2(null_device, descriptor)
+        os.close(null_device)
     Server().serve(read_fd, write_fd)
 
 

@@ -52,12 +52,12 @@ class Content:
         data: The bytes of the file; or the rows of a table, as tagged JSON with the column names
             first.
         is_rows: Whether ``data`` has rows, from which the host writes the file.
-        ending: The suffix to append to the file name; empty if the name has a suffix.
+        added_suffix: The suffix to append to the file name; empty if the name has a suffix.
     """
 
     data: bytes
     is_rows: bool = False
-    ending: str = ""
+    added_suffix: str = ""
 
 
 class ContentTooLargeError(Exception):
@@ -83,8 +83,8 @@ def make_content(
 ) -> Content:
     """Convert a script's content to the file format that the name's suffix stands for.
 
-    A name without a suffix gets a suffix that fits the content; for text and bytes it stays as it
-    is.
+    A name without a suffix gets a suffix that fits the content. For text and bytes, the name stays
+    without a suffix.
 
     Args:
         name: The file's name.
@@ -102,27 +102,26 @@ def make_content(
     get_value = getattr(content, "getvalue", None)
     if callable(get_value):  # io.StringIO, io.BytesIO
         content = get_value()
-    ending = _suffix_of(name)
+    suffix = _suffix_of(name)
     table = None
     if not _is_bytes(content) and not _is_plain(content):
         table = table_of(content)
         if table is None:
             content = _as_collection(name, content)
-    suffix = "" if ending else _default_suffix(content, table)
-    result = _make(name, ending or suffix, content, table, row_files, max_bytes)
-    return dataclasses.replace(result, ending=suffix)
+    added_suffix = "" if suffix else _default_suffix(content, table)
+    result = _make(name, suffix or added_suffix, content, table, row_files, max_bytes)
+    return dataclasses.replace(result, added_suffix=added_suffix)
 
 
 def _make(
     name: str,
-    ending: str,
-    value: Any,
+    suffix: str,
+    content: Any,
     table: Table | None,
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Convert a value to the content of a file with the suffix ``ending``."""
-    content = value
+    """Convert a script's content to the content of a file with the given suffix."""
     if _is_bytes(content):
         return Content(bytes(content))
     if isinstance(content, Mapping) or _is_list(content):
@@ -131,35 +130,30 @@ def _make(
         except TooLargeError:
             raise ContentTooLargeError from None
         except UnsupportedValueError:
-            pass  # files may nest deeper than messages
-    if ending in row_files or ending in _WORKBOOKS:
-        return _workbook(name, ending, content, table, row_files, max_bytes)
+            pass  # the limit on nested values applies to messages, not to files
+    if suffix in row_files or suffix in _WORKBOOKS:
+        return _workbook(name, suffix, content, table, row_files, max_bytes)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
-    if ending in _NEVER_TEXT:
+    if suffix in _NEVER_TEXT:
         raise TypeError(
-            f"{name!r}: cannot make a {ending} file from a {type(value).__name__}; give its text "
+            f"{name!r}: cannot make a {suffix} file from a {type(content).__name__}; give its text "
             "or bytes"
         )
-    separator = _SEPARATORS.get(ending)
-    if table is not None and ending in (*_LINES, *_JSON):
+    if table is not None and suffix not in (*_LINES, *_JSON):
+        rows = chain([table.columns], table.rows)
+        return Content(_encode_rows(rows, suffix, max_bytes))
+    if table is not None:
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    elif table is not None:
-        grid = chain([table.columns], table.rows)
-        if ending in _PAGES:
-            return Content(_html_table(grid, max_bytes))
-        return Content(_encode_separated(grid, separator or ",", max_bytes))
-    if separator is not None and isinstance(content, Mapping):
-        raise TypeError(f"{name!r}: a {ending} file is made from a list of rows, not from one dict")
-    if separator is not None:
-        return Content(_encode_separated(_grid(value, max_bytes), separator, max_bytes))
-    if ending in _PAGES and _is_list(content):
-        return Content(_html_table(_grid(content, max_bytes), max_bytes))
-    if ending in _LINES and _is_list(content):
+    if suffix in _SEPARATORS and isinstance(content, Mapping):
+        raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
+    if suffix in _SEPARATORS or (suffix in _PAGES and _is_list(content)):
+        return Content(_encode_rows(_grid(content, max_bytes), suffix, max_bytes))
+    if suffix in _LINES and _is_list(content):
         lines = _LimitedText(max_bytes)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
-    return Content(_indented_json(value if table is None else content, max_bytes).encode())
+    return Content(_indented_json(content, max_bytes).encode())
 
 
 def _suffix_of(name: str) -> str:
@@ -189,6 +183,7 @@ def _is_plain(value: Any) -> bool:
 def _as_collection(name: str, content: Any) -> Any:
     """Convert a data library's or iterable object to a list or dict, if possible."""
     if isinstance(content, Iterator):
+        # Each item takes at least one byte, so a longer list would exceed the limit anyway.
         return list(islice(cast("Iterator[Any]", content), _MAX_BYTES))
     plain_value = plain_or_as_is(content)
     if isinstance(plain_value, (list, dict)):
@@ -223,7 +218,8 @@ def _indented_json(value: Any, max_bytes: int) -> str:
 
 def _jsonable(value: Any) -> Any:
     """Convert a value that the json module does not support to one that it does."""
-    if isinstance(value, (dt.datetime, dt.date, dt.time)) and type(value).__name__ != "NaTType":
+    is_missing = type(value).__name__ == "NaTType"  # a datetime without a value in pandas
+    if isinstance(value, (dt.datetime, dt.date, dt.time)) and not is_missing:
         return value.isoformat()
     if _is_bytes(value):
         return base64.b64encode(value).decode("ascii")
@@ -318,6 +314,13 @@ def _cells(row: Any) -> list[Any]:
     return list(row) if _is_list(row) else [row]
 
 
+def _encode_rows(grid: Iterable[list[Any]], suffix: str, max_bytes: int) -> bytes:
+    """Format rows as an HTML table for a page's suffix, else as separated values."""
+    if suffix in _PAGES:
+        return _html_table(grid, max_bytes)
+    return _encode_separated(grid, _SEPARATORS.get(suffix, ","), max_bytes)
+
+
 def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int) -> bytes:
     out = _LimitedText(max_bytes)
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
@@ -364,21 +367,23 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 def _workbook(
     name: str,
-    ending: str,
+    suffix: str,
     content: Any,
     table: Table | None,
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
     """Convert tables to the rows of a workbook, with one sheet for each table."""
-    if ending not in row_files:
+    if suffix not in row_files:
         advice = (
             "needs a library beside delf (delf plugins install 'files[excel]')"
-            if ending in (".xlsx", ".xlsm")
+            if suffix in (".xlsx", ".xlsm")
             else "is not possible"
         )
-        raise RuntimeError(f"{name!r}: making {ending} files {advice}; write a .csv file instead")
-    sheets = [("Sheet1", _sheet(table))] if table is not None else _sheets(content, max_bytes)
+        raise RuntimeError(f"{name!r}: making {suffix} files {advice}; write a .csv file instead")
+    sheets = (
+        [("Sheet1", _sheet(table))] if table is not None else _titled_sheets(content, max_bytes)
+    )
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
@@ -388,23 +393,25 @@ def _workbook(
     return Content(dumps(cells), is_rows=True)
 
 
-def _sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | None:
+def _titled_sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | None:
+    """Return the title and rows of each sheet; None if the content has no such rows."""
     if isinstance(content, Mapping):
         items = list(cast("Mapping[Any, Any]", content).items())
-        grids = [(str(title), _one_sheet(rows, max_bytes)) for title, rows in items]
+        grids = [(str(title), _rows_of_sheet(rows, max_bytes)) for title, rows in items]
         if grids and all(grid is not None for _, grid in grids):
             return cast("list[tuple[str, Grid]]", grids)
         return None
-    grid = _one_sheet(content, max_bytes)
+    grid = _rows_of_sheet(content, max_bytes)
     return None if grid is None else [("Sheet1", grid)]
 
 
-def _one_sheet(rows: Any, max_bytes: int) -> Grid | None:
+def _rows_of_sheet(rows: Any, max_bytes: int) -> Grid | None:
     if not _is_list(rows):
         table = table_of(rows)
         if table is not None:
             return _sheet(table)
         rows = plain_or_as_is(rows)
+    # In the JSON for the host, each cell takes at least two bytes: a character and a comma.
     return list(_grid(rows, max_bytes // 2)) if _is_list(rows) else None
 
 

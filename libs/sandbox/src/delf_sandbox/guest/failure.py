@@ -22,7 +22,7 @@ _MAX_LINE = 400
 _MAX_NOTES = 100
 _MAX_ITEMS = 100_000
 _MAX_KINDS = 6
-_HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
+_HIDDEN_TYPES = (types.ModuleType, types.BuiltinFunctionType)
 
 _MAX_CHAIN = 100
 
@@ -46,10 +46,10 @@ def kind_name(value: object) -> str:
     return _name_of(type(value))
 
 
-def attempt(describe: Callable[[], _T], fallback: _T) -> _T:
+def attempt(function: Callable[[], _T], fallback: _T) -> _T:
     """Return the result of a function; return ``fallback`` if the function raises."""
     try:
-        return describe()
+        return function()
     except BaseException:
         return fallback
 
@@ -95,16 +95,16 @@ def find_failed_line(error: BaseException, sources: Mapping[str, str]) -> Script
         line = _line_text(sources[error.filename], number)
         if line is not None:
             return ScriptLine(number, line)
-    place = ScriptLine()
+    failed_line = ScriptLine()
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         source = sources.get(code.co_filename)
         if source is not None:
             text = _line_text(source, trace.tb_lineno)
-            place = ScriptLine(trace.tb_lineno, text)
+            failed_line = ScriptLine(trace.tb_lineno, text)
         trace = trace.tb_next
-    return place
+    return failed_line
 
 
 def _line_text(source: str, number: int) -> str | None:
@@ -118,7 +118,9 @@ def _line_text(source: str, number: int) -> str | None:
 
 
 def find_failed_call(error: BaseException | None) -> int | None:
-    """Return the number of the failed tool call that caused an exception; None without one.
+    """Return the number of the failed tool call that caused an exception.
+
+    None if no tool call caused the exception.
 
     If a script catches a call's failure and raises a new exception, the call counts as the cause
     only with ``raise … from``.
@@ -144,12 +146,12 @@ def find_failed_call(error: BaseException | None) -> int | None:
 def message_of(error: BaseException) -> str:
     """Return an exception's message and notes, truncated.
 
-    A message whose ``__str__`` raises is replaced by a remark.
+    If the exception's ``__str__`` raises, the text says so in place of the message.
     """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
-    errors = [error, *note_texts] if notes is not None else [error]
-    text = "\n".join(map(_text_of, errors))
+    parts = [error, *note_texts] if notes is not None else [error]
+    text = "\n".join(map(_text_of, parts))
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
 
 
@@ -195,7 +197,9 @@ def describe_variables(
         name: describe_type(value)
         for name, value in namespace.items()
         if not (
-            str(name).startswith("_") or name in hidden_names or issubclass(type(value), _HIDDEN)
+            str(name).startswith("_")
+            or name in hidden_names
+            or issubclass(type(value), _HIDDEN_TYPES)
         )
     }
     return dict(list(type_by_name.items())[-_MAX_VARIABLES:])

@@ -57,7 +57,7 @@ def encode(frame: list[Any], limit: int) -> bytes:
         payload = _dumps_within(frame, limit)
     except UnsupportedValueError:
         payload = _dumps_within(plain_or_as_is(frame), limit)
-    if b"\xed" in payload:
+    if b"\xed" in payload:  # the first byte of each encoded surrogate, faster to search
         payload = UNPAIRED_SURROGATES.sub("\ufffd".encode(), payload)
     return _header(len(payload), limit) + payload
 

@@ -53,13 +53,15 @@ class Printer(io.TextIOBase):
         super().__init__()
         self._lock = lock
         self.limit = 10 * 1024 * 1024
+        """The maximum number of characters that a script may print."""
         self._send = send
         self._parts: list[str] = []
-        self._waiting = 0
-        self._total = 0
+        self._buffered_chars = 0
+        self._total_chars = 0
         self._sent_at = 0.0
-        self._is_over = False
-        self._has_alarm = self._waits_for_alarm = False
+        self._has_ended = False
+        self._has_alarm = False
+        self._waits_for_alarm = False
 
     def use_alarm(self) -> None:
         """Let an alarm signal flush buffered text while the script sleeps or computes.
@@ -71,14 +73,14 @@ class Printer(io.TextIOBase):
 
     def start(self) -> None:
         """Reset the output count for a new script."""
-        self._total = 0
+        self._total_chars = 0
         self._sent_at = monotonic()
-        self._is_over = self._waits_for_alarm = False
+        self._has_ended = self._waits_for_alarm = False
 
     def end(self) -> None:
         """Send the remaining text, and ignore text that the script's threads print later."""
         # First: a thread that prints now must not add to the text that is being sent.
-        self._is_over = True
+        self._has_ended = True
         self.send_buffered()
 
     def writable(self) -> bool:
@@ -89,18 +91,18 @@ class Printer(io.TextIOBase):
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
-        if self._is_over:
+        if self._has_ended:
             return size
-        if self._total + size > self.limit:
+        if self._total_chars + size > self.limit:
             self.send_buffered()
             raise LimitReachedError(
                 "output", f"the script printed more than {self.limit:,} characters"
             )
         self._parts.append(text)
-        self._total += size
-        self._waiting += size
+        self._total_chars += size
+        self._buffered_chars += size
         if (
-            self._waiting >= _MAX_BUFFERED_CHARS
+            self._buffered_chars >= _MAX_BUFFERED_CHARS
             or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS
         ):
             self._send_buffered(at_once=True)
@@ -129,7 +131,8 @@ class Printer(io.TextIOBase):
         if not self._parts:
             return
         if not self._lock.take_if_free():
-            self._set_alarm()  # again later: waiting here would deadlock with the interrupted send
+            # Try again later: waiting here would deadlock with the interrupted send.
+            self._set_alarm()
             return
         try:
             self._send_buffered(at_once=True)
@@ -143,7 +146,7 @@ class Printer(io.TextIOBase):
             count = len(self._parts)  # other threads may add parts meanwhile
             text = "".join(self._parts[:count])
             del self._parts[:count]
-            self._waiting = 0
+            self._buffered_chars = 0
             self._sent_at = monotonic()
             for start in range(0, len(text), _PIECE_CHARS):
                 self._send(text[start : start + _PIECE_CHARS], at_once)
@@ -164,7 +167,7 @@ class FileLimits:
     def __init__(self, limits: Mapping[str, float]) -> None:
         self.file_bytes = int(limits["file_bytes"])
         self._total_bytes = int(limits["total_file_bytes"])
-        self._bytes = self._files = 0
+        self._byte_count = self._file_count = 0
 
     def count_chunk(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
         """Count a chunk of a file. Return a message if a limit is exceeded, else None.
@@ -175,13 +178,14 @@ class FileLimits:
             added: The size of this chunk in bytes.
             complete: Whether this chunk is the last one of the file.
         """
-        self._bytes += added
-        self._files += complete
+        self._byte_count += added
+        if complete:
+            self._file_count += 1
         if size > self.file_bytes:
             return f"{name[:80]!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
-        if self._bytes > self._total_bytes:
+        if self._byte_count > self._total_bytes:
             return f"the output files together pass {self._total_bytes:,} bytes"
-        if self._files > MAX_FILES:
+        if self._file_count > MAX_FILES:
             return f"a task can have {MAX_FILES:,} files"
         return None
 
@@ -211,16 +215,16 @@ class FileSender:
         scratch = self.scratch
         path = None if scratch is None else _find_written_file(scratch, name, content)
         if scratch is not None and path is not None:
-            is_named = content is not NOT_GIVEN and content != name
-            return self._send_file(name if is_named else path, scratch.read(path))
+            # With a path or open file as content, the script chose the name of the output file.
+            has_chosen_name = content is not NOT_GIVEN and content != name
+            return self._send_file(name if has_chosen_name else path, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
                 "no content was given"
             )
         if scratch is not None and isinstance(name, str):
-            # The script gave the content itself: a file of this name is not sent once more at its
-            # end.
+            # At the script's end, a file of this name must not replace the given content.
             scratch.mark_sent(name)
         return self._send_file(name, content)
 
@@ -239,12 +243,12 @@ class FileSender:
         except ContentTooLargeError:
             message = f"{name!r} has more than {limit:,} bytes, which is the most that is allowed"
             raise LimitReachedError("file", message) from None
-        name += converted.ending
-        data, kind = converted.data, "rows" if converted.is_rows else "file"
-        if (
-            excess := self.limits.count_chunk(name, len(data), len(data), complete=True)
-        ) is not None:
-            raise LimitReachedError("file", excess)
+        name += converted.added_suffix
+        data = converted.data
+        kind = "rows" if converted.is_rows else "file"
+        message = self.limits.count_chunk(name, len(data), len(data), complete=True)
+        if message is not None:
+            raise LimitReachedError("file", message)
         # At least one chunk, so that an empty file arrives, too.
         for start in range(0, max(len(data), 1), _CHUNK_BYTES):
             chunk = data[start : start + _CHUNK_BYTES]
@@ -261,7 +265,8 @@ def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
         return scratch.find(name)
     if isinstance(content, Path):
         return scratch.find(content)
-    if isinstance(content, str) or not hasattr(content, "read") or hasattr(content, "getvalue"):
+    is_in_memory = hasattr(content, "getvalue")  # such as io.StringIO
+    if isinstance(content, str) or not hasattr(content, "read") or is_in_memory:
         return None
     path = scratch.find(content)
     if path is not None and not content.closed:

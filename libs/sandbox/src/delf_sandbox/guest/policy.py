@@ -55,7 +55,7 @@ def make_builtins(
         stand_ins: A mapping from module name to the module that scripts get instead.
         open_file: The function that scripts see as ``open``.
     """
-    # A copy: the modules of the sandbox itself still need the real ones.
+    # A copy: the modules of the sandbox itself still need the real_import ones.
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refusing_function(name, instead)
@@ -80,9 +80,9 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
 
 def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
     """Build the function that scripts see as ``__import__``."""
-    roots = frozenset(modules)
-    # Kept before scripts can run: a script may replace the builtin.
-    real = builtins.__import__
+    allowed_names = frozenset(modules)
+    # Read the builtin before a script runs, because a script may replace it.
+    real_import = builtins.__import__
 
     def import_module(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -90,23 +90,23 @@ def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Cal
         if level:
             raise ImportError("scripts cannot use relative imports")
         if isinstance(fromlist, list):
-            # An import by C code, such as strptime's, not by a statement of the script.
-            return real(name, globals, locals, (), 0)
+            # C code, such as that of strptime, passes a list; import statements pass a tuple.
+            return real_import(name, globals, locals, (), 0)
         if name in stand_ins:
             return stand_ins[name if fromlist else name.partition(".")[0]]
-        module_names = [name, *(f"{name}.{item}" for item in fromlist or ())]
-        if not (
-            _is_covered(name, roots) or (fromlist and all(w in roots for w in module_names[1:]))
-        ):
+        submodules = [f"{name}.{item}" for item in fromlist or ()]
+        # For example, ``from os import path`` needs only ``os.path``.
+        are_submodules_allowed = bool(submodules) and allowed_names.issuperset(submodules)
+        if not _is_covered(name, allowed_names) and not are_submodules_allowed:
             raise ImportError(import_refusal(name, modules))
-        return real(name, globals, locals, fromlist, 0)
+        return real_import(name, globals, locals, fromlist, 0)
 
     return import_module
 
 
-def _is_covered(name: str, roots: frozenset[str]) -> bool:
+def _is_covered(name: str, allowed_names: frozenset[str]) -> bool:
     parts = name.split(".")
-    return any(".".join(parts[:count]) in roots for count in range(1, len(parts) + 1))
+    return any(".".join(parts[:count]) in allowed_names for count in range(1, len(parts) + 1))
 
 
 def import_refusal(name: str, modules: Sequence[str]) -> str:
@@ -124,9 +124,9 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         readable: Files and folders in which scripts may only read.
         writable: Files and folders in which scripts may read and write.
     """
-    inputs = [os.path.realpath(path) for path in readable]
-    writing = [os.path.realpath(path) for path in writable]
-    reading = [*inputs, *writing]
+    input_paths = [os.path.realpath(path) for path in readable]
+    writable_paths = [os.path.realpath(path) for path in writable]
+    readable_paths = [*input_paths, *writable_paths]
 
     def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(file, int):
@@ -135,22 +135,23 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         if isinstance(name, bytes):
             raise TypeError("open() takes a path as text")
         path = os.path.realpath(name)
-        changes = any(letter in mode for letter in "wax+")
-        if changes and ("w" in mode or "x" in mode) and os.path.islink(name):
+        is_writing = any(letter in mode for letter in "wax+")
+        if is_writing and ("w" in mode or "x" in mode) and os.path.islink(name):
             os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
-        if changes and any(_inside(path, root) for root in inputs):
+        if is_writing and any(_is_inside(path, root) for root in input_paths):
             raise PermissionError(
                 f"{name!r} is an input file and can only be read; write to a file with "
                 "a relative name, or use add_to_output_files"
             )
-        if not any(_inside(path, root) for root in (writing if changes else reading)):
-            purpose = "write" if changes else "read"
+        allowed_paths = writable_paths if is_writing else readable_paths
+        if not any(_is_inside(path, root) for root in allowed_paths):
+            purpose = "write" if is_writing else "read"
             raise PermissionError(
                 f"{name!r} is outside the folders that scripts may {purpose}; "
                 "use a relative name for scratch files, add_to_output_files for results"
             )
-        return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - not the replaced one
+        return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - scripts get another open()
 
     return open_file
 
@@ -165,11 +166,13 @@ def link_inputs(readable: Sequence[str], scratch: str) -> None:
         scratch: The path of the working folder.
     """
     for path in readable:
-        is_folder = os.path.isdir(path)
-        for file in [os.path.join(path, n) for n in os.listdir(path)] if is_folder else [path]:
+        files = [path]
+        if os.path.isdir(path):
+            files = [os.path.join(path, name) for name in os.listdir(path)]
+        for file in files:
             with suppress(OSError):  # the name exists, or links are forbidden
                 os.symlink(file, os.path.join(scratch, os.path.basename(file)))
 
 
-def _inside(path: str, root: str) -> bool:
+def _is_inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")

@@ -8,7 +8,7 @@ import decimal
 import json
 import pathlib
 import uuid
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from delf.values import encoding as values
 from delf.values.conversion import plain_or_as_is
@@ -27,7 +27,7 @@ def _record() -> type[dict[str, Any]]:
             try:
                 return self[name]
             except KeyError:
-                if name in _DICT_METHODS:
+                if name in _DICT_METHODS:  # a record is a dict already
                     return self._copy
                 key_list = ", ".join(map(str, self))[:200]
                 raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
@@ -73,11 +73,9 @@ def jsonable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     plain_value = plain_or_as_is(value)
-    return plain_value if type(plain_value) is not type(value) else _not_jsonable(value)
-
-
-def _not_jsonable(value: Any) -> NoReturn:
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    if type(plain_value) is type(value):  # nothing could be converted
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return plain_value
 
 
 def _asdict(instance: Any, **options: Any) -> dict[str, Any]:
@@ -108,9 +106,10 @@ _real_loads = json.loads
 def install() -> None:
     """Make records encodable, and patch the json and dataclasses modules to accept them."""
     values.ENCODERS[Record] = values.encode_mapping
-    encoder: Any = json.JSONEncoder
-    encoder.default = _default
-    module: Any = dataclasses
-    module.asdict = _asdict
-    reader: Any = json
-    reader.loads = _loads
+    # Any, because the type checker refuses assignments to the attributes of modules and classes.
+    json_encoder: Any = json.JSONEncoder
+    json_encoder.default = _default
+    json_module: Any = json
+    json_module.loads = _loads
+    dataclasses_module: Any = dataclasses
+    dataclasses_module.asdict = _asdict

@@ -69,8 +69,9 @@ class Script:
             value = namespace.pop(VALUE, None) if value is None else value
         else:
             value = namespace.pop(VALUE, None)
-        is_future = asyncio.isfuture(value)  # a task continues, and is read later
-        return await value if inspect.isawaitable(value) and not is_future else value
+        # The session waits for a future together with the script's other tasks.
+        is_coroutine = inspect.isawaitable(value) and not asyncio.isfuture(value)
+        return await value if is_coroutine else value
 
 
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
@@ -110,8 +111,8 @@ def _call_named_function(tree: ast.Module) -> None:
 def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the function that a script forgot to call; None if the script forgot none.
 
-    This is ``main`` if the script never uses it. If the script only defines functions, it is the
-    only function that is never used.
+    This is ``main`` if the script never uses that function. If the script only defines functions,
+    this is the only unused function.
     """
     functions = [
         node
@@ -191,12 +192,11 @@ def _wrap_in_function(tree: ast.Module) -> ast.Module:
     The names of the script stay global, so that later scripts find them.
     """
     names = sorted(bound_names(tree))
-    module_level = [node for node in tree.body if _is_module_level_only(node)]
+    module_level_nodes = [node for node in tree.body if _is_module_level_only(node)]
     body: list[ast.stmt] = [
-        _FunctionBodyRewriter().visit(n) for n in tree.body if n not in module_level
+        _FunctionBodyRewriter().visit(node) for node in tree.body if node not in module_level_nodes
     ]
     if names:
-        # All names are global, so that the next script finds them.
         body.insert(0, ast.Global(names=names))
     function = ast.AsyncFunctionDef(
         name=MAIN,
@@ -206,7 +206,7 @@ def _wrap_in_function(tree: ast.Module) -> ast.Module:
     )
     if "type_params" in ast.AsyncFunctionDef._fields:
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
-    module = ast.Module(body=[*module_level, function], type_ignores=[])
+    module = ast.Module(body=[*module_level_nodes, function], type_ignores=[])
     function.lineno, function.col_offset = 1, 0
     return ast.fix_missing_locations(module)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import NoReturn
 
@@ -39,8 +40,11 @@ class Server:
             try:
                 self._loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
-                continue  # a task's; raised where it is awaited
-            except RuntimeError:
+                # A task of the script raised this. The code that awaits the task gets the same
+                # exception.
+                continue
+            except RuntimeError:  # the script closed the loop, or called loop.stop()
                 if self._loop.is_closed():
-                    break  # otherwise the script called loop.stop()
-        raise SystemExit(70)
+                    break
+        # The session ends the process when the host closes the connection, so this is a failure.
+        raise SystemExit(os.EX_SOFTWARE)

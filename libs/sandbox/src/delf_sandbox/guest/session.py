@@ -85,24 +85,24 @@ class GuestSession:
         self._printer = Printer(self._send_print, self._lock)
         self._tools: dict[str, Any] = {}
         self._waiting = Waiting(loop, self._tools)
-        self._tolerant = TolerantAsyncio(loop)
-        self._tolerant.install()
-        # Tracebacks show the script's frames only: the model cannot mend the sandbox.
+        self._tolerant_asyncio = TolerantAsyncio(loop)
+        self._tolerant_asyncio.install()
+        # The model can mend its script but not the sandbox, so tracebacks show only the script.
         hide_own_frames("delf_sandbox/guest")
         records.install()
         self._stand_ins = make_modules(self._printer, self._waiting.wait)
-        self._names: dict[str, Any] = {}
+        self._provided_names: dict[str, Any] = {}
         self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
         self._world = World(lambda readings: self._channel.send(["clock", readings]))
         loop.attach(self._flush, self._caller.deliver, self._world.read_clock)
-        self._module = types.ModuleType("__main__")
-        self._namespace = self._module.__dict__
-        self._hidden: frozenset[str] = frozenset()
+        self._main_module = types.ModuleType("__main__")
+        self._namespace = self._main_module.__dict__
+        self._hidden_names: frozenset[str] = frozenset()
         self._sources: dict[str, str] = {}
-        self._rerun: list[Any] | None = None
+        self._rerun_fields: list[Any] | None = None
         self._rebound: list[str] = []
-        self._turns: list[int] = []
+        self._turns_to_replay: list[int] = []
         self._world.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
         warnings.showwarning = self._handle_warning
@@ -113,7 +113,7 @@ class GuestSession:
             "def nothing():\n    return [1]\nnothing()", "<rehearsal>", InitialNames({})
         )
         await script.run(dict(self._waiting.names))
-        loads(dumps(["exec", 1, "print()", None]))
+        loads(dumps(["exec", 1, "print()", None]))  # the first use of the encoding is slow
 
     async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
         """Handle the host's frames until the host closes the connection.
@@ -125,7 +125,7 @@ class GuestSession:
         self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
         self._loop.add_reader(read_fd, self._channel.receive_available)
-        sys.modules["__main__"] = self._module
+        sys.modules["__main__"] = self._main_module
         sys.stdout = sys.stderr = self._printer
         self._printer.use_alarm()
         # ``input()`` fails at once, because nobody could answer it.
@@ -133,22 +133,23 @@ class GuestSession:
         sys.argv = ["script.py"]  # for argparse
         await self.rehearse()  # copies shared memory pages in advance
         while True:
-            frame = await self._commands.get()
-            if frame[0] == "init":
-                self._initialise(frame[1])
+            kind, *fields = await self._commands.get()
+            if kind == "init":
+                (spec,) = fields
+                self._initialise(spec)
             else:
-                self._turns = []
-                if frame[3] is not None:
-                    seed, clock, self._turns = frame[3]
+                number, source, start = fields
+                self._turns_to_replay = []
+                if start is not None:
+                    seed, clock, self._turns_to_replay = start
                     self._world.begin(seed, clock)
-                answer = await self._execute(frame[1], frame[2])
-                self._reply(answer)
+                self._reply(await self._execute(number, source))
 
     def _receive(self, frame: list[Any]) -> None:
         if frame[0] in ("return", "raise", "message"):
             self._caller.answer(frame)
         else:
-            # Queued: this runs inside a turn of the loop, where no script can be started.
+            # No script can start here, inside a turn of the loop; serve() reads the queue.
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
@@ -195,8 +196,8 @@ class GuestSession:
         csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
         if spec["libraries"]:
             _make_home(spec["scratch"])
-        # For the C library, which localtime asks; set for each session, because the template is
-        # shared.
+        # The C library's localtime() reads this variable. Sessions with different time zones share
+        # a template process, so each session sets the variable.
         os.environ["TZ"] = spec["zone"]
         time.tzset()
         methods: dict[str, list[str]] = {}
@@ -209,10 +210,10 @@ class GuestSession:
                 if method_names
                 else ToolFunction(self._caller, name)
             )
-        self._names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
-        self._names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
-        self._names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
-        self._names["asyncio"] = asyncio
+        self._provided_names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
+        self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
+        self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
+        self._provided_names["asyncio"] = asyncio
         modules, stand_ins = spec["modules"], self._stand_ins
         self._initial_names = InitialNames(
             tools=methods,
@@ -225,8 +226,8 @@ class GuestSession:
         may_open = make_open(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
         self._namespace["__builtins__"] = make_builtins(modules, stand_ins, may_open)
-        self._namespace.update(self._names)
-        self._hidden = frozenset(self._namespace)
+        self._namespace.update(self._provided_names)
+        self._hidden_names = frozenset(self._namespace)
 
     def _handle_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
@@ -239,24 +240,24 @@ class GuestSession:
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
         """End the script, so that the model writes a new script with more context."""
         carried_names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
-        # Cut here: the text is part of the final frame, whose size is limited.
-        self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
-        # A BaseException, so that the script's own ``except Exception`` does not catch it.
+        # Truncate the texts, because they are part of the final frame, whose size is limited.
+        self._rerun_fields = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
+        # The signal is a BaseException, so the script's ``except Exception`` does not catch it.
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
         """Run a script and the asyncio tasks that it left running; return the final frame."""
         self._printer.start()
-        self._rerun = None
+        self._rerun_fields = None
         self._caller.begin_script()
         self._waiting.begin_script()
-        self._tolerant.abandoned.clear()
-        self._namespace.update(self._names)  # an earlier script may have rebound them
+        self._tolerant_asyncio.abandoned.clear()
+        self._namespace.update(self._provided_names)  # an earlier script may have rebound them
         self._rebound = []
-        self._loop.begin(self._turns)
+        self._loop.begin(self._turns_to_replay)
         filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
-        # A task of its own: the script may cancel the current task, and must not end the session.
+        # The script gets a separate task: if it cancels the current task, the session goes on.
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
@@ -266,17 +267,17 @@ class GuestSession:
             error = None
         # Tasks that a successful script left running may still make calls; those of a failed
         # script are cancelled.
-        if error is None or self._rerun is not None:
+        if error is None or self._rerun_fields is not None:
             self._caller.record_script_end(is_over=False)
             await self._finish_tasks()
             self._caller.record_script_end(is_over=True)
-        # Also after a failure: a task that is left would run into the next script.
+        # Without this, even a task of a failed script would go on during the next script.
         await self._cancel_stray_tasks()
-        # After the tasks have ended: the value may be a future that one of them completes.
+        # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
         if error is None:
-            # The order of causes: a call that was never made explains a wrong value and missing
-            # files.
+            # Check for unfinished calls first: a call that was never made explains a wrong value
+            # and missing files.
             error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
         with self._lock:
             self._send_buffered()
@@ -284,19 +285,21 @@ class GuestSession:
         return self._build_final_frame(value, error)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
+        """Run a script; return its final value and None, or None and the exception."""
         try:
             script = Script(source, filename, self._initial_names)
             self._rebound = script.rebound
             value = await script.run(self._namespace)
         except BaseException as error:
             failure = error
-            attempt(lambda: self._keep_main(failure), None)
+            attempt(lambda: self._store_variables_of_main(failure), None)
             return None, failure
         return value, None
 
-    def _keep_main(self, error: BaseException) -> None:
+    def _store_variables_of_main(self, error: BaseException) -> None:
+        """Make the variables of a failed ``main()`` global, so that the next script finds them."""
         for name, value in variables_of_main(error, self._sources).items():
-            if name not in self._hidden:
+            if name not in self._hidden_names:
                 self._namespace.pop(name, None)  # move the name to the end: newest last
                 self._namespace[name] = value
 
@@ -304,12 +307,12 @@ class GuestSession:
         """Run the tasks that the script left running until they have made their tool calls."""
         current_task = asyncio.current_task()
         for _ in range(_MAX_TURNS_AFTER_END):
-            # Without abandoned ones: after a timeout the script no longer wants their results.
-            stray = asyncio.all_tasks() - {current_task, *self._tolerant.abandoned}
-            if not stray:
+            # After a timeout, the script no longer wants the results of the abandoned tasks.
+            stray_tasks = asyncio.all_tasks() - {current_task, *self._tolerant_asyncio.abandoned}
+            if not stray_tasks:
                 return
             if self._caller.has_open_calls:
-                await wait({self._caller.when_idle(), *stray}, return_when=FIRST_COMPLETED)
+                await wait({self._caller.when_idle(), *stray_tasks}, return_when=FIRST_COMPLETED)
             elif self._loop.is_busy:
                 await asyncio.sleep(0)
             else:
@@ -318,18 +321,17 @@ class GuestSession:
     async def _cancel_stray_tasks(self) -> None:
         """Cancel the tasks that the script left running."""
         current_task = asyncio.current_task()
-        stray = [task for task in asyncio.all_tasks() if task is not current_task]
-        for task in stray:
+        stray_tasks = [task for task in asyncio.all_tasks() if task is not current_task]
+        for task in stray_tasks:
             task.cancel()
-        if stray:
-            # Limited: a task may swallow its cancellation, and the script's outcome must not wait
-            # for it.
-            await wait(stray, timeout=_STOP_SECONDS)
+        if stray_tasks:
+            # A task may swallow its cancellation, so the wait has a timeout.
+            await wait(stray_tasks, timeout=_STOP_SECONDS)
 
     def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
         """Build the final frame of a script from its final value and its error, if any."""
-        if self._rerun is not None:
-            context, *rest = self._rerun
+        if self._rerun_fields is not None:
+            context, *rest = self._rerun_fields
             return ["rerun", context + rebound_names_note(self._rebound), *rest, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
@@ -371,7 +373,7 @@ class GuestSession:
         return next(iter(self._loop.unretrieved_exceptions()), None)
 
     def _variables(self) -> dict[str, str]:
-        return attempt(lambda: describe_variables(self._namespace, self._hidden), {})
+        return attempt(lambda: describe_variables(self._namespace, self._hidden_names), {})
 
     def _reply(self, answer: list[Any]) -> None:
         with self._lock:
@@ -391,8 +393,8 @@ def _final_value(value: Any) -> Any:
     """
     if not asyncio.isfuture(value):
         return value
-    is_good = value.done() and not value.cancelled() and value.exception() is None
-    return value.result() if is_good else None
+    has_result = value.done() and not value.cancelled() and value.exception() is None
+    return value.result() if has_result else None
 
 
 def _make_home(scratch: str) -> None:
@@ -407,6 +409,7 @@ def _make_home(scratch: str) -> None:
     with contextlib.suppress(OSError):
         os.makedirs(home, exist_ok=True)
     os.environ["HOME"] = home
+    # In an empty home folder, matplotlib warns that building its font cache takes long.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
@@ -425,9 +428,9 @@ def _display_value(value: Any) -> str:
 
 
 def _find_exceeded_limit(error: BaseException) -> tuple[str, str] | None:
-    """Return the name of the limit whose exceeding caused an exception, and a message.
+    """Return the name of the exceeded limit that caused an exception, and a message.
 
-    None if no limit was the cause.
+    None if no exceeded limit was the cause.
     """
     if is_a(error, LimitReachedError):
         return error.limit, error.message

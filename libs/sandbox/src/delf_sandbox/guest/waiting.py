@@ -76,7 +76,7 @@ class Waiting:
     def __init__(self, loop: GuestLoop, tools: dict[str, Any]) -> None:
         self._loop = loop
         self._tools = tools
-        self._once: list[tuple[Generator[Any, Any, Any], int]] = []
+        self._generators: list[tuple[Generator[Any, Any, Any], int]] = []
         self._streams: list[tuple[_Stream, int]] = []
         self.names: dict[str, Any] = {
             nodes.TOOLS: tools,
@@ -88,21 +88,21 @@ class Waiting:
             nodes.PICK: self._callable_or_tool,
             nodes.ONCE: self._iterate,
             nodes.ALL: list,
-            nodes.AGAIN: self._reiterable,
-            nodes.ASYNC_ITER: self._stream,
-            nodes.ITER: self._items,
+            nodes.AGAIN: self._repeatable_variant,
+            nodes.ASYNC_ITER: self._async_iterable,
+            nodes.ITER: self._iterable,
             nodes.ASYNC_WITH: _AsyncContext.of,
             nodes.WITH: self._context,
         }
 
     def begin_script(self) -> None:
         """Reset the state for a new script."""
-        self._once.clear()
+        self._generators.clear()
         self._streams.clear()
 
     def uniterated_lines(self) -> list[int]:
         """Return the line numbers of generators with calls that the script never iterated."""
-        new = [line for generator, line in self._once if _is_new(generator)]
+        new = [line for generator, line in self._generators if _is_new(generator)]
         return new + [line for stream, line in self._streams if not stream.is_begun]
 
     def wait(self, value: Any) -> Any:
@@ -126,13 +126,17 @@ class Waiting:
         return stream
 
     def _blocking_variant(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a plain function that calls an async function and blocks until its result."""
+
         @functools.wraps(function)
-        def now(*args: Any, **kwargs: Any) -> Any:
+        def call_and_wait(*args: Any, **kwargs: Any) -> Any:
             return self.await_if_coroutine(function(*args, **kwargs))
 
-        return now
+        return call_and_wait
 
-    def _reiterable(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _repeatable_variant(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a variant of an async function whose result can be awaited more than once."""
+
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> _RepeatableCoroutine:
             return _RepeatableCoroutine(function(*args, **kwargs), self._loop)
@@ -145,17 +149,15 @@ class Waiting:
 
     def _iterate(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
         generator = _iterate_awaiting(iterable)
-        self._once.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
+        self._generators.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return generator
 
-    def _stream(self, value: Any) -> AsyncIterator[Any]:
-        return (
-            value
-            if hasattr(_type_of(value), "__aiter__")
-            else _each_later(self.await_if_coroutine(value))
-        )
+    def _async_iterable(self, value: Any) -> AsyncIterator[Any]:
+        if hasattr(_type_of(value), "__aiter__"):
+            return value
+        return _async_items(self.await_if_coroutine(value))
 
-    def _items(self, value: Any) -> Iterable[Any]:
+    def _iterable(self, value: Any) -> Iterable[Any]:
         value = self.await_if_coroutine(value)
         if hasattr(_type_of(value), "__iter__") or not hasattr(_type_of(value), "__aiter__"):
             return value
@@ -175,7 +177,7 @@ def _iterate_awaiting(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
     yield from iterable
 
 
-async def _each_later(iterable: Iterable[Any]) -> AsyncIterator[Any]:
+async def _async_items(iterable: Iterable[Any]) -> AsyncIterator[Any]:
     for item in iterable:
         yield item
 
@@ -313,19 +315,25 @@ class TolerantAsyncio:
             return coro_or_future
         return self._loop.create_task(self.coroutine(coro_or_future))
 
-    def _futures(self, awaitables: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
+    def _futures(self, arguments: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
+        """Return a future for each argument, or for each item of a collection as the only one."""
         if (
-            len(awaitables) == 1
-            and not inspect.isawaitable(awaitables[0])
-            and _is_many(awaitables[0])
+            len(arguments) == 1
+            and not inspect.isawaitable(arguments[0])
+            and _is_collection(arguments[0])
         ):
-            awaitables = tuple(awaitables[0])
-        # A coroutine that is given twice can be awaited only once.
-        futures: dict[int, asyncio.Future[Any]] = {}
-        for item in awaitables:
-            if id(item) not in futures or not inspect.isawaitable(item):
-                futures[id(item)] = self.ensure_future(item)
-        return [futures[id(item)] for item in awaitables]
+            arguments = tuple(arguments[0])
+        futures: list[asyncio.Future[Any]] = []
+        # An awaitable that is passed twice shares a future: a coroutine can be awaited only once.
+        future_of_awaitable: dict[int, asyncio.Future[Any]] = {}
+        for argument in arguments:
+            future = future_of_awaitable.get(id(argument))
+            if future is None:
+                future = self.ensure_future(argument)
+            if inspect.isawaitable(argument):
+                future_of_awaitable[id(argument)] = future
+            futures.append(future)
+        return futures
 
     def gather(self, *awaitables: Any, **options: Any) -> Any:
         return _gather(*self._futures(awaitables), **options)
@@ -376,7 +384,7 @@ def _no_op(_loop: object) -> None:
     """Do nothing: the guest has only one event loop."""
 
 
-def _is_many(value: Any) -> bool:
+def _is_collection(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, dict))
 
 
