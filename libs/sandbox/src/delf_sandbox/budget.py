@@ -8,8 +8,8 @@ from typing import Final
 from delf.protocols.sandbox import LimitReached, Limits
 from delf_sandbox.wire import WireError
 
-_MAX_READINGS: Final = 2000
-_MAX_TURNS: Final = 20_000
+_MAX_CLOCK_READS: Final = 2000
+_MAX_TURN_ITEMS: Final = 20_000
 SPARE_FRAMES: Final = 1_000_000
 """The number of wire protocol frames that a script may send besides those of its calls."""
 _FRAMES_PER_CALL: Final = 4
@@ -18,7 +18,7 @@ CALL_BYTES: Final = 2**30
 
 The task's trace keeps these arguments until the task ends.
 """
-_IDLE_BYTES: Final = 2_000_000
+_MAX_IDLE_BYTES: Final = 2_000_000
 """The maximum number of bytes that a guest may send between two scripts."""
 SPARE_BYTES: Final = 8_000_000
 """The bytes allowed for the frames of a script in addition to its output, files and calls."""
@@ -41,12 +41,16 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._calls = 0
+        self._call_count = 0
         self._call_bytes = 0
-        self._frames = self._printed = self._readings = self._turns = self._bytes = 0
+        self._frame_count = 0
+        self._printed_characters = 0
+        self._clock_read_count = 0
+        self._turn_item_count = 0
+        self._byte_count = 0
         self._max_frames = SPARE_FRAMES + _FRAMES_PER_CALL * limits.calls
-        self._max_bytes = _IDLE_BYTES
-        self._script_bytes = (
+        self._max_bytes = _MAX_IDLE_BYTES  # until a script begins
+        self._max_script_bytes = (
             SPARE_BYTES
             + _BYTES_PER_CANCELLATION * limits.calls
             + _BYTES_PER_PRINTED_CHARACTER * _OUTPUT_TOLERANCE * limits.output_bytes
@@ -60,13 +64,17 @@ class Budget:
 
     def begin_script(self) -> None:
         """Reset the counts that apply to each script."""
-        self._frames = self._printed = self._readings = self._turns = self._bytes = 0
-        self._max_bytes = self._script_bytes
+        self._frame_count = 0
+        self._printed_characters = 0
+        self._clock_read_count = 0
+        self._turn_item_count = 0
+        self._byte_count = 0
+        self._max_bytes = self._max_script_bytes
 
     def end_script(self) -> None:
         """Lower the limit on received bytes until the next script begins."""
-        self._bytes = 0
-        self._max_bytes = _IDLE_BYTES
+        self._byte_count = 0
+        self._max_bytes = _MAX_IDLE_BYTES
 
     def count_frame(self, length: int) -> None:
         """Count a frame of any kind. Calls are counted separately, by :meth:`count_call`.
@@ -77,18 +85,18 @@ class Budget:
         Raises:
             WireError: If the script sent too many frames or too many bytes.
         """
-        self._frames += 1
-        self._bytes += length
-        if self._frames > self._max_frames or self._bytes > self._max_bytes:
+        self._frame_count += 1
+        self._byte_count += length
+        if self._frame_count > self._max_frames or self._byte_count > self._max_bytes:
             raise WireError(
                 "the sandbox sent too many messages, or too much data, besides its calls"
             )
 
     def count_printed_text(self, text: str) -> LimitReached | None:
         """Count printed text; return the output limit if the script exceeded it, else None."""
-        self._printed += len(text) or 1  # an empty print counts as one character
+        self._printed_characters += len(text) or 1  # an empty print counts as one character
         limit = self._limits.output_bytes
-        if self._printed <= limit * _OUTPUT_TOLERANCE:
+        if self._printed_characters <= limit * _OUTPUT_TOLERANCE:
             return None
         message = f"the script printed more than {limit:,} characters"
         return LimitReached(limit="output", message=message)
@@ -99,19 +107,22 @@ class Budget:
         Raises:
             WireError: If the script read the clock too often.
         """
-        self._readings += len(readings)
-        if self._readings > _MAX_READINGS:
+        self._clock_read_count += len(readings)
+        if self._clock_read_count > _MAX_CLOCK_READS:
             raise WireError("the sandbox asked for the time too often")
 
     def count_turns(self, turns: Sequence[int]) -> None:
         """Count the event loop turns that the guest reports for replay.
 
+        Args:
+            turns: The number of a turn and an event of that turn, alternately.
+
         Raises:
             WireError: If the guest reported too many turns.
         """
-        self._turns += len(turns)
-        if self._turns > _MAX_TURNS:
-            raise WireError("the sandbox noted too many turns")
+        self._turn_item_count += len(turns)
+        if self._turn_item_count > _MAX_TURN_ITEMS:
+            raise WireError("the sandbox reported too many turns of its event loop")
 
     def count_call(self, length: int, size: int) -> LimitReached | None:
         """Count a tool call. Return the exceeded limit if the call must be refused, else None.
@@ -120,11 +131,11 @@ class Budget:
             length: The size of the call's frame on the wire, in bytes.
             size: The size of the call's arguments in memory, in bytes.
         """
-        # Calls have separate limits, so their frames do not count as bytes of the script.
-        self._bytes -= length
-        self._calls += 1
+        # count_frame() has counted the frame's bytes, but calls have separate limits.
+        self._byte_count -= length
+        self._call_count += 1
         self._call_bytes += size
-        if self._calls > self._limits.calls:
+        if self._call_count > self._limits.calls:
             message = f"a task can make {self._limits.calls:,} tool calls"
             return LimitReached(limit="calls", message=message)
         if self._call_bytes > CALL_BYTES:

@@ -31,23 +31,23 @@ class OpenCall:
         script: The number of the script that makes the call.
     """
 
-    __slots__ = ("abandoned", "begun", "request", "script", "size", "task")
+    __slots__ = ("has_begun", "is_abandoned", "request", "script", "size", "task")
 
     def __init__(self, request: CallRequest, size: int, script: int) -> None:
         self.request = request
         self.size = size
         self.script = script
         self.task: asyncio.Task[None] | None = None
-        self.begun = False
-        self.abandoned = False
+        self.has_begun = False
+        self.is_abandoned = False
 
     def abandon(self) -> None:
         """Cancel the call's task. Do nothing if the call was cancelled before.
 
         A second cancellation would interrupt the clean-up after the first one.
         """
-        if not self.abandoned and self.task is not None:
-            self.abandoned = True
+        if not self.is_abandoned and self.task is not None:
+            self.is_abandoned = True
             self.task.cancel()
 
 
@@ -67,12 +67,12 @@ class OpenCalls:
         self._answer = answer
         # A semaphore serves waiters in order, so calls begin in the order of the script.
         self._permits = asyncio.Semaphore(MAX_SERVED)
-        self._script = 0
+        self._current_script = 0
         self.open: dict[int, OpenCall] = {}
         self.held_bytes = 0
         """The total size in memory of all unanswered calls, in bytes."""
         self.on_call_end: Callable[[], None] | None = None
-        """A callback for the end of each call, if set."""
+        """Called at the end of each call, if not None."""
 
     def begin(self, host: ScriptHost, request: CallRequest, size: int) -> None:
         """Run a call as soon as the concurrency limit allows.
@@ -87,7 +87,9 @@ class OpenCalls:
         """
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
-        call = self.open[request.call_id] = OpenCall(request, size + _BYTES_PER_CALL, self._script)
+        call = self.open[request.call_id] = OpenCall(
+            request, size + _BYTES_PER_CALL, self._current_script
+        )
         self.held_bytes += call.size
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
@@ -96,35 +98,35 @@ class OpenCalls:
         call = self.open.get(number)
         if call is None:
             return
-        if call.begun:  # cancel at once, because the next frame may be another call
+        if call.has_begun:  # cancel at once, because the next frame may be another call
             call.abandon()
         else:
-            # Cancel after the call's first step, which a repeated script does not wait for either.
+            # Cancel only after the call's first step, because that step may journal the call.
             self._loop.call_soon(call.abandon)
 
-    def script_ended(self) -> None:
+    def skip_queued_calls(self) -> None:
         """Skip the calls of the ended script that are still queued."""
-        # A number instead of cancellations: running calls go on, and only queued ones are skipped.
-        self._script += 1
+        # Running calls go on. A queued call compares this number with that of its own script.
+        self._current_script += 1
 
     def clear(self) -> None:
         """Cancel all calls without answering them."""
-        # A copy: each end removes its call from the dict.
-        for call in [*self.open.values()]:
+        # Iterate over a copy, because _end() removes the call from the dict.
+        for call in list(self.open.values()):
             call.abandon()
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
         """Make a call when the concurrency limit permits, and send its answer to the guest."""
-        # The first step may journal the call; :meth:`OpenCalls.abandon` depends on this.
-        call.begun = True
+        # The step that begins here may journal the call, which :meth:`abandon` allows to happen.
+        call.has_begun = True
         answer: CallAnswer | None = None
         try:
             async with self._permits:
-                if call.script == self._script:
+                if call.script == self._current_script:  # calls of an ended script are skipped
                     answer = await host.call(call.request)
         except asyncio.CancelledError:
-            if call.abandoned:
+            if call.is_abandoned:
                 raise
             answer = Raised("ToolError", "the call was cancelled before it had a result")
             # A tool may raise CancelledError itself, which is a failure like any other; only a
@@ -145,7 +147,7 @@ class OpenCalls:
         # clear() may have removed the call, and a later script may use its number again.
         if self.open.get(number) is not call:
             return False
-        # Before the callback, which reads the held bytes and may resume the guest.
+        # Update the size before the callback, which reads the size and may resume the guest.
         del self.open[number]
         self.held_bytes -= call.size
         if self.on_call_end is not None:

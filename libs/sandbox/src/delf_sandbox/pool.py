@@ -86,7 +86,7 @@ class SessionPool(Generic[S, K]):
         if self._filling is not None:
             await asyncio.wait({self._filling})
 
-    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def run_in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as a task, with an empty context.
 
         The pool waits for the task before it closes.
@@ -108,11 +108,11 @@ class SessionPool(Generic[S, K]):
         self.follow_loop()
         self.closed = True
         if self._filling is not None:
-            # First: the filling would start further sessions while these are being closed.
+            # Stop the filling first, because it would start sessions while others are closed.
             self._filling.cancel()
             await asyncio.gather(self._filling, return_exceptions=True)
             self._filling = None
-        # In rounds: a start that was in flight may add a session while these are closing.
+        # Repeat, because a start that was in flight may add a session while others are closing.
         while sessions := [*self.idle, *self.in_use]:
             self.idle.clear()
             self.in_use.clear()
@@ -130,12 +130,12 @@ class SessionPool(Generic[S, K]):
             session = self.idle.popleft()
             if self._usable(session):
                 return session
-            self.in_background(session.aclose())
+            self.run_in_background(session.aclose())
         return None
 
     async def _start_for_caller(self, kind: K) -> S:
         """Start a session. If the caller is cancelled meanwhile, close the session once started."""
-        starting = self.in_background(self._start(kind))
+        starting = self.run_in_background(self._start(kind))
         try:
             # Cancelling a start half-way would leave an untracked process.
             return await asyncio.shield(starting)
@@ -145,7 +145,7 @@ class SessionPool(Generic[S, K]):
 
     def _close_abandoned(self, starting: asyncio.Task[S]) -> None:
         if not starting.cancelled() and starting.exception() is None:
-            self.in_background(starting.result().aclose())
+            self.run_in_background(starting.result().aclose())
 
     async def _fill(self, kind: K) -> None:
         """Close idle sessions of other kinds; start sessions of a kind until the pool is full."""
@@ -157,8 +157,7 @@ class SessionPool(Generic[S, K]):
         try:
             while len(self.idle) < self._size and not self.closed:
                 session = await self._start_for_caller(kind)
-                # Before it is ready: a task may take it at once, and then waits for the rest of the
-                # start.
+                # A task may take a session that is not ready yet, and then waits for its start.
                 self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:

@@ -50,6 +50,8 @@ of them would take longer.
 _MAX_INLINE_BYTES = 128 * 1024
 """The maximum size of a frame that is parsed in the event loop; larger ones use a thread."""
 
+_MAX_REFUSAL_BYTES = 2**20
+
 
 class WireSession(asyncio.BufferedProtocol):
     """A :class:`delf.protocols.sandbox.SandboxSession` with a guest over an asyncio transport.
@@ -75,14 +77,14 @@ class WireSession(asyncio.BufferedProtocol):
         self._host: ScriptHost | None = None
         self._spec: SessionSpec | None = None
         self.calls = OpenCalls(loop, self._answer)
-        self._out: list[bytes] = []
+        self._unsent_parts: list[bytes] = []
         self._files = IncomingFiles(Limits())
         self._budget = Budget(Limits())
-        self._scripts = 0
-        self._lost = False
-        self._closed = False
+        self._script_count = 0
+        self._is_lost = False
+        self._is_closed = False
         self.is_paused = False
-        self._reading = False
+        self._is_handling_unread = False
         self._unread: deque[bytes] = deque()
         self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
 
@@ -104,8 +106,7 @@ class WireSession(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """Split received bytes into frames, and handle the frames."""
         try:
-            # Queued, not handled: while a large frame is parsed in its thread, later ones have to
-            # wait.
+            # Queue the frames, because frames after a large one must wait until that one is parsed.
             self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
             self._abort(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
@@ -118,15 +119,15 @@ class WireSession(asyncio.BufferedProtocol):
         """
         if self._parsing is not None:
             return
-        self._reading = True
+        self._is_handling_unread = True
         try:
             while self._unread and self.alive:
                 payload = self._unread.popleft()
                 # Count a frame before parsing it, because parsing makes a flood expensive.
                 self._budget.count_frame(len(payload))
-                # Keep the order: later frames wait until a large one is parsed.
+                # A large frame is parsed in a thread; later frames wait, which keeps their order.
                 if len(payload) > _MAX_INLINE_BYTES:
-                    self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
+                    self._parsing = self._loop.run_in_executor(None, _parse_and_measure, payload)
                     self._parsing.add_done_callback(self._handle_parsed)
                     self._pause_reading()
                     break
@@ -134,7 +135,7 @@ class WireSession(asyncio.BufferedProtocol):
         except Exception as error:
             self._abort(_crash_of(error))
         finally:
-            self._reading = False
+            self._is_handling_unread = False
             self._flush()
 
     def _handle_parsed(self, parsing: asyncio.Future[tuple[list[Any], bytes, int]]) -> None:
@@ -151,8 +152,8 @@ class WireSession(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the calls, and set the outcome of the running script to the reason for the end."""
-        self._lost = True
-        # Wakes ready(), which then asks how the process ended.
+        self._is_lost = True
+        # This wakes ready(), which then asks how the process ended.
         if not self._booted.done():
             self._booted.set_result(None)
         self.calls.clear()
@@ -168,7 +169,7 @@ class WireSession(asyncio.BufferedProtocol):
     @property
     def alive(self) -> bool:
         """True if the session can run another script."""
-        return not (self._lost or self._closed)
+        return not (self._is_lost or self._is_closed)
 
     @property
     def cpu_seconds(self) -> float:
@@ -186,19 +187,17 @@ class WireSession(asyncio.BufferedProtocol):
         """
         try:
             async with asyncio.timeout(timeout):
-                # Shielded: the timeout of one caller must not cancel the future, which is set only
-                # once.
+                # The timeout of one caller must not cancel the future for other callers.
                 await asyncio.shield(self._booted)
         except TimeoutError:
             self._process.kill()
             raise SandboxUnavailableError(
                 f"the sandbox did not start within {timeout:g} s"
             ) from None
-        if self._lost:
-            end_reason = await self._process.how_it_ended()
-            raise SandboxUnavailableError(
-                f"the sandbox did not start: {getattr(end_reason, 'message', end_reason)}"
-            )
+        if self._is_lost:
+            outcome = await self._process.how_it_ended()
+            reason = getattr(outcome, "message", outcome)  # some outcomes have no message
+            raise SandboxUnavailableError(f"the sandbox did not start: {reason}")
 
     def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
         """Send the guest its tools, modules and limits.
@@ -209,7 +208,7 @@ class WireSession(asyncio.BufferedProtocol):
             readable: Further paths inside the sandbox that scripts may read.
         """
         self._spec = spec
-        # Only now, with the limits of this task: the session was started before they were known.
+        # The session was started before the limits of its task were known.
         self._reader = FrameReader(spec.limits.frame_bytes)
         self._budget = Budget(spec.limits)
         self._files = IncomingFiles(spec.limits)
@@ -223,14 +222,14 @@ class WireSession(asyncio.BufferedProtocol):
             return Crashed(message="the sandbox is gone")
         if (too_long := check_script(code)) is not None:
             return too_long
-        self._scripts += 1
+        self._script_count += 1
         self._budget.begin_script()
         self._files.begin_script()
         self._host = host
         outcome = self._outcome = self._loop.create_future()
         try:
             limit = self._spec.limits.frame_bytes
-            self._write(exec_frame(self._scripts, code, limit, host.script_start))
+            self._write(exec_frame(self._script_count, code, limit, host.script_start))
             return await outcome
         except FrameTooLargeError as error:
             return LimitReached(limit="frame", message=f"the script is too long: {error}")
@@ -247,16 +246,15 @@ class WireSession(asyncio.BufferedProtocol):
         """Kill the guest, and cancel its calls in flight."""
         self._process.kill()
         self.calls.clear()
-        self._out.clear()
+        self._unsent_parts.clear()
         if self._transport is not None:
-            # Not closed: a close would first send the buffered answers to a guest that reads
-            # nothing.
+            # close() would first send the buffered answers, to a guest that reads nothing.
             self._transport.abort()
 
     async def aclose(self) -> None:
         """Kill the guest and release all resources. Idempotent."""
-        # First, so that frames that still arrive find the session closed.
-        self._closed = True
+        # Set this first, so that frames that still arrive find the session closed.
+        self._is_closed = True
         self.kill()
         await self._process.aclose()
 
@@ -275,17 +273,17 @@ class WireSession(asyncio.BufferedProtocol):
             size = size_in_memory(payload) if size is None else size
             self._start_call(parse_call(frame), len(payload), size)
         elif kind == "print":
-            self._take_print(frame)
+            self._handle_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
             if self._host is not None:
                 self._host.abandon(frame[1])
             self.calls.abandon(frame[1])
         elif kind in ("file", "rows"):
-            self._take_chunk(frame)
+            self._handle_file_chunk(frame)
         elif kind == "clock":
-            self._take_clock(parse_numbers(frame))
+            self._handle_clock_reads(parse_numbers(frame))
         elif kind == "turns":
-            self._take_turns(parse_numbers(frame))
+            self._handle_turns(parse_numbers(frame))
         elif kind == "ready" and len(frame) == 1:
             if not self._booted.done():
                 self._booted.set_result(None)
@@ -298,17 +296,17 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is not None:
             self._host = None  # ignore frames after the script's end
             self._budget.end_script()
-            self.calls.script_ended()
+            self.calls.skip_queued_calls()
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(outcome)
 
     def _abort(self, outcome: Outcome) -> None:
         """Kill the guest, and end the running script with an outcome that explains why."""
         self._finish(outcome)
-        self._lost = True
+        self._is_lost = True
         self.kill()
 
-    def _take_print(self, frame: list[Any]) -> None:
+    def _handle_print(self, frame: list[Any]) -> None:
         if len(frame) != 2 or not isinstance(frame[1], str):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
@@ -319,19 +317,19 @@ class WireSession(asyncio.BufferedProtocol):
         else:
             self._host.printed(frame[1])
 
-    def _take_clock(self, readings: list[int]) -> None:
+    def _handle_clock_reads(self, readings: list[int]) -> None:
         self._budget.count_clock_reads(readings)
         if self._host is not None:
             self._host.clock_read(readings)
 
-    def _take_turns(self, turns: list[int]) -> None:
+    def _handle_turns(self, turns: list[int]) -> None:
         if len(turns) % 2:
             raise WireError("the sandbox sent half a turn")
         self._budget.count_turns(turns)
         if self._host is not None:
             self._host.turns_taken(turns)
 
-    def _take_chunk(self, frame: list[Any]) -> None:
+    def _handle_file_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:
             return
         outcome = self._files.receive(frame, self._host)
@@ -346,9 +344,10 @@ class WireSession(asyncio.BufferedProtocol):
         If the open calls take too much memory, pause reading from the guest until calls end.
         """
         if self._host is None:
-            # Answered, not dropped: a coroutine that a script left behind must not wait forever.
+            # Answer the call, because a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")
-            self._write(*answer_frame(request.call_id, refusal, 2**20)[0])
+            frame, _ = answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES)
+            self._write(*frame)
             return
         outcome = self._budget.count_call(length, size)
         if outcome is not None:
@@ -391,13 +390,13 @@ class WireSession(asyncio.BufferedProtocol):
 
         If many calls are open, the answers of one turn of the loop are sent together.
         """
-        if self._lost:
+        if self._is_lost:
             return
         # Only the first answer of a turn schedules the write; the others join it.
-        is_first = not self._out
-        self._out += parts
+        is_first = not self._unsent_parts
+        self._unsent_parts += parts
         # The end of :meth:`_handle_unread` flushes, with the answers of all frames that were read.
-        if self._reading:
+        if self._is_handling_unread:
             return
         if not self.calls.open:
             self._flush()
@@ -405,8 +404,8 @@ class WireSession(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        data = b"".join(self._out)
-        self._out.clear()
+        data = b"".join(self._unsent_parts)
+        self._unsent_parts.clear()
         transport = self._transport
         if not data or transport is None or transport.is_closing():
             return
@@ -417,7 +416,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._abort(LimitReached(limit="memory", message=message))
 
 
-def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
+def _parse_and_measure(payload: bytes) -> tuple[list[Any], bytes, int]:
     """Parse a payload. Return the frame, the payload and the frame's size in memory, in bytes."""
     return parse(payload), payload, size_in_memory(payload)
 

@@ -27,8 +27,8 @@ from delf.values.sizes import cost, cost_of_values, has_too_many_values
 from delf_sandbox.guest.frames import UNPAIRED_SURROGATES, FrameTooLargeError, encode, frame_around
 from delf_sandbox.modules import modules_of
 
-_MAX_MOMENT = 2**63
-_SMALL = 128
+_MAX_NUMBER = 2**63
+_MIN_ESTIMATED_SIZE = 128
 _VALUE_BYTES = 32
 _TAG_PREFIX = b'{"$t"'
 """The first bytes of a tagged value, such as a date, which is a dict only on the wire."""
@@ -50,7 +50,7 @@ def parse(payload: bytes) -> list[Any]:
     Raises:
         WireError: If the payload is not a frame.
     """
-    # Check before decoding: two bytes can take seventy in memory.
+    # Check before decoding, because two bytes can take seventy bytes in memory.
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
     if _has_unpaired_surrogates(payload):
@@ -71,12 +71,14 @@ def size_in_memory(payload: bytes) -> int:
     payload, the result is just the payload's size.
     """
     size = len(payload)
-    if size < _SMALL:
+    if size < _MIN_ESTIMATED_SIZE:
         return size
-    values = cost(payload)
-    if _VALUE_BYTES * values > size:  # the estimate may have counted separators in texts
-        values = cost_of_values(payload)
-    return size + _VALUE_BYTES * (values - _VALUES_PER_DICT * payload.count(_TAG_PREFIX))
+    value_count = cost(payload)  # a fast estimate, which also counts separators in texts
+    if _VALUE_BYTES * value_count > size:
+        value_count = cost_of_values(payload)
+    # The count includes a dict for each tagged value, which parsing does not create.
+    value_count -= _VALUES_PER_DICT * payload.count(_TAG_PREFIX)
+    return size + _VALUE_BYTES * value_count
 
 
 def _has_unpaired_surrogates(payload: bytes) -> bool:
@@ -98,7 +100,7 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     """
     if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs, *rest = frame
+    _, number, connection, method, args, kwargs, *alone_and_line = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -108,8 +110,8 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         method=method,
         args=args,
         kwargs=kwargs,
-        alone=rest[:1] == [True],
-        line=(_number(rest[1]) or None) if len(rest) > 1 else None,
+        alone=alone_and_line[:1] == [True],
+        line=(_number(alone_and_line[1]) or None) if len(alone_and_line) > 1 else None,
     )
 
 
@@ -132,21 +134,28 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
     name = frame[0]
     if name == "done" and _has_types(frame, object, dict):
         return Done(value=frame[1], variables=frame[2])
-    is_failed = name == "failed" and _has_types(frame, str, str, object, object, dict, object)
-    if is_failed or (name == "limit" and _has_types(frame, str, str, object, object, dict)):
-        failure_fields: dict[str, Any] = {
-            "message": frame[2],
-            "line": _number(frame[3]),
-            "source": frame[4] if isinstance(frame[4], str) else None,
-            "variables": frame[5],
-        }
-        if is_failed:
-            return Failed(kind=frame[1], call_id=_number(frame[6]), **failure_fields)
-        return LimitReached(limit=frame[1], **failure_fields)
-    if name == "rerun" and _has_types(frame, str, str, list, dict):
-        return Rerun(
-            context=frame[1], remaining=frame[2], carry=tuple(frame[3]), variables=frame[4]
+    if name == "failed" and _has_types(frame, str, str, object, object, dict, object):
+        _, kind, message, line, source, variables, call_id = frame
+        return Failed(
+            kind=kind,
+            message=message,
+            line=_number(line),
+            source=source if isinstance(source, str) else None,
+            variables=variables,
+            call_id=_number(call_id),
         )
+    if name == "limit" and _has_types(frame, str, str, object, object, dict):
+        _, limit, message, line, source, variables = frame
+        return LimitReached(
+            limit=limit,
+            message=message,
+            line=_number(line),
+            source=source if isinstance(source, str) else None,
+            variables=variables,
+        )
+    if name == "rerun" and _has_types(frame, str, str, list, dict):
+        _, context, remaining, carry, variables = frame
+        return Rerun(context=context, remaining=remaining, carry=tuple(carry), variables=variables)
     raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
 
 
@@ -204,7 +213,7 @@ def parse_numbers(frame: Sequence[Any]) -> list[int]:
         WireError: If the frame is malformed.
     """
     if _has_types(frame, list) and all(
-        type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
+        type(item) is int and -_MAX_NUMBER <= item < _MAX_NUMBER for item in frame[1]
     ):
         return frame[1]
     raise WireError("the sandbox sent a malformed clock or turns")

@@ -138,7 +138,7 @@ class DockerBackend:
             await self._copy_inputs(session, spec)
             session.initialise(spec, SCRATCH, [WORKSPACE])
         except BaseException:
-            self.pool.in_background(session.aclose())
+            self.pool.run_in_background(session.aclose())
             raise
         self.pool.fill(kind)
         return session
@@ -199,12 +199,12 @@ class DockerBackend:
             stream = await self.engine.run(self.engine.attach, container)
             process = ContainerProcess(self.engine, container, stream, folder, limits)
         except BaseException:
-            self.pool.in_background(self.engine.run(self.engine.remove, container))
+            self.pool.run_in_background(self.engine.run(self.engine.remove, container))
             raise
         try:
             return await self._connect(process, limits)
         except BaseException:
-            self.pool.in_background(process.aclose())
+            self.pool.run_in_background(process.aclose())
             raise
 
     def _create(

@@ -122,6 +122,7 @@ def _make(
     max_bytes: int,
 ) -> Content:
     """Convert a script's content to the content of a file with the given suffix."""
+    type_name = type(content).__name__
     if _is_bytes(content):
         return Content(bytes(content))
     if isinstance(content, Mapping) or _is_list(content):
@@ -137,8 +138,7 @@ def _make(
         return Content(content.encode("utf-8", "surrogatepass"))
     if suffix in _NEVER_TEXT:
         raise TypeError(
-            f"{name!r}: cannot make a {suffix} file from a {type(content).__name__}; give its text "
-            "or bytes"
+            f"{name!r}: cannot make a {suffix} file from a {type_name}; give its text or bytes"
         )
     if table is not None and suffix not in (*_LINES, *_JSON):
         rows = chain([table.columns], table.rows)
@@ -148,7 +148,8 @@ def _make(
     if suffix in _SEPARATORS and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
     if suffix in _SEPARATORS or (suffix in _PAGES and _is_list(content)):
-        return Content(_encode_rows(_grid(content, max_bytes), suffix, max_bytes))
+        rows = _grid(cast("Collection[Any]", content), max_bytes)
+        return Content(_encode_rows(rows, suffix, max_bytes))
     if suffix in _LINES and _is_list(content):
         lines = _LimitedText(max_bytes)
         lines.writelines(_json(item) + "\n" for item in content)

@@ -146,7 +146,7 @@ def find_failed_call(error: BaseException | None) -> int | None:
 def message_of(error: BaseException) -> str:
     """Return an exception's message and notes, truncated.
 
-    If the exception's ``__str__`` raises, the text says so in place of the message.
+    A message whose ``__str__`` raises is replaced by a text that says so.
     """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
     note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]

@@ -316,7 +316,7 @@ class TolerantAsyncio:
         return self._loop.create_task(self.coroutine(coro_or_future))
 
     def _futures(self, arguments: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
-        """Return a future for each argument, or for each item of a collection as the only one."""
+        """Return a future for each argument, or for each item of a collection passed alone."""
         if (
             len(arguments) == 1
             and not inspect.isawaitable(arguments[0])
