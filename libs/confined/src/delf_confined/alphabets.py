@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+# Pairs of an encoding and the non-ASCII letters of a language, most common languages first.
 _LATIN: Final = (
     ("cp1252", "äöüß"),
     ("cp1252", "àâäçéèêëîïôöùûüÿœæ"),
@@ -35,7 +36,6 @@ _LATIN: Final = (
     ("cp1252", "áéíóúýþðæö"),
     ("cp850", "àâäçéèêëîïôöùûüßñáíóúæåø"),
 )
-"""Pairs of an encoding and the non-ASCII letters of a language, most common languages first."""
 _SCRIPTS: Final = (
     ("cp932", "\u3040-\u30ff\u4e00-\u9fff\uff61-\uff9f\u3000-\u303f\uff01-\uff5e"),
     ("cp1255", "\u05d0-\u05ea\u20aa"),
@@ -44,14 +44,14 @@ _SCRIPTS: Final = (
     ("cp1256", "\u0600-\u06ff"),
 )
 _RARE: Final = re.compile(r"cp(437|72\d|73\d|775|85\d|86[0-59])|kz-?1048|mac", re.IGNORECASE)
+# Signs that no text has between two letters, and ``£`` before a letter.
 _NOT_IN_WORDS: Final = re.compile(r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])")
-"""Signs that no text has between two letters, and ``£`` before a letter."""
+# Box-drawing characters, which cp850 yields for the letters of another encoding.
 _BOX_DRAWING: Final = re.compile("[\u2500-\u259f]")
-"""Box-drawing characters, which cp850 yields for the letters of another encoding."""
+# A capital letter after a small one within a word, a sign of the wrong encoding.
 _MIXED_CASE: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
-"""A capital letter after a small one within a word, a sign of the wrong encoding."""
+# A non-ASCII byte next to an ASCII letter, a sign that the language has Latin script.
 _LATIN_NEIGHBOUR: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
-"""A non-ASCII byte next to an ASCII letter, a sign that the language has Latin script."""
 
 
 def is_rare(name: str) -> bool:

@@ -24,18 +24,18 @@ _MIN_NON_ASCII: Final = 3
 _PARTS: Final = 5
 _NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _NON_ASCII_RUN: Final = re.compile(rb"[\x80-\xff]+")
+# ASCII that is more than 60 characters away from any non-ASCII byte, ignored in detection.
 _REMOTE_ASCII: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
-"""ASCII that is more than 60 characters away from any non-ASCII byte, ignored in detection."""
+# Names of encodings for languages with Latin script.
 _LATIN_SCRIPT_NAMES: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
-"""Names of encodings for languages with Latin script."""
 _WINDOWS: Final = {f"windows-{number}": f"cp{number}" for number in (1250, 1252, 1254, 1257)}
 _LATIN_NAMES: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
 _SUPERSETS: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
 
+# The bytes with different meanings in ISO 8859-7 and Windows-1253, both for Greek.
 _DIFFERENT_IN_GREEK: Final = re.compile(rb"[\xa1\xa2\xa4\xa5\xaa\xb5\xb6]")
-"""The bytes with different meanings in ISO 8859-7 and Windows-1253, both for Greek."""
 _NAMES: Final = {
     "cp932": "Shift-JIS (Japanese)",
     "euc_jp": "EUC-JP (Japanese)",
@@ -61,8 +61,8 @@ _LATIN_SIGN: Final = re.compile(
     rb"[\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0-\xa3\xa5\xa7-\xab\xad-\xb7\xb9-\xbf\xd7]"
 )
 _ASCII_LETTER: Final = re.compile(rb"[A-Za-z]")
+# The maximum number of consecutive non-ASCII bytes in a Latin word.
 _MAX_CONSECUTIVE: Final = 3
-"""The maximum number of consecutive non-ASCII bytes in a Latin word."""
 
 
 def guess(data: bytes) -> tuple[str, str]:

@@ -27,13 +27,12 @@ _BOOT: Final = (
     "from delf_confined.template import main; main(int(sys.argv[2]))"
 )
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "PATH")
+# The environment variables that keep numeric libraries from starting threads.
+#
+# The template must have no threads when it is forked.
 _SINGLE_THREAD_VARIABLES: Final = {
     f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")
 }
-"""The environment variables that keep numeric libraries from starting threads.
-
-The template must have no threads when it is forked.
-"""
 
 
 class Child:

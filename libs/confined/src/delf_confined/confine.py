@@ -15,11 +15,10 @@ from typing import Any, Final
 from delf_confined import landlock, seccomp, system
 
 _OPEN_FILES: Final = 256
+# The limit of the address space, as a multiple of the memory limit.
+#
+# Threads reserve more address space than they use.
 _ADDRESS_SPACE_FACTOR: Final = 4
-"""The limit of the address space, as a multiple of the memory limit.
-
-Threads reserve more address space than they use.
-"""
 _PAGE_BYTES: Final = resource.getpagesize()
 SYSTEM_FILES: Final = (
     *system.INTERPRETER_FILES,

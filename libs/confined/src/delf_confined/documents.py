@@ -27,12 +27,13 @@ _TEXT_OF_ELEMENT: Final = {
     f"{_WORD}cr": "\n",
     f"{_WORD}noBreakHyphen": "-",
 }
+# The XML elements inside a paragraph whose content is not part of its text.
 _SKIPPED_ELEMENTS: Final = (
     _FALLBACK,
     *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")),
 )
-"""The XML elements inside a paragraph whose content is not part of its text."""
 _NOTES: Final = ("footnotes", "endnotes", "comments")
+# The exceptions that pypdf raises for damaged documents, besides its own error classes.
 _DAMAGE_ERRORS: Final = (
     ValueError,
     TypeError,
@@ -41,18 +42,17 @@ _DAMAGE_ERRORS: Final = (
     RecursionError,
     OSError,
 )
-"""The exceptions that pypdf raises for damaged documents, besides its own error classes."""
 _GLYPH_NAME: Final = re.compile(
     r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)|/[a-z]+\.[a-z]+"
 )
 _MAX_GLYPH_NAME_SHARE: Final = 0.3
 _MAX_STRANGE_SHARE: Final = 0.02
+# Matches warnings of pypdf about fonts whose letters are unknown.
 _FONT_WARNING: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
-"""Matches warnings of pypdf about fonts whose letters are unknown."""
 _MAX_FORM_DEPTH: Final = 8
 _MAX_FIELD_DEPTH: Final = 20
+# The maximum size of the unpacked text of a .docx, in bytes.
 _MAX_TEXT_BYTES: Final = 256_000_000
-"""The maximum size of the unpacked text of a .docx, in bytes."""
 
 
 class Pages(NamedTuple):

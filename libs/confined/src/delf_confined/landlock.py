@@ -35,11 +35,10 @@ _WRITE_RIGHTS: Final = (
     _READ_RIGHTS | _WRITE_FILE | (1 << 4) | (1 << 5) | (1 << 7) | (1 << 8) | _REFER | _TRUNCATE
 )
 
+# The number of file access rights for each ABI version of Landlock.
+#
+# Newer versions have at least as many as the last one.
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""The number of file access rights for each ABI version of Landlock.
-
-Newer versions have at least as many as the last one.
-"""
 _NETWORK_FROM: Final = 4
 _SCOPES_FROM: Final = 6
 _EVERY_PORT: Final = 0b11

@@ -39,6 +39,7 @@ _REFUSE: Final = _ERRNO | errno.EPERM
 _UNKNOWN_CALL: Final = _ERRNO | errno.ENOSYS
 
 _ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# The system calls with checked arguments, with their numbers on x86_64 and aarch64.
 _CHECKED_CALLS: Final = {
     "futex": (202, 98),
     "mmap": (9, 222),
@@ -66,65 +67,60 @@ _CHECKED_CALLS: Final = {
     "getpriority": (140, 141),
     "sched_getaffinity": (204, 123),
 }
-"""The system calls with checked arguments, with their numbers on x86_64 and aarch64."""
 _NUMBER_INDEX: Final = {"x86_64": 0, "aarch64": 1}
 
+# The allowed ioctl requests, none of which sends signals or names another process.
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""The allowed ioctl requests, none of which sends signals or names another process."""
+# The allowed fcntl commands: duplicating descriptors, and reading and setting flags.
+#
+# Locks and signals to other processes are not allowed.
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
-"""The allowed fcntl commands: duplicating descriptors, and reading and setting flags.
-
-Locks and signals to other processes are not allowed.
-"""
+# The fcntl commands for locks, which databases take to read a consistent state.
 _FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
-"""The fcntl commands for locks, which databases take to read a consistent state."""
+# The allowed prctl operations, which set the names of threads and of memory areas.
 _PRCTLS: Final = (15, 16, 0x53564D41)
-"""The allowed prctl operations, which set the names of threads and of memory areas."""
+# SIGKILL and SIGSTOP, which a guest may not send to itself.
+#
+# A guest that dies of SIGKILL is thus known to be killed from outside, and may be restarted.
 _REFUSED_SIGNALS: Final = (9, 19)
-"""SIGKILL and SIGSTOP, which a guest may not send to itself.
-
-A guest that dies of SIGKILL is thus known to be killed from outside, and may be restarted.
-"""
 _FUTEX_OPERATION_MASK: Final = 0xFF
 _FUTEX_PRIVATE: Final = 0x80
+# The allowed futex operations: waiting and waking within this process, and shared waits.
+#
+# The C library needs a shared wait to join a thread. Shared wakes are refused, because they would
+# reach other processes. Python threads need no operations with priority inheritance.
 _FUTEX_OPERATIONS: Final = (
     *(operation | _FUTEX_PRIVATE for operation in (0, 1, 3, 4, 5, 9, 10)),
     *(0, 9),  # FUTEX_WAIT and FUTEX_WAIT_BITSET, shared between processes
 )
-"""The allowed futex operations: waiting and waking within this process, and shared waits.
-
-The C library needs a shared wait to join a thread. Shared wakes are refused, because they would
-reach other processes. Python threads need no operations with priority inheritance.
-"""
+# The refused mmap flags: locked memory, huge pages, and stacks that grow downwards.
 _REFUSED_MMAP_FLAGS: Final = 0x42100
-"""The refused mmap flags: locked memory, huge pages, and stacks that grow downwards."""
+# MADV_MERGEABLE, which can reveal other processes' pages, and the faking of damaged pages.
 _REFUSED_MADVICE: Final = (12, 100, 101)
-"""MADV_MERGEABLE, which can reveal other processes' pages, and the faking of damaged pages."""
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _CREATE: Final = 0o100
+# The allowed open flags: all except O_PATH, which Landlock does not restrict, and O_ASYNC.
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
-"""The allowed open flags: all except O_PATH, which Landlock does not restrict, and O_ASYNC."""
+# The sign bit of a clock id, which is set for the clocks of other processes and devices.
 _CLOCK_SIGN_BIT: Final = 0x80000000
-"""The sign bit of a clock id, which is set for the clocks of other processes and devices."""
+# The only allowed rename flag, RENAME_NOREPLACE.
 _RENAME_FLAGS: Final = 1
-"""The only allowed rename flag, RENAME_NOREPLACE."""
+# The allowed pipe flags: O_CLOEXEC and O_NONBLOCK.
 _PIPE_FLAGS: Final = 0o2004000
-"""The allowed pipe flags: O_CLOEXEC and O_NONBLOCK."""
+# The allowed flags for sending: MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL and MSG_MORE.
 _SEND_FLAGS: Final = 0xC0C0
-"""The allowed flags for sending: MSG_DONTWAIT, MSG_EOR, MSG_NOSIGNAL and MSG_MORE."""
+# The allowed flags for receiving: MSG_PEEK, _TRUNC, _DONTWAIT, _WAITALL and _CMSG_CLOEXEC.
 _RECEIVE_FLAGS: Final = 0x40000162
-"""The allowed flags for receiving: MSG_PEEK, _TRUNC, _DONTWAIT, _WAITALL and _CMSG_CLOEXEC."""
 _SOL_SOCKET: Final = 1
+# The socket options that may be read, on the kind and the buffers of the socket.
+#
+# SO_PEERCRED and SO_PEERPIDFD are not among them, because they give a handle of the host process.
 _SOCKET_OPTIONS: Final = (3, 4, 7, 8, 30, 38, 39)
-"""The socket options that may be read, on the kind and the buffers of the socket.
-
-SO_PEERCRED and SO_PEERPIDFD are not among them, because they give a handle of the host process.
-"""
 _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x7E020000
+# A placeholder for the guest's process id, higher than any real one and unique in the filter.
 _PLACEHOLDER_PID: Final = 0x7EADBEEF
-"""A placeholder for the guest's process id, higher than any real one and unique in the filter."""
 _AF_UNIX: Final = 1
 _SOCK_STREAM: Final = 1
 _SOCK_KIND: Final = 0xF

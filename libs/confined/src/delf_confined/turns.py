@@ -44,18 +44,18 @@ class Turns:
         max_calls: The maximum number of concurrent calls.
     """
 
+    # For each event loop, the instances by their maximum number of calls.
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
         WeakKeyDictionary()
     )
-    """For each event loop, the instances by their maximum number of calls."""
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
         self._order = itertools.count()
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
+        # The seconds used by the finished calls of each caller that has further calls.
         self._seconds_used: dict[Hashable, float] = {}
-        """The seconds used by the finished calls of each caller that has further calls."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod

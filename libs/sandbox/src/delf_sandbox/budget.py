@@ -18,18 +18,17 @@ CALL_BYTES: Final = 2**30
 
 The task's trace keeps these arguments until the task ends.
 """
+# The maximum number of bytes that a guest may send between two scripts.
 _MAX_IDLE_BYTES: Final = 2_000_000
-"""The maximum number of bytes that a guest may send between two scripts."""
 SPARE_BYTES: Final = 8_000_000
 """The bytes allowed for the frames of a script in addition to its output, files and calls."""
 _BYTES_PER_CANCELLATION: Final = 64
 _BYTES_PER_PRINTED_CHARACTER: Final = 6
 _BYTES_PER_FILE_BYTE: Final = 1.4
+# The factor by which the host's output limit exceeds the guest's.
+#
+# The guest enforces the limit first, so only a broken or hostile guest reaches the host's.
 _OUTPUT_TOLERANCE: Final = 1.25
-"""The factor by which the host's output limit exceeds the guest's.
-
-The guest enforces the limit first, so only a broken or hostile guest reaches the host's.
-"""
 
 
 class Budget:

@@ -18,8 +18,8 @@ MAX_SERVED: Final = 2_000
 Further calls wait in a queue. The host still reads the guest's messages meanwhile, because the
 guest may abandon a call or end.
 """
+# The estimated size in memory of a call and its asyncio task, without the arguments.
 _BYTES_PER_CALL: Final = 4 * 1024
-"""The estimated size in memory of a call and its asyncio task, without the arguments."""
 
 
 class OpenCall:

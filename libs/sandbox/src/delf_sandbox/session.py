@@ -41,14 +41,13 @@ from delf_sandbox.wire import (
 _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
+# The maximum number of bytes of a read, except within a large frame.
+#
+# This is about twenty calls. If a thousand calls were read and started in one turn of the loop,
+# each of them would take longer.
 _SMALL_READ_SIZE = 2 * 1024
-"""The maximum number of bytes of a read, except within a large frame.
-
-This is about twenty calls. If a thousand calls were read and started in one turn of the loop, each
-of them would take longer.
-"""
+# The maximum size of a frame that is parsed in the event loop; larger ones use a thread.
 _MAX_INLINE_BYTES = 128 * 1024
-"""The maximum size of a frame that is parsed in the event loop; larger ones use a thread."""
 
 _MAX_REFUSAL_BYTES = 2**20
 

@@ -30,10 +30,10 @@ from delf_sandbox.modules import modules_of
 _MAX_NUMBER = 2**63
 _MIN_ESTIMATED_SIZE = 128
 _VALUE_BYTES = 32
+# The first bytes of a tagged value, such as a date, which is a dict only on the wire.
 _TAG_PREFIX = b'{"$t"'
-"""The first bytes of a tagged value, such as a date, which is a dict only on the wire."""
+# The number of values whose size in memory equals that of a dict.
 _VALUES_PER_DICT = 6
-"""The number of values whose size in memory equals that of a dict."""
 _ESCAPED_SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 

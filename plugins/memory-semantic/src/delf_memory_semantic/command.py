@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The number of seconds after which a command says that it waits for the model.
 _NOTICE_DELAY_SECONDS: Final = 1.0
-"""The number of seconds after which a command says that it waits for the model."""
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")

@@ -32,15 +32,14 @@ _VERSION: Final = "2"
 _HINT: Final = "see that the database is there, and that the url of the memory is right"
 BUSY_MS: Final = 10_000
 """The number of milliseconds for which SQLite waits for another writer."""
+# The number of the advisory lock that is held while the tables are created in PostgreSQL.
 _SETUP_LOCK: Final = 0x64656C66
-"""The number of the advisory lock that is held while the tables are created in PostgreSQL."""
+# The maximum number of values in a statement, or of rows in a batch.
+#
+# SQLite allows 32,766 values in a statement.
 _MAX_BATCH: Final = 10_000
-"""The maximum number of values in a statement, or of rows in a batch.
-
-SQLite allows 32,766 values in a statement.
-"""
+# The maximum number of words of a query that are searched, the first of a long task.
 _MAX_WORDS: Final = 48
-"""The maximum number of words of a query that are searched, the first of a long task."""
 
 _tables = sa.MetaData()
 _meta = sa.Table(

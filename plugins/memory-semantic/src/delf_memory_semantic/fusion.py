@@ -9,8 +9,8 @@ from delf.tools.ranking import is_pair, words_of
 
 RANKING_SIZE: Final = 50
 """The number of best entries of each ranking that are used."""
+# The weight of word matches in a score, from 0 to 1; the rest is the weight of vectors.
 _WORD_WEIGHT: Final = 0.4
-"""The weight of word matches in a score, from 0 to 1; the rest is the weight of vectors."""
 
 
 def share_of_words(query: str, text: str) -> float:

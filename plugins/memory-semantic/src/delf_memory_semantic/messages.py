@@ -39,11 +39,10 @@ _SEARCH: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
 WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
 """
+# The number of characters of a message from which its vector is made.
+#
+# Embedding models read no more.
 _MAX_EMBEDDED_CHARS: Final = 2000
-"""The number of characters of a message from which its vector is made.
-
-Embedding models read no more.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,15 @@ _log = logging.getLogger(__name__)
 
 _PAGE: Final = 1000
 _NO_LIMIT: Final = 2**31 - 1
+# The maximum number of characters of a message that a script gets.
 _MAX_SHOWN_CHARS: Final = 600
-"""The maximum number of characters of a message that a script gets."""
+# The number of messages after which their vectors are stored.
 _EMBEDDING_BATCH: Final = 256
-"""The number of messages after which their vectors are stored."""
+# The number of seconds that a call waits for the vectors of messages.
+#
+# After that, the missing vectors are computed in the background; the search finds messages without
+# a vector by words only.
 _VECTOR_SECONDS: Final = 2.0
-"""The number of seconds that a call waits for the vectors of messages.
-
-After that, the missing vectors are computed in the background; the search finds messages without a
-vector by words only.
-"""
 _END_OF_TIME: Final = 1e12
 
 

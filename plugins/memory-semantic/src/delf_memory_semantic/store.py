@@ -28,10 +28,10 @@ R = TypeVar("R")
 
 _BATCH: Final = 256
 _THREADS: Final = 16
+# The minimum number of facts that are loaded at once to check their similarity.
 _MIN_BATCH: Final = 20
-"""The minimum number of facts that are loaded at once to check their similarity."""
+# The number of seconds for which an embedder that failed slowly is not used.
 _PAUSE_SECONDS: Final = 60.0
-"""The number of seconds for which an embedder that failed slowly is not used."""
 SLOW_SECONDS: Final = 1.0
 FIRST_ANSWER_SECONDS: Final = 5.0
 """The maximum number of seconds that a save or a search waits for vectors.
@@ -83,8 +83,8 @@ class SemanticStore:
         self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
         self._filling: asyncio.Task[int] | None = None
+        # True if some facts may have no vector.
         self._has_gaps = True
-        """True if some facts may have no vector."""
 
     @property
     def loading(self) -> str | None:

@@ -11,17 +11,16 @@ from typing import Final
 from delf.errors import MemorySetupError
 
 _LONGEST_PATH: Final = 1000
+# Matches a path, or a few words that end with the suffix of a file.
 _PATH_LIKE: Final = re.compile(
     r"(?:~|\.{1,2})?[/\\]\S+|\S+[/\\]\S*|\S+\.[A-Za-z]\w{0,7}"
     r"|[^.!?:;]+\.(?:md|markdown|txt|rst|pdf|docx|html?|csv|json)",
     re.IGNORECASE,
 )
-"""Matches a path, or a few words that end with the suffix of a file."""
+# The maximum number of characters of a piece.
+#
+# Small embedding models read about this much text, 256 tokens.
 _MAX_PIECE_CHARS: Final = 800
-"""The maximum number of characters of a piece.
-
-Small embedding models read about this much text, 256 tokens.
-"""
 _TEXTS: Final = (".txt", ".md", ".markdown", ".rst")
 _PARAGRAPH: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")

@@ -29,8 +29,8 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
+# For each processor, its constant in seccomp filters and the number of the call ``socket``.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""For each processor, its constant in seccomp filters and the number of the call ``socket``."""
 _EX_OSERR = 71
 _MIN_WAIT_MILLISECONDS = 50
 _OLD_TIME_COUNTER = "/sys/fs/cgroup/cpuacct/cpuacct.usage", 1e9

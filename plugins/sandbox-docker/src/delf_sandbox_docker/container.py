@@ -22,10 +22,10 @@ from delf_sandbox.session import WireSession
 from delf_sandbox_docker.engine import LABEL, LABEL_HOST, LABEL_OWNER, Engine, machine, owner
 from delf_sandbox_docker.image import PROGRAM
 
+# The first and last of the user ids that systemd's table of user ids leaves unused.
 _USER_ID_RANGE = (1879048192, 2147352575)
-"""The first and last of the user ids that systemd's table of user ids leaves unused."""
+# The first and last of the user ids for an engine that maps only 65,536 ids.
 _MAPPED_USER_ID_RANGE = (10_000, 65_000)
-"""The first and last of the user ids for an engine that maps only 65,536 ids."""
 SCRATCH = "/tmp"  # noqa: S108 - the container's own, a tmpfs
 _MB = 1024 * 1024
 _TMPFS = "rw,noexec,nosuid,nodev,mode=1777,size={size}"
@@ -34,11 +34,10 @@ _HEADER = struct.Struct(">BxxxI")
 _STDOUT = 1
 _MANY_SIGNALS = 64
 _MAX_STDERR = 4000
+# The bytes of a container's memory that a script may not take.
+#
+# Python needs this memory to report the end of the script.
 _MEMORY_RESERVE = 16 * _MB
-"""The bytes of a container's memory that a script may not take.
-
-Python needs this memory to report the end of the script.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

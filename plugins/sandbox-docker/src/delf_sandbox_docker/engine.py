@@ -22,8 +22,8 @@ from delf.network.outages import Outage
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
+# The maximum number of concurrent requests to the engine.
 _MAX_REQUESTS: Final = 8
-"""The maximum number of concurrent requests to the engine."""
 _PING_SECONDS: Final = 2.0
 _SECONDS_BEFORE_NEXT_PING: Final = 10.0
 _REMOVE_SECONDS = 15

@@ -23,13 +23,12 @@ REPOSITORY = "delf-sandbox"
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = r"\s*(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*"
+# Matches a library's name with versions.
+#
+# Options of pip, paths and addresses do not match, because they could run other code.
 _REQUIREMENT = re.compile(
     rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?(?:{_VERSION}(?:,{_VERSION})*)?"
 )
-"""Matches a library's name with versions.
-
-Options of pip, paths and addresses do not match, because they could run other code.
-"""
 _BASE = re.compile(r"[A-Za-z0-9\[][\w./:@\[\]-]*", re.ASCII)
 _BOOT = Path(__file__).with_name("boot.py")
 PROGRAM = ("python3", "-P", "-s", "-S", "-X", "utf8", "/opt/delf/boot.py")

@@ -30,12 +30,12 @@ _REC: Final = 0x4000
 _PRIVATE: Final = 0x40000
 _MAX_FILES: Final = 10_000
 _SYS_ADMIN: Final = 21
+# The kernel settings with the values that allow namespaces to users without privileges.
 _REQUIRED_SETTINGS: Final = {
     "user/max_user_namespaces": ("1",),
     "kernel/unprivileged_userns_clone": ("1", ""),
     "kernel/apparmor_restrict_unprivileged_userns": ("0", ""),
 }
-"""The kernel settings with the values that allow namespaces to users without privileges."""
 _HOST_NAME: Final = b"sandbox"
 _HIDDEN_FOLDERS: Final = (b"/proc", b"/sys")
 _PR_CAPBSET_DROP: Final = 24

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
 from delf_sandbox.folders import remove_folder
 
+# The maximum number of seconds from the end of a process's connection to its own end.
 _GRACE_SECONDS = 2.0
-"""The maximum number of seconds from the end of a process's connection to its own end."""
 
 
 class LocalProcess:

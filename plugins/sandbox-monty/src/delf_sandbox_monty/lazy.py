@@ -15,11 +15,11 @@ from delf_sandbox.guest.nodes import AmbiguousError, attribute, name, position_o
 from delf_sandbox.guest.scopes import FunctionNode
 
 ITEMS: Final = "__delf_items__"
+# Names of functions that consume all items of their argument immediately.
 _CONSUMES_ALL: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
     | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
 )
-"""Names of functions that consume all items of their argument immediately."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _EARLY_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 

@@ -27,22 +27,22 @@ from delf_sandbox_monty.lazy import check_lazy, lower_generator
 
 LATER: Final = "__delf_later__"
 SUBSET: Final = "this sandbox runs a subset of Python"
+# Library functions, each with the name of the function that replaces it in Monty.
 _REPLACED_FUNCTIONS: Final = {
     ("dataclasses", "asdict"): "__delf_asdict__",
     ("functools", "wraps"): "__delf_wraps__",
     ("collections", "OrderedDict"): "dict",
 }
-"""Library functions, each with the name of the function that replaces it in Monty."""
+# The names that Monty's module ``typing`` has.
+#
+# Monty does not evaluate other names in annotations.
 _TYPING_NAMES: Final = frozenset(
     {"Annotated", "Any", "Callable", "ClassVar", "Dict", "Final", "FrozenSet", "Generator"}
     | {"Generic", "Iterable", "Iterator", "List", "Literal", "Mapping", "Never", "NoReturn"}
     | {"Optional", "Protocol", "Self", "Sequence", "Set", "TYPE_CHECKING", "Tuple", "Type"}
     | {"TypeVar", "Union"}
 )
-"""The names that Monty's module ``typing`` has.
-
-Monty does not evaluate other names in annotations.
-"""
+# Modules, each with the name of the object in the prelude that replaces the module.
 _REPLACED_MODULES: Final = {
     "asyncio": "asyncio",
     "json": "__delf_json_module__",
@@ -54,7 +54,6 @@ _REPLACED_MODULES: Final = {
     "io": "__delf_io_module__",
     "operator": "__delf_operator_module__",
 }
-"""Modules, each with the name of the object in the prelude that replaces the module."""
 SHIMS: Final = frozenset(_REPLACED_MODULES) | {"nest_asyncio"}
 _RENAMED: Final = {
     "getattr": "__delf_getattr__",
@@ -64,8 +63,9 @@ _RENAMED: Final = {
 }
 _TAKES_FUNCTION: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
+# The attributes of dicts, which are not items of a record.
 _DICT_ATTRIBUTES: Final = frozenset(dir(dict))
-"""The attributes of dicts, which are not items of a record."""
+# The special methods of classes that Monty supports.
 _SUPPORTED_METHODS: Final = frozenset(
     {"__init__", "__post_init__", "__repr__", "__str__", "__eq__", "__hash__", "__contains__"}
     | {"__call__", "__getitem__", "__setitem__", "__iter__", "__next__", "__int__"}
@@ -73,7 +73,6 @@ _SUPPORTED_METHODS: Final = frozenset(
     | {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"}
     | {"__radd__", "__iadd__", "__neg__"}
 )
-"""The special methods of classes that Monty supports."""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -194,8 +193,8 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules: set[str] = set()
+        # The names of functions passed to ``functools.wraps``, whose results have other names.
         self._wrapped: set[str] = set()
-        """The names of functions passed to ``functools.wraps``, whose results have other names."""
         self._number = 0
 
     def lower(self, tree: ast.Module) -> None:

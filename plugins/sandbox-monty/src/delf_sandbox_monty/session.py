@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 
 SCRATCH = "/scratch"
 """The path under which scripts see their scratch folder."""
+# The maximum number of calls that a script's tasks may make after the script's end.
 _MAX_CALLS_AFTER_END = 500
-"""The maximum number of calls that a script's tasks may make after the script's end."""
 _POLL_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1,
@@ -103,17 +103,15 @@ class MontySession:
         self._rerun: tuple[str, str, tuple[str, ...]] | None = None
         self._printed = 0
         self._last_call_id = 0
+        # For the name and message of each exception, the number of the call that raised it.
+        #
+        # Monty creates a new exception from the name and message, so the number cannot be stored in
+        # it.
         self._raised: dict[tuple[str, str], int] = {}
-        """For the name and message of each exception, the number of the call that raised it.
-
-        Monty creates a new exception from the name and message, so the number cannot be stored in
-        it.
-        """
+        # For the name and message of each exception, the HTTP status of the failed call.
+        #
+        # Exceptions in Monty cannot have attributes.
         self._statuses: dict[tuple[str, str], int | None] = {}
-        """For the name and message of each exception, the HTTP status of the failed call.
-
-        Exceptions in Monty cannot have attributes.
-        """
         self._budget = Budget(spec.limits)
         # A shared value is stored once in Monty, but copied for each place of use.
         self._copied_bytes = 2 * spec.limits.frame_bytes

@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 from delf.values.encoding import PLAIN, VALUE_BYTES, TooLargeError, UnsupportedValueError, kind_name
 
 _FIRST_OF_REPR: Final = frozenset("dr<")
+# Matches the text that Monty passes for a value that cannot leave the interpreter.
 _REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
-"""Matches the text that Monty passes for a value that cannot leave the interpreter."""
 _LARGE: Final = 10_000
 _ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 

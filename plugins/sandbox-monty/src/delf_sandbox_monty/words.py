@@ -60,6 +60,7 @@ _MISSING_NAMES: Final = {
     "create_task": "use asyncio.gather",
 }
 _PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
+# The names of the prelude's types, each with a description for error messages.
 _OBJECT_KINDS: Final = {
     "Task": "task",
     "Later": "call that is not awaited",
@@ -78,7 +79,6 @@ _OBJECT_KINDS: Final = {
         "operator",
     )
 }
-"""The names of the prelude's types, each with a description for error messages."""
 _ATTRIBUTE: Final = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 _MODULE_ATTRIBUTE: Final = re.compile(r"module '(\w+)' has no attribute '(\w+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")

@@ -12,8 +12,8 @@ from typing import Final
 
 from delf_shell.parse import Words
 
+# A function with the arguments and result of :func:`only_reads_matched` for one program.
 _WildcardCheck = Callable[[Words, Collection[int]], bool]
-"""A function with the arguments and result of :func:`only_reads_matched` for one program."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -26,13 +26,15 @@ _GIT_ALLOWED: Final = _words(
     "name-rev range-diff rev-list rev-parse shortlog show show-branch show-ref status var "
     "verify-commit verify-tag whatchanged"
 )
+# The git commands that change the repository.
+#
+# A wildcard may match their arguments, but not the command itself.
 _GIT_CHANGES: Final = frozenset({"add", "commit"})
-"""The git commands that change the repository.
-
-A wildcard may match their arguments, but not the command itself.
-"""
 _GIT_OPTIONS_WITH_VALUE: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
 _NEVER_MATCHES: Final = re.compile(r"(?!)")
+# The programs that only read files, each with the options that do more.
+#
+# The options write files, run programs or read file names from a file.
 _UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
     **dict.fromkeys(
         _words(
@@ -46,10 +48,6 @@ _UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),
     "git": re.compile(r"-[^-]*O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
 }
-"""The programs that only read files, each with the options that do more.
-
-The options write files, run programs or read file names from a file.
-"""
 
 
 def only_reads_matched(command: Words, matched: Collection[int]) -> bool:

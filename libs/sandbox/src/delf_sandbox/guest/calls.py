@@ -19,10 +19,10 @@ from delf_sandbox.guest.names import same_name
 from delf_sandbox.guest.nodes import LATER
 
 _ITERATORS = (types.GeneratorType, map, filter, zip, reversed)
+# The maximum number of calls that one of a script's tasks may make after the script's end.
 _MAX_CALLS_AFTER_END = 100
-"""The maximum number of calls that one of a script's tasks may make after the script's end."""
+# The maximum number of nested items of a script's final value that are inspected.
 _MAX_INSPECTED = 10_000
-"""The maximum number of nested items of a script's final value that are inspected."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
 
@@ -98,8 +98,8 @@ class ToolCall(Coroutine[Any, Any, Any]):
         self._kwargs = kwargs
         self.__name__ = self.__qualname__ = f"{connection}.{method}".rstrip(".")
         self._coroutine: Coroutine[Any, Any, Any] | None = None
+        # The result as the only item; empty until the call has its result.
         self._result: list[Any] = []
-        """The result as the only item; empty until the call has its result."""
 
     def _begin(self) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that makes the call; create it at the first use."""
@@ -161,12 +161,12 @@ def _forward_to_result(name: str) -> Callable[..., Any]:
     return method
 
 
+# Special methods of :class:`ToolCall` that wait for the call's result and apply to the result.
 _FORWARDED_METHODS = (
     *("len", "iter", "bool", "str", "format", "int", "float", "round", "abs", "reversed"),
     *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
 )
-"""Special methods of :class:`ToolCall` that wait for the call's result and apply to the result."""
 for _name in _FORWARDED_METHODS:
     setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
@@ -206,15 +206,15 @@ class Caller:
         self._last_number_of_earlier_scripts = 0
         self._last_number = 0
         self._blocking_number = 0
+        # In a replay, the answers by call number that arrived before their recorded turn.
         self._stored_answers: dict[int, list[Any]] = {}
-        """In a replay, the answers by call number that arrived before their recorded turn."""
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        # The call expressions that were not awaited yet, each with its line in the script.
         self._unawaited: dict[int, tuple[str, int]] = {}
-        """The call expressions that were not awaited yet, each with its line in the script."""
         self._idle: asyncio.Future[None] | None = None
+        # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None
-        """The number of calls of each task since the script's last line; None before."""
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Send a call, and block until its result arrives."""

@@ -15,13 +15,12 @@ from delf_sandbox.guest.records import Record
 from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
 _loads = make_loads(Record)
+# The maximum number of bytes of one read.
+#
+# For a larger buffer, the C library would map new memory pages at each read.
 _READ_SIZE = 64 * 1024
-"""The maximum number of bytes of one read.
-
-For a larger buffer, the C library would map new memory pages at each read.
-"""
+# The number of queued bytes above which frames are sent before the end of a turn.
 _MAX_QUEUED_BYTES = 1024 * 1024
-"""The number of queued bytes above which frames are sent before the end of a turn."""
 
 
 _MAX_FRAME_LENGTH = 2**32 - 1

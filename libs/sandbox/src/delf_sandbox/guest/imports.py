@@ -30,14 +30,13 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     "zoneinfo": ("ZoneInfo",),
 }
 _MODULE_OF: Final = {word: module for module, words in _MEMBERS.items() for word in words}
+# Modules that contain a class or function of the same name, as ``datetime`` does.
+#
+# Each is mapped to the attributes that only the module has.
 _MODULE_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
 }
-"""Modules that contain a class or function of the same name, as ``datetime`` does.
-
-Each is mapped to the attributes that only the module has.
-"""
 
 
 def missing_imports(

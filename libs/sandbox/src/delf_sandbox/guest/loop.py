@@ -22,11 +22,11 @@ from typing import Any
 
 _thread_count = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
+# The maximum number of recorded events; a replay does not order any events after these.
 _MAX_EVENTS = 10_000
-"""The maximum number of recorded events; a replay does not order any events after these."""
 _MAX_CANCELLED_TIMERS = 100
+# The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
-"""The maximum depth of nested blocking waits, each of which takes several stack frames."""
 _MAX_TURNS_UNTIL_IDLE = 1_000
 
 
@@ -74,8 +74,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
+        # The recorded events that are left: the number of the turn, and the event.
         self._events_to_replay: deque[tuple[int, int]] = deque()
-        """The recorded events that are left: the number of the turn, and the event."""
         self._recording: list[int] = []
         self._remaining_events = 0
         self._turn = 0

@@ -16,6 +16,7 @@ from delf_sandbox.guest.names import BUILTINS, ToolNames
 from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
 from delf_sandbox.guest.scopes import Scope
 
+# Builtins for which passing a tool as an argument uses the tool as a value.
 _USE_ARGUMENTS = frozenset(
     {
         *("print", "str", "repr", "format", "ascii", "bool", "int", "float", "abs", "round"),
@@ -23,18 +24,17 @@ _USE_ARGUMENTS = frozenset(
         *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
     }
 )
-"""Builtins for which passing a tool as an argument uses the tool as a value."""
+# Builtins that also use each item of a collection that is passed to them.
 _USE_ITEMS = frozenset({"print", "str", "repr", "format", "ascii"})
-"""Builtins that also use each item of a collection that is passed to them."""
+# Functions that call the function passed to them only when their result is iterated.
 _LAZY_FUNCTIONS = frozenset(
     {
         *("map", "filter", "starmap", "accumulate", "takewhile", "dropwhile", "filterfalse"),
         *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
     }
 )
-"""Functions that call the function passed to them only when their result is iterated."""
+# Lazy functions that models also write as a statement, meaning that it runs like a loop.
 _MEANT_AS_LOOP = frozenset({"map", "filter"})
-"""Lazy functions that models also write as a statement, meaning that it runs like a loop."""
 _MAX_NAMES = 12
 
 
@@ -71,16 +71,15 @@ class _Uses:
         self._tools = names.initial.tools
         self._loads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
+        # The line and column of each misuse, and the error for it.
         self._errors: list[tuple[int, int, ToolMisuseError]] = []
-        """The line and column of each misuse, and the error for it."""
+        # The names in the script of functions that keep a passed function for a later call.
+        #
+        # Each is mapped to the function's original name, such as ``map``.
         self._deferring_functions = {word: word for word in _LAZY_FUNCTIONS & BUILTINS}
-        """The names in the script of functions that keep a passed function for a later call.
-
-        Each is mapped to the function's original name, such as ``map``.
-        """
         self._module_names: set[str] = set()
+        # The functions that the script defines: a mapping from name to node.
         self._own_functions: dict[str, Any] = {}
-        """The functions that the script defines: a mapping from name to node."""
         self._lazy_calls: list[ast.Call] = []
         if not self._tools:
             return

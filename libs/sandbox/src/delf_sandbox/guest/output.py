@@ -15,11 +15,10 @@ from delf_sandbox.guest.content import ContentTooLargeError, make_content
 from delf_sandbox.guest.scratch import Scratch
 
 _MAX_BUFFERED_CHARS = 32 * 1024
+# The maximum number of characters in a frame of printed text.
+#
+# Longer frames would delay the host's other work.
 _PIECE_CHARS = 64 * 1024
-"""The maximum number of characters in a frame of printed text.
-
-Longer frames would delay the host's other work.
-"""
 
 _MAX_BUFFER_SECONDS = 0.05
 _CHUNK_BYTES = 1024 * 1024

@@ -26,8 +26,8 @@ _REFUSED = {
 }
 _REMOVED = ("copyright", "credits", "license", "__loader__", "__spec__")
 
+# The number of allowed modules up to which an import error lists them.
 _MAX_LISTED_MODULES = 20
-"""The number of allowed modules up to which an import error lists them."""
 _NO_NETWORK = "there is no network; call the tools"
 _INSTEAD = {
     "subprocess": "programs cannot be started; call the tools",

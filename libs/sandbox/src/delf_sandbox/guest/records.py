@@ -13,8 +13,8 @@ from typing import Any, cast
 from delf.values import encoding as values
 from delf.values.conversion import plain_or_as_is
 
+# The names of methods that convert a record to a dict in popular libraries.
 _DICT_METHODS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
-"""The names of methods that convert a record to a dict in popular libraries."""
 
 
 def _record() -> type[dict[str, Any]]:

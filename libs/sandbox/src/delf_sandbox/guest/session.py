@@ -53,11 +53,10 @@ from delf_sandbox.guest.waiting import TolerantAsyncio, Waiting
 from delf_sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
+# The maximum number of turns of the event loop in which tasks continue after a script's end.
+#
+# The limit applies only to tasks that wait for no tool call.
 _MAX_TURNS_AFTER_END = 10_000
-"""The maximum number of turns of the event loop in which tasks continue after a script's end.
-
-The limit applies only to tasks that wait for no tool call.
-"""
 _MAX_TEXT = 20_000
 
 

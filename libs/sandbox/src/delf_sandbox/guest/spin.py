@@ -16,13 +16,12 @@ The time is longer than a call of a plain function takes, because a sleeping pro
 down the host's threads.
 """
 _MAX_SLEEPS_IN_A_ROW: Final = 64
+# True if the machine has several processors.
+#
+# On a single processor, spinning would keep the host from answering.
 _HAS_SEVERAL_PROCESSORS: Final = (
     len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
 )
-"""True if the machine has several processors.
-
-On a single processor, spinning would keep the host from answering.
-"""
 
 
 class Spin:

@@ -257,6 +257,7 @@ class _AsyncContext:
         return _type_of(self._manager).__exit__(self._manager, *error)
 
 
+# The asyncio functions that are replaced, with their arguments for error messages.
 _USAGES: Final = (
     "gather(*awaitables)",
     "wait(awaitables, timeout=…, return_when=…)",
@@ -267,7 +268,6 @@ _USAGES: Final = (
     "to_thread(func, *args, **kwargs)",
     "ensure_future(coro_or_future)",
 )
-"""The asyncio functions that are replaced, with their arguments for error messages."""
 
 
 class TolerantAsyncio:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
+# The maximum number of recorded clock reads; after these, a script sees the real time.
 _MAX_READS = 1000
-"""The maximum number of recorded clock reads; after these, a script sees the real time."""
 
 _uuid: Any = uuid
 _REAL_DATE = dt.date
