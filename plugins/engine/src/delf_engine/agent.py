@@ -74,8 +74,8 @@ from delf_engine.task_options import (
     Submitting,
     TaskRequests,
     Watching,
-    handed_in,
     queue_options,
+    with_queue_options,
 )
 from delf_engine.views.trace import TASK_PRINTER
 
@@ -686,7 +686,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         request = self._requests.make(
             task, timeout, interactive=False, listeners=listeners, **request_options
         )
-        return request if for_queue is None else handed_in(request, for_queue)
+        return request if for_queue is None else with_queue_options(request, for_queue)
 
     def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
         """Start a journalled task, unless it is queued for a runner; return its handle."""

@@ -66,34 +66,34 @@ class OutputFolder:
             OSError: If the file cannot be written.
         """
         name = check_file_name(name)
-        existing_file = self.files.get(name)
+        existing_path = self.files.get(name)
         file_name = _writable(name)
-        parent = self._parent_of(file_name, existing_file)
+        parent = self._parent_of(file_name, existing_path)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
             with temporary.open("xb") as file:  # unlike tempfile, this respects the umask
                 file.write(data)
-            path = self._put(temporary, parent / Path(file_name).name, existing_file)
+            path = self._put(temporary, parent / Path(file_name).name, existing_path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         self.files[name] = str(path)
         return str(path)
 
-    def _parent_of(self, name: str, own_file: str | None) -> Path:
+    def _parent_of(self, name: str, existing_path: str | None) -> Path:
         """Return the folder for a file.
 
         Args:
             name: The relative name.
-            own_file: The path at which the task has already written this file, if any.
+            existing_path: The path at which the task has already written this file, if any.
 
         Raises:
             ValueError: If the name or a link leads out of the output folder.
         """
-        if own_file is not None:
+        if existing_path is not None:
             # The folder of the earlier file must not have become a link.
-            parent = Path(own_file).parent
+            parent = Path(existing_path).parent
             is_inside = parent.resolve() == parent
         else:
             if self._folder is None:
@@ -104,7 +104,7 @@ class OutputFolder:
             raise ValueError(f"{name!r} leaves the output folder")
         return parent
 
-    def _put(self, temporary: Path, path: Path, own_file: str | None) -> Path:
+    def _put(self, temporary: Path, path: Path, existing_path: str | None) -> Path:
         """Move a written file to its final path; return that path.
 
         A name that is already taken gets a number.
@@ -112,11 +112,11 @@ class OutputFolder:
         Args:
             temporary: The written file.
             path: The wanted path.
-            own_file: The path at which the task has already written this file, if any; it is
+            existing_path: The path at which the task has already written this file, if any; it is
                 replaced.
         """
-        if own_file is not None:
-            return temporary.replace(own_file)
+        if existing_path is not None:
+            return temporary.replace(existing_path)
         # Also names that differ by case only: on some systems they are one file.
         used_names = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
@@ -129,7 +129,7 @@ class OutputFolder:
                 _link(temporary, free_path)
             except FileExistsError:
                 # A resumed task writes its files again: an equal file is the one from before.
-                if not (self._resumed and _same(temporary, free_path)):
+                if not (self._resumed and _have_equal_content(temporary, free_path)):
                     continue
                 temporary.unlink()
             return free_path
@@ -146,7 +146,7 @@ def _writable(name: str) -> str:
     return name
 
 
-def _same(one: Path, other: Path) -> bool:
+def _have_equal_content(one: Path, other: Path) -> bool:
     try:
         if other.is_symlink() or one.stat().st_size != other.stat().st_size:
             return False
@@ -202,7 +202,7 @@ class OutputFiles:
         self._folder = folder
         self._formats = formats
         self._log = log
-        self._order = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
         self._problems: list[str] = []
         self._call_bytes = 0
@@ -271,7 +271,7 @@ class OutputFiles:
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         """Redact and write a file; a failure is collected for :meth:`all_written`."""
         # One after another, so that of two files with one name the later gets the number.
-        async with self._order:
+        async with self._write_lock:
             try:
                 if self._log.redactor.knows_any:
                     name, data = await asyncio.to_thread(self._redacted, name, data)

@@ -43,7 +43,7 @@ class Prefilters:
         self._options = options
         self._context = context
         self._mode = mode
-        self._made: dict[tuple[str, str], Prefilter] = {}
+        self._prefilters: dict[tuple[str, str], Prefilter] = {}
         if mode not in ("auto", "off"):
             self._required(mode)
 
@@ -64,12 +64,12 @@ class Prefilters:
 
     def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
         key = spec.name, mode
-        if key not in self._made:
+        if key not in self._prefilters:
             with using_environ(self._context.environ):
-                self._made[key] = make(
+                self._prefilters[key] = make(
                     self._host, spec, self._options, self._context, {"mode": mode}
                 )
-        return self._made[key]
+        return self._prefilters[key]
 
     def _required(self, mode: str) -> PrefilterSpec:
         """Return the prefilter for a mode that the user named.
@@ -94,7 +94,7 @@ class Prefilters:
 
     async def aclose(self) -> None:
         """Close all prefilters."""
-        prefilters, self._made = self._made, {}
+        prefilters, self._prefilters = self._prefilters, {}
         await close_all(
             {f"the prefilter {name!r} ({mode})": x for (name, mode), x in prefilters.items()}
         )

@@ -103,10 +103,10 @@ class Redactor:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
         declared_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
-            before = self._declared.union(*self._learned.values())
+            previous_secrets = self._declared.union(*self._learned.values())
             self._learned[source] = long_enough(declared_secrets)
             declared_secrets = self._declared.union(*self._learned.values())
-            if declared_secrets != before:
+            if declared_secrets != previous_secrets:
                 self.forms = Forms(declared_secrets)
 
     def text(self, text: str) -> str:

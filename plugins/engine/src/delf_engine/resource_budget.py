@@ -28,7 +28,7 @@ class ResourceBudget:
         """Reset the session's counts, since a new session runs unfinished scripts again."""
         self._session_calls = self._session_file_bytes = 0
 
-    def called(self) -> None:
+    def count_call(self) -> None:
         """Count a call of a script."""
         self._session_calls += 1
 
@@ -43,7 +43,7 @@ class ResourceBudget:
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
 
-    def handed_over(self, size: int) -> None:
+    def count_file(self, size: int) -> None:
         """Count an output file of a script.
 
         Args:
@@ -51,7 +51,7 @@ class ResourceBudget:
         """
         self._session_file_bytes += size
 
-    def ended(self, session: SandboxSession) -> None:
+    def charge_session(self, session: SandboxSession) -> None:
         """Subtract the resources that a closed session has used from the budget."""
         if isinstance(session, SupportsUsage):
             self._seconds += session.cpu_seconds

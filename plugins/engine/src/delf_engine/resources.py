@@ -502,7 +502,7 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
 
         def make_store() -> MemoryStore:
             if memory is not None or name is None:
-                return memory  # pyright: ignore[reportReturnType] - one of the two is there
+                return memory  # pyright: ignore[reportReturnType] - name is None only if memory is set
             memory_context = replace(context, namespace=namespace)
             return agent.make(MemorySpec, name, memory_context)
 

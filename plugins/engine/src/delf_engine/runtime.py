@@ -106,7 +106,7 @@ class Runtime:
         Returns:
             False if the task does not run in this process.
         """
-        return self._stops.ask(task_id, by)
+        return self._stops.stop(task_id, by)
 
     async def stop_anywhere(self, task_id: str, by: StoppedBy) -> bool:
         """Stop a task of any process for a person.
@@ -139,11 +139,11 @@ class Runtime:
                 return await work
             except asyncio.CancelledError:
                 current_task = asyncio.current_task()
-                # Re-raise a cancellation of the caller. After a stop request only the work is
-                # cancelled, and the caller gets the outcome of the stopped task.
-                if (current_task is not None and current_task.cancelling()) or not (
-                    self._stopped or stop.is_requested
-                ):
+                is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
+                was_asked_to_stop = self._stopped or stop.is_requested
+                # After a stop request only the work is cancelled, and the caller gets the outcome
+                # of the stopped task.
+                if is_caller_cancelled or not was_asked_to_stop:
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
@@ -210,8 +210,9 @@ class Runtime:
             raise
         finally:
             self._resumable_ids.discard(request.task_id)
+        # A task at its timeout or budget can be resumed, and its cost must not be added again.
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
-            ledger.end(request.task_id)  # otherwise a resume must not count its cost again
+            ledger.end(request.task_id)
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:

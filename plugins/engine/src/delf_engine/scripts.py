@@ -99,7 +99,7 @@ class ScriptRunner(ScriptHost):
         self.script_start = ScriptStart()
         """The recorded clock and random seed for the running script."""
         self._raised: dict[int, Raised] = {}
-        self._printed = 0
+        self._printed_length = 0
         self.variables: Mapping[str, str] = {}
         """The types of the variables after the last script, by name."""
         self.printed_text: list[str] = []
@@ -194,11 +194,8 @@ class ScriptRunner(ScriptHost):
         # Also for a script that is not repeated: gate and replay count the scripts.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
-        if (
-            recorded_script is not None
-            and recorded_end is not None
-            and recorded_end.status in ("crashed", "limit")
-        ):
+        has_lost_sandbox = recorded_end is not None and recorded_end.status in ("crashed", "limit")
+        if recorded_script is not None and recorded_end is not None and has_lost_sandbox:
             # As recorded: the prints belong to the answer, and nothing prints them a second time.
             self.printed_text += recorded_script.printed
             self._replay.end_script("crashed", "")
@@ -227,14 +224,15 @@ class ScriptRunner(ScriptHost):
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         recorded_script = self._replay.begin_script(attempt) if self._replay.recorded else None
-        clock, turns = (
-            ((), ())
-            if recorded_script is None
-            else (tuple(recorded_script.clock), tuple(recorded_script.turns))
-        )
-        # Per script, so that a script's random numbers do not depend on how much earlier ones drew.
-        seed = f"{self._seed}/{attempt}"
-        self.script_start = ScriptStart(seed=seed, clock=clock, turns=turns)
+        # Per script, so that a script's random numbers do not depend on how many numbers earlier
+        # scripts drew.
+        self.script_start = ScriptStart(seed=f"{self._seed}/{attempt}")
+        if recorded_script is not None:
+            self.script_start = replace(
+                self.script_start,
+                clock=tuple(recorded_script.clock),
+                turns=tuple(recorded_script.turns),
+            )
         self.printed_text.clear()
         self._raised.clear()
         return recorded_script
@@ -250,7 +248,7 @@ class ScriptRunner(ScriptHost):
         session = await self.sandbox.session()
         if not is_approved:
             self.sandbox.note_unapproved()
-        self._printed = 0
+        self._printed_length = 0
         outcome = self._within_limits(await self._run_in(session, code))
         # A script does not wait for its output files: wait here before it counts as successful.
         problems = await self.output.all_written()
@@ -300,7 +298,7 @@ class ScriptRunner(ScriptHost):
     @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
         """Check and make a call of the script."""
-        self._budget.called()
+        self._budget.count_call()
         try:
             if self._budget.calls_left < 0:
                 # The calls within the limit end first: their results would be lost with the
@@ -310,8 +308,8 @@ class ScriptRunner(ScriptHost):
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
-                # Kept for the end: a script may fail by this error much later, and say only its
-                # number.
+                # Kept until the script ends, because a failed script reports only the number of the
+                # call that raised.
                 self._raised[request.call_id] = answer
             return answer
         except UnsupportedValueError as error:
@@ -339,8 +337,8 @@ class ScriptRunner(ScriptHost):
     def printed(self, text: str) -> None:
         """Record printed text; abort the script if it exceeds the output limit."""
         max_bytes = self.sandbox.limits.output_bytes
-        self._printed += len(text)
-        if self._printed > max_bytes * _OUTPUT_TOLERANCE:
+        self._printed_length += len(text)
+        if self._printed_length > max_bytes * _OUTPUT_TOLERANCE:
             message = f"the script printed more than {max_bytes:,} characters"
             self._end(LimitReached(limit="output", message=message))
             return
@@ -365,13 +363,13 @@ class ScriptRunner(ScriptHost):
     @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
         """Write an output file of the script."""
-        self._budget.handed_over(len(data))
+        self._budget.count_file(len(data))
         self.output.take(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
         """Write an output file from rows of the script."""
-        self._budget.handed_over(len(data))
+        self._budget.count_file(len(data))
         self.output.take(name, data, is_rows=True)
 
 

@@ -206,7 +206,9 @@ class RuntimeHome:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._runtime: asyncio.Future[Runtime] | None = None
+        # Stops the runtime when its event loop closes.
         self._ending: AsyncGenerator[None] | None = None
+        # The runtimes whose stop has begun and has not ended.
         self._stopping: set[asyncio.Future[Runtime]] = set()
         self._stopped = False
         self._pid = os.getpid()
@@ -242,7 +244,7 @@ class RuntimeHome:
         """Start the runtime, if not started yet."""
         await self.call_async(_nothing)
 
-    def call(self, work: Work[T], method: str, twin: str) -> T:
+    def call(self, work: Work[T], method: str, async_name: str) -> T:
         """Run work on the runtime's loop and wait for it, from synchronous code.
 
         Errors of delf are raised without the traceback of the event loop.
@@ -250,13 +252,13 @@ class RuntimeHome:
         Args:
             work: An async function that gets the runtime.
             method: The agent's method that the program called, for the error.
-            twin: The async version of that method.
+            async_name: The async version of that method.
 
         Raises:
             AgentStateError: If called from the runtime's own loop, which would deadlock.
         """
-        self.check_elsewhere(method, twin)
-        loop = self._bind(current=False)
+        self.check_elsewhere(method, async_name)
+        loop = self._bind(to_running_loop=False)
         try:
             if loop.is_running() or self._thread is not None:
                 return call(self._do(work), loop)
@@ -265,7 +267,7 @@ class RuntimeHome:
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
-    def check_elsewhere(self, method: str, twin: str) -> None:
+    def check_elsewhere(self, method: str, async_name: str) -> None:
         """Check that a sync method is not called on the runtime's own loop.
 
         Raises:
@@ -274,17 +276,17 @@ class RuntimeHome:
         if self.bound and running_loop() is self._loop:
             raise AgentStateError(
                 f"{method}() was called from inside the event loop that the agent works on",
-                hint=f"use `await agent.{twin}(…)` there",
+                hint=f"use `await agent.{async_name}(…)` there",
             )
 
     async def call_async(self, work: Work[T]) -> T:
         """Run work on the runtime's loop and await it."""
-        return await call_async(self._do(work), self._bind(current=True))
+        return await call_async(self._do(work), self._bind(to_running_loop=True))
 
     def post(self, work: Work[T]) -> Future[T]:
         """Schedule work of the started runtime from any thread; return its future."""
-        loop = self._bind(current=False)
-        return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
+        loop = self._bind(to_running_loop=False)
+        return asyncio.run_coroutine_threadsafe(self._do_detached(work), loop)
 
     def stop(self) -> None:
         """Stop the runtime from sync code. Idempotent."""
@@ -316,7 +318,7 @@ class RuntimeHome:
         if thread is not None:
             thread.stop()
 
-    async def _do_alone(self, work: Work[T]) -> T:
+    async def _do_detached(self, work: Work[T]) -> T:
         """Run work for a caller that may be gone.
 
         Retrieves the exception, so that asyncio does not log it.
@@ -334,11 +336,12 @@ class RuntimeHome:
             runtime.resources.redactor.error(error)
             raise
 
-    def _bind(self, *, current: bool) -> asyncio.AbstractEventLoop:
+    def _bind(self, *, to_running_loop: bool) -> asyncio.AbstractEventLoop:
         """Return the event loop that runs the agent's work, choosing one if there is none.
 
         Args:
-            current: Whether to choose the caller's running loop; otherwise a new loop in a thread.
+            to_running_loop: Whether to choose the caller's running loop; otherwise a new loop in a
+                thread.
         """
         # A forked process has a copy of the loop, but not the thread that runs the loop.
         if self._pid != os.getpid():
@@ -348,7 +351,7 @@ class RuntimeHome:
                 return self._loop
             self._abandon_runtime()
             self._runtime = self._ending = None
-            if current:
+            if to_running_loop:
                 self._loop = asyncio.get_running_loop()
             else:
                 self._thread = LoopThread(self._name)
@@ -383,7 +386,7 @@ class RuntimeHome:
             # Shielded: a caller that is cancelled must not end the start for the others.
             return await asyncio.shield(starting)
         except Exception:
-            # Only the failed start itself: another caller may have begun the next one meanwhile.
+            # Another caller may have begun the next start meanwhile, which must stay.
             if self._runtime is starting:
                 self._runtime = None
             raise

@@ -116,7 +116,7 @@ def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
     return options or None
 
 
-def handed_in(request: TaskRequest, options: HandingIn) -> TaskRequest:
+def with_queue_options(request: TaskRequest, options: HandingIn) -> TaskRequest:
     """Add the options for a queue to a task's request.
 
     Raises:

@@ -356,12 +356,12 @@ class TaskRun:
         return "outside" if self._values.has_read else "own"
 
 
-def _trust_of_texts(connection: object, subject: str, undeclared: Trust = "outside") -> Trust:
+def _trust_of_texts(connection: object, attribute: str, undeclared: Trust = "outside") -> Trust:
     """Return the trust of a connection's texts: as the user set it, or as its class declares it."""
     declared_trust = getattr(connection, "trust", None)
     if isinstance(declared_trust, str):
         return "own" if declared_trust == "own" else "outside"
-    return "own" if getattr(connection, subject, undeclared) == "own" else "outside"
+    return "own" if getattr(connection, attribute, undeclared) == "own" else "outside"
 
 
 def _without_descriptions(tool: ToolDescription) -> ToolDescription:

@@ -140,12 +140,14 @@ class TaskSandbox:
         except SandboxUnavailableError:  # the process that sessions are forked from may have died
             session = await self._open_again()
         if session is not self._recorded_session:
-            self._recorded_session, self._ran_unapproved = session, False
+            self._recorded_session = session
+            self._ran_unapproved = False
             self.budget.begin_session()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
             run = self._run
-            if variables := {**run.variables.values, **run.request.variables}:
+            variables = {**run.variables.values, **run.request.variables}
+            if variables:
                 problem = await restore_variables(session, variables)
                 if problem is not None:
                     await run.warn(problem)
@@ -168,6 +170,6 @@ class TaskSandbox:
         session = self._recorded_session
         await self.close()
         if session is not None:
-            self.budget.ended(session)
+            self.budget.charge_session(session)
             self._spec = replace(self._spec, limits=self.budget.remaining)
             self._recorded_session = None

@@ -169,8 +169,8 @@ class _Converter:
         if any(option.get("type") == "string" and not _allowed_texts(option) for option in options):
             return text
         kinds = {option.get("type"): option for option in options}
-        for kind, mark, python_type in (("array", "[", list), ("object", "{", dict)):
-            if kind in kinds and text.lstrip().startswith(mark):
+        for kind, bracket, python_type in (("array", "[", list), ("object", "{", dict)):
+            if kind in kinds and text.lstrip().startswith(bracket):
                 return _from_json(text, python_type, text)
         items = kinds.get("array", {}).get("items")
         if not items or any(mark in text for mark in _SEPARATORS):

@@ -53,7 +53,7 @@ class Toolset:
         allowed_actions: Allowed actions by connection and method (``""`` for a function).
         hidden_names: The names of actions that exist and are not allowed.
         shown_names: The names of the shown actions, besides built-in ones; None for all.
-        asks: Whether ``ask`` is shown.
+        shows_questions: Whether ``ask`` is shown.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Toolset:
         hidden_names: frozenset[str],
         shown_names: frozenset[str] | None = None,
         *,
-        asks: bool = False,
+        shows_questions: bool = False,
     ) -> None:
         self._allowed = dict(allowed_actions)
         self._hidden = hidden_names
         self._shown = shown_names
-        self._asks = asks
+        self._shows_questions = shows_questions
         self._catalog: Catalog | None = None
         self._size: int | None = None
         self.own_count = sum(not bound_action.built_in for bound_action in self._allowed.values())
@@ -131,7 +131,7 @@ class Toolset:
 
     def _is_shown(self, bound_action: BoundAction) -> bool:
         if bound_action.name == ASK:
-            return self._asks
+            return self._shows_questions
         return self._shown is None or bound_action.built_in or bound_action.name in self._shown
 
     @property
@@ -197,16 +197,17 @@ class Toolset:
 
     def showing_questions(self) -> Toolset:
         """Return a copy whose prompt includes the function ``ask``."""
-        return self._with(self._allowed, self._shown, asks=True)
+        return self._with(self._allowed, self._shown, shows_questions=True)
 
     def _with(
         self,
         allowed_actions: Mapping[tuple[str, str], BoundAction],
         shown_names: frozenset[str] | None,
         *,
-        asks: bool = False,
+        shows_questions: bool = False,
     ) -> Toolset:
-        copy = Toolset(allowed_actions, self._hidden, shown_names, asks=asks or self._asks)
+        shows_questions = shows_questions or self._shows_questions
+        copy = Toolset(allowed_actions, self._hidden, shown_names, shows_questions=shows_questions)
         copy._catalog = self._catalog  # cached, because a catalog of many tools is slow to build
         copy._size = self._size
         return copy
@@ -231,7 +232,10 @@ class Toolset:
             if bound_action.built_in
         }
         return Toolset(
-            {**self._allowed, **builtins_by_key}, self._hidden, self._shown, asks=other._asks
+            {**self._allowed, **builtins_by_key},
+            self._hidden,
+            self._shown,
+            shows_questions=other._shows_questions,
         )
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
@@ -252,7 +256,9 @@ class Toolset:
         prefix = f"{connection.name}."
         kept_names = {name for name in self._hidden if not name.startswith(prefix)}
         hidden_names = frozenset(kept_names - {connection.name} | hidden_names)
-        return Toolset(allowed_actions, hidden_names, self._shown, asks=self._asks)
+        return Toolset(
+            allowed_actions, hidden_names, self._shown, shows_questions=self._shows_questions
+        )
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """Return the names under which scripts find the tools."""
@@ -339,7 +345,7 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
                 )
         action = replace(action, contents=contents, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
-        return action  # declared for tables or files instead of actions
+        return action  # the connection declares the trust of each table or file
     return action if trust is None else replace(action, trust=trust)
 
 

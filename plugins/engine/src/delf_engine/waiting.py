@@ -234,7 +234,7 @@ class Stops:
         self._tasks: dict[str, Stop] = {}
         place = None if self._journal is None else self._journal.place
         self._outage = Outage(_log, "requests to stop tasks cannot be read", place)
-        self._next: asyncio.TimerHandle | None = None
+        self._next_poll: asyncio.TimerHandle | None = None
         self._polling: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -242,17 +242,17 @@ class Stops:
         """Let the work of a task be stopped while the block runs."""
         # One poll for all tasks of the agent: a timer per task would query the journal as often.
         stop = self._tasks[task_id] = Stop(work)
-        if self._next is None and self._journal is not None:
+        if self._next_poll is None and self._journal is not None:
             self._poll_later(self._journal)
         try:
             yield stop
         finally:
             del self._tasks[task_id]
-            if not self._tasks and self._next is not None:
-                self._next.cancel()
-                self._next = None
+            if not self._tasks and self._next_poll is not None:
+                self._next_poll.cancel()
+                self._next_poll = None
 
-    def ask(self, task_id: str, by: StoppedBy | None) -> bool:
+    def stop(self, task_id: str, by: StoppedBy | None) -> bool:
         """Stop a task of this agent at once.
 
         Returns:
@@ -275,14 +275,14 @@ class Stops:
         loop = asyncio.get_running_loop()
         # Without the context of the task that came first: its values must not reach the later
         # tasks.
-        self._next = without_context(loop.call_later, _POLL_SECONDS, poll)
+        self._next_poll = without_context(loop.call_later, _POLL_SECONDS, poll)
 
     async def _poll(self, journal: SharedJournal) -> None:
         stops_by_task: Mapping[str, StoppedBy] = {}
         with self._outage.track(DelfError):
             stops_by_task = await journal.asked_to_stop(self._tasks.keys())
-        for name, stopper in stops_by_task.items():
-            self.ask(name, stopper)
-        self._next = None
+        for task_id, stopper in stops_by_task.items():
+            self.stop(task_id, stopper)
+        self._next_poll = None
         if self._tasks:
             self._poll_later(journal)

@@ -94,12 +94,12 @@ def test_repeated_script_counts_its_limits_once() -> None:
     budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):
         budget.begin_session()
-        budget.called()
+        budget.count_call()
     assert budget.remaining.calls == 5, "until it is over"
-    budget.ended(Session())  # pyright: ignore[reportArgumentType]
+    budget.charge_session(Session())  # pyright: ignore[reportArgumentType]
     assert (budget.remaining.calls, budget.remaining.cpu_seconds) == (4, 7.0)
     assert budget.exhausted is None
     for _ in range(3):
-        budget.ended(Session())  # pyright: ignore[reportArgumentType]
+        budget.charge_session(Session())  # pyright: ignore[reportArgumentType]
     assert budget.remaining.cpu_seconds == 0.0
     assert budget.exhausted is not None

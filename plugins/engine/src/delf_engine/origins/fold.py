@@ -31,7 +31,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, ReadCall, Results, find_in
 from delf_engine.origins.outline import Planned
 from delf_engine.origins.scripts import FIELD, Scripts
-from delf_engine.origins.texts import mentions, names, same_text
+from delf_engine.origins.texts import mentions, mentions_record, same_text
 from delf_engine.origins.values import authored, items_of, values_of
 
 CONVERSATION: Final = "this conversation"
@@ -341,7 +341,7 @@ class Origins:
     def _is_named_by_others(self, text: str) -> bool:
         """Return whether an untrusted text mentions a value in a longer text."""
         return any(
-            trust == "outside" and names(untrusted_text, text)
+            trust == "outside" and mentions_record(untrusted_text, text)
             for call in self._all_texts()
             for trust, _, untrusted_text in authored(call.result, call.trust)
         )

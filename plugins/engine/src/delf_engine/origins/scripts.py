@@ -235,7 +235,7 @@ class Scripts:
                     self._change(each, sources)
                 return sources
             case ast.Return() | ast.Yield() | ast.YieldFrom() | ast.Break() | ast.Continue():
-                return self._jump(self._read_parts(node))
+                return self._record_jump(self._read_parts(node))
             case ast.If(test=test) | ast.While(test=test):
                 with self._within(node, self.read(test)):
                     return self._read_parts(node)
@@ -387,10 +387,10 @@ class Scripts:
                     self._fixed.discard(name)
                 if not self._is_new(value):
                     self._grow(self._shared, [name])
-            case ast.Attribute(value=changed) | ast.Subscript(value=changed):
-                self.read(changed)
+            case ast.Attribute(value=changed_node) | ast.Subscript(value=changed_node):
+                self.read(changed_node)
                 index = target.slice if isinstance(target, ast.Subscript) else ast.Constant(0)
-                self._change(changed, sources | self.read(index), value)
+                self._change(changed_node, sources | self.read(index), value)
             case _:
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
@@ -399,8 +399,12 @@ class Scripts:
         """Return whether an expression creates a new object, to which no variable refers yet."""
         value = value.value if isinstance(value, ast.Await) else value
         name = dotted(value.func) if isinstance(value, ast.Call) else ""
-        is_made = name.rpartition(".")[2] in _CONSTRUCTORS.split()
-        return is_made or isinstance(value, _NEW_VALUES) or self._parameters_of(name) is not None
+        is_constructed = name.rpartition(".")[2] in _CONSTRUCTORS.split()
+        return (
+            is_constructed
+            or isinstance(value, _NEW_VALUES)
+            or self._parameters_of(name) is not None
+        )
 
     def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Add sources to all variables whose objects change if an expression's object is changed.
@@ -413,11 +417,11 @@ class Scripts:
         names = [*_roots(node)]
         for name in names:
             self._grow(self._contained[name], *map(_names_in, added))
-        # A parameter or an item of a loop may be any list, even a module.
+        # The object of a parameter or of a loop's item is unknown: it may be any shared object.
         if not names or not {*names} <= self._values.keys() - self._shared:
             outside = (each for each in sources if each[0] != FIELD)
             self._grow(self._shared_changes, outside, *self._deciding())
-        # If a list changes, the values in the list stay the same.
+        # A change of the list that a variable refers to does not change the objects in the list.
         self._spread(names, sources, is_deep=not isinstance(node, ast.Name))
 
     def _spread(self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True) -> None:
@@ -462,14 +466,14 @@ class Scripts:
             if name is None or self._uses_in[node][name] < self._uses[name]:
                 yield self._decisive[node]
 
-    def _jump(self, sources: _Sources) -> _Sources:
+    def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
         The sources that decide whether it runs also decide whether the skipped statements run.
         """
-        every = sources.union(*self._deciding())
+        deciding_sources = sources.union(*self._deciding())
         for node in self._enclosing:
-            self._grow(self._decisive[node], every)
+            self._grow(self._decisive[node], deciding_sources)
         return sources
 
     def _grow_parameters(self, node: ast.AST, sources: _Sources) -> None:

@@ -58,7 +58,7 @@ def mentions(text: str, value: str) -> bool:
     return re.search(whole_words, text, re.IGNORECASE) is not None
 
 
-def names(text: str, value: str) -> bool:
+def mentions_record(text: str, value: str) -> bool:
     """Return whether a text mentions a record by its identifier, or by the identifier's number.
 
     ``11`` is a record's number in "file '11'" and "delete 11", but not in "June 11 is".

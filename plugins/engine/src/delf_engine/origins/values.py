@@ -109,19 +109,19 @@ def _parse_json(value: Any) -> Any:
 
 
 def fields_at(
-    value: Any, path: Sequence[str], wanted: Mapping[str, Any] | None = None
+    value: Any, path: Sequence[str], conditions: Mapping[str, Any] | None = None
 ) -> Iterator[Any]:
     """Yield the values of a field in a result's records.
 
     Args:
         value: The result of a call.
         path: The names of the field, from the outermost to the innermost.
-        wanted: Values that a record must have, by field name. A record without the field may have
-            the value in any other field. Texts in records are not parsed as JSON, because their
-            author could choose the field names.
+        conditions: Values that a record must have, by field name. A record without the field may
+            have the value in any other field. Texts in records are not parsed as JSON, because
+            their author could choose the field names.
     """
     items = [*items_of(_parse_json(value))]
-    for name, wanted_value in (wanted or {}).items():
+    for name, wanted_value in (conditions or {}).items():
         records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
         text = same_text(str(wanted_value))
         items = [

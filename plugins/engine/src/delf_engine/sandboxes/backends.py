@@ -89,13 +89,13 @@ class Probed:
 
     def explain(self, measurement: Measured | None) -> str:
         """Explain the isolation, and why it is not stronger."""
-        believed = self.trusted_isolation(measurement)
-        if believed == self.claimed:
-            return f"{self._name} isolates by {believed} only"
-        says = f"{self._name} says {self.claimed}, and is taken for {believed}"
+        trusted = self.trusted_isolation(measurement)
+        if trusted == self.claimed:
+            return f"{self._name} isolates by {trusted} only"
+        summary = f"{self._name} says {self.claimed}, and is taken for {trusted}"
         if measurement is None:
-            return f"{says}: it was not measured"
+            return f"{summary}: it was not measured"
         reached = ", ".join(measurement.reached)
         if not reached and not measurement.calls:
-            return f"{says}: a script got at no system call, so nothing else could be tried"
-        return f"{says}: a script reached {reached or 'the kernel of this machine'}"
+            return f"{summary}: a script got at no system call, so nothing else could be tried"
+        return f"{summary}: a script reached {reached or 'the kernel of this machine'}"

@@ -123,9 +123,9 @@ class _Bait:
             return Path("/proc/self").exists()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         # A signal that the process has not handled yet was sent all the same.
-        pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
+        has_pending_signal = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
         is_ending = "VmSize" not in fields  # an ending process first loses its memory
-        return pending or is_ending or fields["TracerPid"] != "0"
+        return has_pending_signal or is_ending or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
         """Return whether a script created a file outside of its sandbox."""
@@ -216,26 +216,26 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             processes = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
-        in_files = _reached(
+        reached_files = _reached(
             {
                 "a file of the host": bait.secret in files,
                 "a folder of the host, to write": bait.has_strange_files(),
                 "an input file, to write": bait.has_changed_inputs(),
             }
         )
-        in_network = [*_lines(network), *bait.visits]
-        in_processes = _reached(
+        reached_network = [*_lines(network), *bait.visits]
+        reached_processes = _reached(
             {
                 "a process of the host": bait.is_hit,
                 "the environment of a process": bait.secret in processes,
             }
         )
-        reached = [*in_files, *in_network, *in_processes, *_lines(processes)]
+        reached = [*reached_files, *reached_network, *reached_processes, *_lines(processes)]
         measurement = Measured(
             calls=calls,
-            files=not in_files,
-            network=not in_network,
-            processes=not in_processes,
+            files=not reached_files,
+            network=not reached_network,
+            processes=not reached_processes,
             starts=not _lines(processes),
             kernel=_is_other_kernel(kernel),
             reached=tuple(dict.fromkeys(reached)),
@@ -275,7 +275,7 @@ class _Probe:
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
-        # As assignments in the script: a sandbox has no other way in for them.
+        # Assigned in the script, because a session takes no variables.
         values = "".join(f"{name} = {value!r}\n" for name, value in self._named.items())
         host = _Host()
         with contextlib.suppress(TimeoutError):

@@ -255,7 +255,7 @@ def _size(name: str, value: Any) -> float:
     try:
         number = float(digits) * _UNITS[unit]
     except ValueError:
-        number = -1.0
+        number = -1.0  # refused below
     if not _is_size(number):
         raise ConfigurationError(
             f"sandbox_config.{name} is {value!r}", hint="write bytes as a number, or '512m', '2g'"

@@ -95,13 +95,14 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     """Return all model calls of a task in order."""
     prompts_by_number: dict[int, Prompt] = {}
-    last: dict[str, tuple[PromptMessage, ...] | None] = {}
+    # The messages of the newest call of each purpose; None if these are not recorded.
+    last_messages: dict[str, tuple[PromptMessage, ...] | None] = {}
     copied = copied_event_count(events)
     for event in events:
         match event:
             case ModelCalled():
-                messages = _unpacked(event, last.get(event.purpose, ()))
-                last[event.purpose] = messages
+                messages = _unpacked(event, last_messages.get(event.purpose, ()))
+                last_messages[event.purpose] = messages
                 number = event.number or len(prompts_by_number) + 1
                 prompts_by_number[number] = Prompt(
                     number=number,

@@ -197,6 +197,7 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
+        # The unfinished line is among the utterances already.
         remaining_lines = MAX_LINES - len(self._utterances) + bool(self._open_line)
         *complete_lines, rest = text.split("\n", max(remaining_lines, 0))
         for line in complete_lines:
@@ -247,8 +248,8 @@ class Trace:
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
         # The call may have been cancelled before, and repeated after its process died.
-        cancelled = self._stopped.pop(event.call_id, None)
-        line = self._running.pop(event.call_id, cancelled)
+        cancelled_line = self._stopped.pop(event.call_id, None)
+        line = self._running.pop(event.call_id, cancelled_line)
         if line is not None:
             line.status = "running"
             _finish(line, event.duration_ms, ok=event.status == "ok")
