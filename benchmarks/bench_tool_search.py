@@ -31,7 +31,7 @@ from platformdirs import user_cache_path
 from delf.errors import PrefilterError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf.tools.catalogs import places
+from delf.tools.catalogs import find_positions
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
 
 DATA = Path(__file__).resolve().parents[2] / "shared/data"
@@ -87,15 +87,15 @@ async def measure(
     Args:
         name: The name of the data set.
         entries: The tools.
-        asked: Requests, each with ``text`` and the places of the right tools, ``right``, if known.
+        asked: Requests, each with ``text`` and, if known, the positions of the right tools.
         embedder: The embedder, if any.
     """
     started = time.perf_counter()
-    places(Catalog(entries), "warm up")
+    find_positions(Catalog(entries), "warm up")
     indexed = time.perf_counter() - started
     tracemalloc.start()  # it makes everything slower
     catalog = Catalog(entries)
-    places(catalog, "warm up")
+    find_positions(catalog, "warm up")
     held = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     context = PluginContext(
@@ -147,9 +147,9 @@ async def few(name: str, entries: Sequence[CatalogEntry], asked: Sequence[dict[s
         for request in requests:
             right = sorted(request["right"])
             others = [n for n in range(len(entries)) if n not in request["right"]]
-            places = [*right, *chance.sample(others, count - len(right))]
-            chance.shuffle(places)
-            catalog = Catalog(entries[place] for place in places)
+            find_positions = [*right, *chance.sample(others, count - len(right))]
+            chance.shuffle(find_positions)
+            catalog = Catalog(entries[place] for place in find_positions)
             prefilter = SemanticPrefilter(context, embedding_model="off")
             try:
                 names = frozenset((await prefilter.select(request["text"], catalog, _nobody)).names)
@@ -176,9 +176,9 @@ async def main() -> None:
     texts: list[dict[str, Any]] = []
     for path in sorted(DATA.glob("tools/*.json")):
         data = json.loads(path.read_text())
-        places = {tool["id"]: number for number, tool in enumerate(data["tools"])}
+        find_positions = {tool["id"]: number for number, tool in enumerate(data["tools"])}
         asked = [
-            {"text": query["text"], "right": {places[i] for i in query["ids"]}}
+            {"text": query["text"], "right": {find_positions[i] for i in query["ids"]}}
             for query in data["queries"][:: given.every]
         ]
         sets.append((path.stem, entries_of(data["tools"]), asked))

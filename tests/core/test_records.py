@@ -141,7 +141,7 @@ def test_record_can_be_a_base_of_a_standard_dataclass():
         class Thawed(Place):
             pass
 
-    with pytest.raises(TypeError, match="Thawed: a dataclass is frozen where its base is"):
+    with pytest.raises(TypeError, match="Thawed: a dataclass and its bases must all be frozen"):
         dataclass()(type("Thawed", (Place,), {}))
 
     class Sub(Pair):

@@ -158,8 +158,13 @@ _warn_of_namesake()
 
 def _load_public_name(name: str) -> Any:
     """Import a public name, and store the object in this module so that it is imported once."""
-    home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
-    value = _import_export(name) if home is None else getattr(importlib.import_module(home), name)
+    module_name = _HOMES.get(name)
+    if module_name is None and name in __all__:
+        module_name = "delf.errors"  # the error classes are too many to list in _HOMES
+    if module_name is None:
+        value = _import_export(name)
+    else:
+        value = getattr(importlib.import_module(module_name), name)
     globals()[name] = value
     return value
 

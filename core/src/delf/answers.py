@@ -93,15 +93,15 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
             return start["reasoning"].strip(), _strip_control_tokens(text[start.end() :]), True
     thoughts: list[str] = []
     rest = text
-    while (opening := reasoning_in(rest)) is not None:
+    while (opening := find_reasoning_opening(rest)) is not None:
         ending = opening.end.search(rest, opening.length)
         if ending is None:
             return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
         thoughts.append(rest[opening.length : ending.start()].strip())
         rest = rest[ending.end() :].lstrip()
-    unopened = _find_unopened_end(rest)
-    if unopened is not None:
-        begin, end = unopened
+    unopened_span = _find_unopened_closing(rest)
+    if unopened_span is not None:
+        begin, end = unopened_span
         thoughts.append(rest[:begin].strip())
         rest = rest[end:].lstrip()
     return "\n\n".join(thoughts), _strip_control_tokens(rest), True
@@ -121,7 +121,7 @@ class Opening(NamedTuple):
     mark: str
 
 
-def reasoning_in(text: str) -> Opening | None:
+def find_reasoning_opening(text: str) -> Opening | None:
     """Return the opening mark of reasoning if the text starts with such a mark, else None."""
     start = len(text) - len(text.lstrip())
     if not _ANY_OPENING.match(text, start):
@@ -139,12 +139,13 @@ def may_be_reasoning(text: str) -> bool:
     start = text.lstrip()
     if start and start[0] not in "<[◁":
         return False
-    is_open = start.startswith("<|channel") or not re.search(r"[>\]▷]", start)
-    return len(start) < _LONGEST_MARK and "\n" not in start and is_open
+    # The channel mark of the harmony format consists of several tags.
+    is_unfinished_mark = start.startswith("<|channel") or not re.search(r"[>\]▷]", start)
+    return is_unfinished_mark and len(start) < _LONGEST_MARK and "\n" not in start
 
 
-def _find_unopened_end(text: str) -> tuple[int, int] | None:
-    """Return the start and end of the last closing mark, if no opening mark precedes that mark.
+def _find_unopened_closing(text: str) -> tuple[int, int] | None:
+    """Return the span of the last closing tag, such as ``</think>``, that has no opening tag.
 
     Closing marks in the middle of a line and in a fenced code block do not count.
     """
@@ -178,7 +179,7 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
             messages.append(part["body"])
-        elif "to=" in part["from"] + part["to"]:
+        elif "to=" in part["from"] + part["to"]:  # names a recipient: a tool call
             calls.append(part["body"])
         else:
             thoughts.append(part["body"].strip())
@@ -290,6 +291,7 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
+    # A complete reply that cannot be joined with the text before it counts as a broken answer.
     cause, hint = _WHY[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""

@@ -103,7 +103,7 @@ def beside(folder: Path, path: str) -> str:
         folder: The folder that a relative path starts from.
         path: The path as the user wrote it.
     """
-    # pathlib's own raises for the home of a user that does not exist
+    # Path.expanduser raises for the home of an unknown user; os.path leaves the path as it is.
     return str(folder / os.path.expanduser(path))  # noqa: PTH111
 
 

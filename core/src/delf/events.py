@@ -19,7 +19,7 @@ from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTi
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation, TaskState, Trust
-from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
+from delf.values.encoding import PLAIN, estimate_size, from_jsonable, to_jsonable_or_repr
 from delf.values.frozen import freeze
 
 EVENT_VERSION: Final = 1
@@ -603,7 +603,7 @@ class ApprovalRequest:
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are data, and ``message``, as plain data."""
+        """Return the JSON-ready fields and ``message`` as a dict, without the callbacks."""
         names = (one.name for one in dataclasses.fields(ApprovalRequest) if one.compare)
         return {**{name: _plain(getattr(self, name)) for name in names}, "message": self.message}
 
@@ -1048,11 +1048,12 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 def size_of(event: Event) -> int:
     """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
     size = _EVENT_BYTES
-    for value in _VALUES[type(event)](event):
+    get_values = _VALUES[type(event)]
+    for value in get_values(event):
         if type(value) is str:
             size += len(value)
         elif type(value) not in PLAIN:
-            size += weight(value, _MAX_BYTES)
+            size += estimate_size(value, _MAX_BYTES)
     return size
 
 

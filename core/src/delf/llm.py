@@ -138,7 +138,7 @@ class LLMConfig:
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
         # Compare all fields except the last, ``fallbacks``.
         models = [_all_of(each)[:-1] for each in (self, *self.fallbacks)]
-        if any(model in models[:number] for number, model in enumerate(models)):
+        if any(model in models[:index] for index, model in enumerate(models)):
             raise ModelConfigurationError(
                 f"the model {model!r} has a fallback twice, or itself as a fallback",
                 hint="a fallback is another model, or the same model with another key",

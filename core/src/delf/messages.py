@@ -238,9 +238,9 @@ class Price:
 
     def cost(self, usage: Usage) -> float:
         """Return the cost in USD of a call's tokens."""
-        fresh = usage.input_tokens - usage.cached_tokens
+        uncached_tokens = usage.input_tokens - usage.cached_tokens
         total = (
-            fresh * self.input
+            uncached_tokens * self.input
             + usage.cached_tokens * self.cached_input
             + usage.output_tokens * self.output
         )

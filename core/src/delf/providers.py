@@ -29,6 +29,7 @@ class Providers:
 
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
         all_providers = list(providers)
+        # Reversed, so that the first of several providers with the same name is used.
         by_name = {provider.name: provider for provider in reversed(all_providers)}
         self.all = tuple(
             by_name[name] for name in dict.fromkeys(each.name for each in all_providers)

@@ -35,13 +35,14 @@ else:
         """
 
         def make(cls: type) -> type:
-            cls.__doc__ = cls.__doc__ or cls.__name__  # else it becomes the signature
+            cls.__doc__ = cls.__doc__ or cls.__name__  # else it gets the signature
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
             cls.__dataclass_params__.frozen = frozen
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
-                if cls.__dict__.get(name) is None:  # None: a class with __eq__ has no __hash__
+                # Python sets __hash__ to None in a class that defines __eq__ alone.
+                if cls.__dict__.get(name) is None:
                     setattr(cls, name, method)
             cls.__signature__ = _Signature()
             return cls
@@ -56,15 +57,14 @@ _THAWING: Final = threading.RLock()
 def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
     """Mark base classes as not frozen inside the block.
 
-    ``dataclasses.dataclass`` forbids a class that is not frozen to inherit from a frozen class, and
-    each class is made as not frozen first.
+    ``dataclasses.dataclass`` forbids a class that is not frozen to inherit from a frozen class.
+    This module makes every class as not frozen, and adds the methods of frozen classes itself.
     """
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
     with _THAWING:  # modules are imported in several threads
         if any(item.frozen != frozen for item in params):
-            about = "a dataclass is frozen where its base is, and only there"
-            raise TypeError(f"{cls.__name__}: {about}")
+            raise TypeError(f"{cls.__name__}: a dataclass and its bases must all be frozen or none")
         for item in params:
             item.frozen = False
         try:
@@ -91,6 +91,7 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
     values = _values([field.name for field in fields if field.compare])
 
     def start(self: Any, *args: Any, **keywords: Any) -> None:
+        # Many classes are imported and never instantiated: compile on the first call.
         init = _compile_init(cls)
         cls.__init__ = init
         init(self, *args, **keywords)
@@ -162,9 +163,9 @@ def _compile_init(cls: type) -> Callable[..., None]:
         if field.init:
             parameter = f"{name}={default}" if default in scope else name
             (keyword_only if field.kw_only else positional).append(parameter)
-        elif default in scope:
+        elif default in scope:  # a field with init=False always gets its default
             value = default if value == name else f"_make_{name}()"
-        else:
+        else:  # a field with init=False and without a default stays unset
             continue
         body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):

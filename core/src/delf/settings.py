@@ -70,7 +70,7 @@ def folder_of(value: object) -> Path | None:
     return value.folder if isinstance(value, FileText) else None
 
 
-def _local_path(value: object) -> object:
+def _resolve_local_path(value: object) -> object:
     folder = folder_of(value)
     text = str(value) if isinstance(value, Path) else value
     if folder is None or not isinstance(text, str) or not text:
@@ -78,7 +78,7 @@ def _local_path(value: object) -> object:
     return text if "://" in text or text.startswith("file:") else beside(folder, text)
 
 
-LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
+LocalPath: TypeAlias = Annotated[str, BeforeValidator(_resolve_local_path)]
 """The type of a setting that is a path or URL, validated to a string.
 
 A relative path in ``delf.toml`` is relative to the folder of that file; any other relative path is
@@ -184,8 +184,8 @@ class PluginSettings(BaseModel):
         """
         folders = [Path(folder) for folder in getattr(self, field)]
         root = current_folder()
-        is_own = bool(folders) and self.source(field) == "program"
-        return folders or [root / name for name in usual], None if is_own else root
+        needs_trust = not folders or self.source(field) != "program"
+        return folders or [root / name for name in usual], root if needs_trust else None
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -240,20 +240,20 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _strings_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in cast("Mapping[Any, Any]", value).values():
-            yield from _texts(item)
+            yield from _strings_in(item)
     elif isinstance(value, (list, tuple)):
         for item in cast("list[Any]", value):
-            yield from _texts(item)
+            yield from _strings_in(item)
 
 
 def _source_of_any(value: Any) -> Source:
     """Return the source of a value; ``project`` if any string in it is from a project file."""
-    sources: list[Source] = [source_of(text) for text in _texts(value)]
+    sources: list[Source] = [source_of(text) for text in _strings_in(value)]
     if "project" in sources:
         return "project"
     return sources[0] if sources else "program"
@@ -309,7 +309,7 @@ def _is_secret(cls: type[PluginSettings], field: str) -> bool:
 
 
 def _is_address(field: str, value: Any) -> bool:
-    return bool(_ADDRESS.search(field)) or any("://" in text for text in _texts(value))
+    return bool(_ADDRESS.search(field)) or any("://" in text for text in _strings_in(value))
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
@@ -376,7 +376,7 @@ def _explain(
             if not item["loc"]:
                 problems.append(message)
                 continue
-            # A value that is not among the given ones is from the environment.
+            # A value that neither code nor a file gives comes from an environment variable.
             is_given = str(item["loc"][0]) in values
             problems.append(f"{path if is_given else variable}: {message}")
     return ConnectionConfigurationError(

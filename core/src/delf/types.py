@@ -81,7 +81,7 @@ STATE_WORDS: Final[Mapping[TaskState, StateWords]] = {
 }
 """The words for each task state, used by terminal and page."""
 
-OTHERS_WAIT_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
+WAITING_FOR_OTHERS_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
 """The words for a task that waits for another person."""
 
 

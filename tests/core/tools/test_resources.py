@@ -3,7 +3,7 @@
 import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
-from delf.tools.catalogs import best_first, fit
+from delf.tools.catalogs import best_first, score_actions
 from delf.tools.resources import (
     add_readers,
     has_read_verb,
@@ -158,6 +158,9 @@ def test_tool_matching_one_sentence_of_a_task_ranks_first():
     names = ("send_mail", "create_event", "book_room", "list_rooms", "delete_event", "read_mail")
     catalog = Catalog(CatalogEntry(name=name, summary=name.replace("_", " ")) for name in names)
     task = "The team has grown a lot this year. We are many people now. Book the room for a party."
-    assert next(iter(fit(catalog, task))) == names.index("book_room")
+    assert next(iter(score_actions(catalog, task))) == names.index("book_room")
     both = "Send a mail to the whole team of the new year, and book the room for a party on Friday."
-    assert {*list(fit(catalog, both))[:2]} == {names.index("send_mail"), names.index("book_room")}
+    assert {*list(score_actions(catalog, both))[:2]} == {
+        names.index("send_mail"),
+        names.index("book_room"),
+    }

@@ -15,7 +15,7 @@ from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
 from delf.tools.function import tool
-from delf.tools.stubs import fill, render_stubs, stubs_of
+from delf.tools.stubs import render_stubs, select_fitting, stubs_of
 from delf.tools.type_texts import shorten, with_types
 from delf_engine.toolset import load_toolset
 from support.shop import Shop, add
@@ -87,7 +87,7 @@ async def test_stubs_keep_notes_of_the_best_actions_first():
     choice = ToolChoice(
         shown=tools, left_out=0, catalog=Catalog(entries), describe=None, budget=5_000
     )
-    kept = fill(choice, [tool.name for tool in tools], "pay the bill")
+    kept = select_fitting(choice, [tool.name for tool in tools], "pay the bill")
     shown = [tool for tool in tools if tool.name in kept]
     text = stubs_of(replace(choice, shown=shown, left_out=200 - len(kept)), "pay the bill")
     assert "Amounts are in cents." in text
@@ -135,7 +135,7 @@ async def test_stubs_of_many_tools_fill_the_budget(count, least):
     tools = await load_toolset([Huge(count)])
     everything = tools.choice(10_000 if count == 200 else 21_000)
     names = best_first(everything.catalog, "get thing 7")
-    shown = tools.showing(fill(everything, names, "get thing 7"))
+    shown = tools.showing(select_fitting(everything, names, "get thing 7"))
     text = stubs_of(shown.choice(everything.budget), "get thing 7")
     assert min(least, everything.budget * 0.85) < len(text) <= everything.budget
     assert "async def get_7(key: str, deep: bool = False) -> dict:" in text
@@ -223,7 +223,7 @@ class Office(Connection):
 async def shown_for(task, budget=21_000):
     tools = await load_toolset([Office()])
     everything = tools.choice(budget)
-    shown = tools.showing(fill(everything, best_first(everything.catalog, task), task))
+    shown = tools.showing(select_fitting(everything, best_first(everything.catalog, task), task))
     return stubs_of(shown.choice(budget), task)
 
 

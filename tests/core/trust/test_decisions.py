@@ -15,10 +15,10 @@ from delf.trust.decisions import (
     all_trusted,
     digest_items,
     load_trusted,
-    part_of,
     remember,
     revoke,
     store,
+    whole_file_items,
 )
 
 ITEMS = {
@@ -242,19 +242,19 @@ class TestFilesOfAFolder:
         path = folder / "workers" / "a.worker"
         path.parent.mkdir()
         path.write_bytes(b"a")
-        assert part_of(path, b"a", folder) == {"workers/a.worker": digest_items(b"a")}
+        assert whole_file_items(path, b"a", folder) == {"workers/a.worker": digest_items(b"a")}
         (tmp_path / "b.worker").write_bytes(b"b")
-        assert part_of(tmp_path / "b.worker", b"b", folder) == {}
+        assert whole_file_items(tmp_path / "b.worker", b"b", folder) == {}
 
     def test_links_are_resolved_before_trust_is_checked(self, folder, tmp_path):
         (tmp_path / "b.worker").write_bytes(b"b")
         (folder / "b.worker").symlink_to(tmp_path / "b.worker")
         with pytest.raises(ConfigurationError, match="link out of"):
-            part_of(folder / "b.worker", b"b", folder)
+            whole_file_items(folder / "b.worker", b"b", folder)
         link = tmp_path / "link"
         link.symlink_to(folder)
         (folder / "a.worker").write_bytes(b"a")
-        assert part_of(link / "a.worker", b"a", folder) == {"a.worker": digest_items(b"a")}
+        assert whole_file_items(link / "a.worker", b"a", folder) == {"a.worker": digest_items(b"a")}
 
 
 class TestTheEnvFile:

@@ -21,10 +21,10 @@ import pytest
 from delf.values.encoding import (
     UnsupportedValueError,
     dumps,
+    estimate_size,
     from_jsonable,
     loads,
     to_jsonable,
-    weight,
 )
 
 ZONE = dt.timezone(dt.timedelta(hours=5, minutes=30))
@@ -423,20 +423,20 @@ class Endless:
     ],
 )
 def test_weight_estimates_the_size_of_a_value(value, bytes_):
-    assert weight(value, 10_000) == bytes_
+    assert estimate_size(value, 10_000) == bytes_
 
 
 def test_weight_counts_shared_values_at_each_place():
     row = ["x" * 1000] * 10
-    assert weight([row] * 10, 1_000_000) > 100_000
+    assert estimate_size([row] * 10, 1_000_000) > 100_000
 
 
 def test_weight_stops_counting_above_the_limit():
     itself = [1]
     itself.append(itself)
-    assert 10_000 < weight(itself, 10_000) < 11_000
-    assert weight(range(10**12), 10_000) > 10_000
-    assert weight([range(10**12)] * 3, 10_000) > 10_000
+    assert 10_000 < estimate_size(itself, 10_000) < 11_000
+    assert estimate_size(range(10**12), 10_000) > 10_000
+    assert estimate_size([range(10**12)] * 3, 10_000) > 10_000
 
 
 @pytest.mark.parametrize("fold", [0, 1])

@@ -51,7 +51,7 @@ from delf.events import (
 )
 from delf.protocols.approval import NO_REASON
 from delf.protocols.states import state_of
-from delf.types import OTHERS_WAIT_WORDS, STATE_WORDS, TaskState
+from delf.types import STATE_WORDS, WAITING_FOR_OTHERS_WORDS, TaskState
 from delf_engine.changes import SHAPED
 from delf_engine.task import MODEL
 from delf_engine.views.copies import COPIED
@@ -645,7 +645,7 @@ def words_of(task: dict[str, Any]) -> list[str]:
     state = TaskState(task["state"])
     words = STATE_WORDS[state]
     if state is TaskState.WAITING and not task["waits_for_you"]:
-        words = OTHERS_WAIT_WORDS
+        words = WAITING_FOR_OTHERS_WORDS
     text = f"{words.mark} {words.text}"
     is_group = state in (TaskState.WAITING, TaskState.RUNNING, TaskState.QUEUED)
     title = words.text if is_group else "earlier"

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from delf_sql.catalog import Column, Relation, Table
-from delf_sql.render import with_holdings
+from delf_sql.render import with_column_values
 from delf_sql.samples import with_samples
 
 STATES = ["open", "paid", "void"] * 5
@@ -142,8 +142,8 @@ def test_sample_values_use_the_remaining_budget():
     tables = [Table(Relation(name=name), [column]) for name in ("a", "b")]
     lines = "a(state text)\nb(state text)"
     full = "a(state text = 'open' | 'paid')\nb(state text)"
-    assert with_holdings(lines, tables, "sqlite", len(full)) == full
-    assert with_holdings(lines, tables, "sqlite", len(full) - 1) == lines
+    assert with_column_values(lines, tables, "sqlite", len(full)) == full
+    assert with_column_values(lines, tables, "sqlite", len(full) - 1) == lines
 
 
 async def test_only_trusted_columns_are_sampled(open_sql, sqlite_database):

@@ -11,7 +11,7 @@ import pytest
 
 from delf import Approved
 from delf.errors import FolderNotTrustedError
-from delf.trust.decisions import Trust, part_of, remember
+from delf.trust.decisions import Trust, remember, whole_file_items
 from delf_engine.project.folder import read_folder
 from delf_filesystem import Filesystem
 from delf_workers import Workers
@@ -41,7 +41,7 @@ def canary(tmp_path_factory):
 
 def trust(bench, *paths):
     for path in paths:
-        remember(bench.folder, part_of(path, path.read_bytes(), bench.folder))
+        remember(bench.folder, whole_file_items(path, path.read_bytes(), bench.folder))
 
 
 def with_tools(bench, canary, name="spy"):
@@ -142,7 +142,7 @@ async def test_worker_approved_by_a_person_is_trusted(bench):
     response = await bench.run(code, Workers(), on_confirm=lambda _: Approved())
     assert response.text == "seen"
     path = bench.folder / "workers/generated/spy/worker.worker"
-    Trust.here().check(bench.folder, part_of(path, path.read_bytes(), bench.folder))
+    Trust.here().check(bench.folder, whole_file_items(path, path.read_bytes(), bench.folder))
     path.write_text(path.read_text() + "More.\n")
     with pytest.raises(FolderNotTrustedError):
         Workers().registry.find("spy")

@@ -92,7 +92,8 @@ class KeptKeys:
         stored_keys = self._read()
         if name not in stored_keys:
             return False
-        ring = _keyring() if stored_keys.pop(name) is None else None
+        is_in_keyring = stored_keys.pop(name) is None
+        ring = _keyring() if is_in_keyring else None
         if ring is not None:
             try:
                 ring.delete_password(SERVICE, name)

@@ -29,29 +29,30 @@ class Zone:
 
 def local_zone() -> Zone:
     """Return the time zone of the environment variable ``TZ``, else of this machine."""
-    return _zone(os.environ.get("TZ", ""))
+    return _zone_of_variable(os.environ.get("TZ", ""))
 
 
 @cache
-def _zone(name: str) -> Zone:
-    path = _file_of(name.removeprefix(":"))
+def _zone_of_variable(tz: str) -> Zone:
+    """Return the time zone for a value of ``TZ``; an empty value means the machine's zone."""
+    path = _find_zone_file(tz.removeprefix(":"))
     if path is not None:
-        rule = _rule_in(path)
+        rule = _read_posix_rule(path)
         if rule:
-            return Zone(rule, _name_of(path))
-    if name and path is None:
-        return Zone(name)  # TZ holds a rule instead of a name
+            return Zone(rule, _iana_name(path))
+    if tz and path is None:
+        return Zone(tz)  # TZ holds a rule instead of a name
     return Zone(_format_fixed_offset(time.localtime().tm_gmtoff))
 
 
-def _file_of(name: str) -> Path | None:
+def _find_zone_file(name: str) -> Path | None:
     if not name:
         return _LOCAL if _LOCAL.exists() else None
     paths = [Path(name)] if name.startswith("/") else [folder / name for folder in _FOLDERS]
     return next((path for path in paths if path.is_file()), None)
 
 
-def _rule_in(path: Path) -> str:
+def _read_posix_rule(path: Path) -> str:
     """Return the POSIX rule in the footer of a time zone file."""
     try:
         content = path.read_bytes()
@@ -62,7 +63,7 @@ def _rule_in(path: Path) -> str:
         return ""
 
 
-def _name_of(path: Path) -> str:
+def _iana_name(path: Path) -> str:
     _, marker, name = str(path.resolve()).partition("zoneinfo/")
     return name if marker else ""
 

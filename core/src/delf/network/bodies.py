@@ -56,10 +56,10 @@ async def pieces(response: httpx.Response, max_bytes: int) -> AsyncGenerator[byt
     """Yield a response body in decompressed chunks as it arrives; see :func:`read_body`."""
     inflater = Inflater(response.headers, max_bytes)
     async for data in response.aiter_raw():
-        for turn, piece in enumerate(inflater.feed(data), 1):
+        for piece_count, piece in enumerate(inflater.feed(data), 1):
             yield piece
-            if turn % _PIECES_PER_TURN == 0:
-                await asyncio.sleep(0)
+            if piece_count % _PIECES_PER_TURN == 0:
+                await asyncio.sleep(0)  # decompressing must not block the event loop for long
 
 
 class Inflater:
@@ -124,7 +124,8 @@ class Inflater:
             data = self._decompressor.unconsumed_tail
             if piece:
                 yield piece
-            if not data and len(piece) < _PIECE:
+            is_output_pending = len(piece) == _PIECE
+            if not data and not is_output_pending:
                 return
 
     def _window_bits(self, first_byte: int) -> int:
@@ -134,4 +135,5 @@ class Inflater:
         """
         if self._encoding == "gzip":
             return _GZIP
-        return zlib.MAX_WBITS if first_byte & _METHOD == _DEFLATED else _RAW
+        has_zlib_header = first_byte & _METHOD == _DEFLATED
+        return zlib.MAX_WBITS if has_zlib_header else _RAW

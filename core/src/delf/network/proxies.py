@@ -90,6 +90,7 @@ class Proxies:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         proxy_urls = getproxies() if environ is None else environ
         self._direct_entries = re.split(r"[,\s]+", proxy_urls.get("no", "").lower())
+        # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
         self._proxy_by_scheme = {
             scheme: Proxy(f"{name.upper()}_PROXY", proxy_urls[name])
             for scheme in _PORTS

@@ -24,7 +24,8 @@ def default_context() -> ssl.SSLContext:
     return _context_for(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 
-# Loading the certificates takes 20 ms; a process may change these variables, as tests do.
+# Cached, because loading the certificates takes 20 ms. The variables are the key of the cache: a
+# process may change them, as tests do.
 @lru_cache(4)
 def _context_for(*_variables: str | None) -> ssl.SSLContext:
     import httpx

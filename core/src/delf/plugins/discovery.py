@@ -96,10 +96,10 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
         candidates = _read(read_text)
         if not candidates:
             continue
-        # The first on sys.path is the one that an import would find.
-        owner = normalise(candidates[0].distribution or "")
-        if owner not in seen_names:
-            seen_names.add(owner)
+        # Of two copies of a distribution, an import finds the copy that is first on sys.path.
+        distribution_name = normalise(candidates[0].distribution or "")
+        if distribution_name not in seen_names:
+            seen_names.add(distribution_name)
             installed += candidates
     return tuple(sorted(installed, key=lambda item: (item.name, item.distribution or "")))
 
@@ -151,9 +151,9 @@ def normalise(name: str) -> str:
 def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
-    ``importlib.metadata`` finds the same, but its import alone takes longer than all the reading.
-    ``importlib.metadata`` is used for distributions outside of folders, such as in zip files and
-    frozen programs.
+    ``importlib.metadata`` finds the same distributions, but importing it takes longer than reading
+    all of them here. Only distributions outside of folders, such as in zip files and frozen
+    programs, are found by ``importlib.metadata``.
 
     Args:
         path: The folders to search; ``sys.path`` when omitted.
@@ -186,7 +186,7 @@ def _readers_from_finders(finders: Iterable[Any], path: Sequence[str]) -> Iterat
 
 def _text_in(folder: str, name: str) -> str | None:
     try:
-        with open(f"{folder}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - as above
+        with open(f"{folder}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - faster
             return file.read()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
         return None

@@ -76,8 +76,8 @@ class PluginHost:
         Reads metadata and imports no plugin.
 
         Args:
-            disabled: Plugins to block, by their own or their distribution's name; ``all``
-                for every installed one. ``DELF_DISABLE_PLUGINS`` adds to them.
+            disabled: Names of plugins or distributions to block; ``all`` blocks every installed
+                plugin. The variable ``DELF_DISABLE_PLUGINS`` can block further plugins.
             no_plugins: Block every installed plugin.
             environ: The variables, such as ``DELF_DISABLE_PLUGINS``, ``DELF_PREFER_PLUGINS`` and
                 addresses of models; the process's environment when omitted.
@@ -87,7 +87,7 @@ class PluginHost:
         """
         variables = os.environ if environ is None else environ
         disabled_plugins = [(name, "disabled by the caller") for name in disabled]
-        # The caller's first: a plugin shows the first reason for which it is blocked.
+        # Plugins that the caller disables come first, as a plugin shows only its first reason.
         variable_names = variables.get(DISABLE_VARIABLE, "").replace(",", " ").split()
         disabled_plugins += [(name, f"disabled by {DISABLE_VARIABLE}") for name in variable_names]
         if no_plugins:
@@ -169,10 +169,10 @@ class PluginHost:
                 be used; the error names the plugin's package.
             PluginError: If several plugins export the name, or its module cannot be imported.
         """
-        giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
-        usable = [plugin for plugin in giving if loader.unfit(plugin) is None]
+        exporting = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
+        usable = [plugin for plugin in exporting if loader.unfit(plugin) is None]
         if not usable:
-            raise _export_error(name, needed_by or name, giving)
+            raise _export_error(name, needed_by or name, exporting)
         plugin = choose(usable, self._prefer, f"the name {name!r}")
         target = dict(plugin.exports)[name]
         try:
@@ -314,7 +314,7 @@ class PluginHost:
         """Return the catalog of all plugins, which are loaded on the first call."""
         with self._lock:
             if self._catalog is None:
-                # Not in the constructor, because a program may never need a plugin.
+                # Loaded here, not in the constructor, because a program may never need a plugin.
                 manager = loader.new_manager()
                 records: list[PluginRecord] = []
                 watch = ImportWatch()
@@ -340,12 +340,12 @@ def _load_error(subject: str, error: BaseException) -> PluginError:
     )
 
 
-def _export_error(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exception:
+def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> Exception:
     """Return the error for a public name that no usable plugin exports."""
-    package = giving[0].distribution if giving else package_of("exports", name)
+    package = exporting[0].distribution if exporting else package_of("exports", name)
     if package is None:
         return AttributeError(name)
-    state = loader.unfit(giving[0]) if giving else None
+    state = loader.unfit(exporting[0]) if exporting else None
     return OptionalDependencyError(
         f"{needed_by}: the package {package} is {': '.join(state) if state else 'not installed'}",
         package=package,

@@ -127,6 +127,7 @@ def import_target(target: str) -> Any:
     """
     module_name, _, path = target.partition(":")
     value: Any = importlib.import_module(module_name.strip())
+    # An entry point may end with extras, as in "module:attribute [extra]".
     for part in path.split("[", 1)[0].strip().split(".") if path else ():
         try:
             value = getattr(value, part)

@@ -63,7 +63,7 @@ class PluginRecord:
 
     @property
     def usable(self) -> bool:
-        """True if the plugin was loaded, even with a disputed name."""
+        """True if the plugin was loaded, even if another plugin has one of its names, too."""
         return self.state in ("loaded", "conflict")
 
     @property

@@ -112,15 +112,16 @@ class Fact:
         return asdict(self) | {"kind": self.kind.value}
 
 
-def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fact]:
+def facts(request: ApprovalRequest, later_events: Iterable[Event] = ()) -> Sequence[Fact]:
     """Return all facts that a person needs to decide about a request.
 
     Args:
         request: The request or its event.
-        so_far: Later events of the task; votes, comments and the assignee become facts, too.
+        later_events: The task's events after the request. Votes, comments and the assignee become
+            facts.
     """
     all_facts = [*_warning_facts(request), *_task_facts(request), *_subject_facts(request)]
-    all_facts += [*_team_facts(request, so_far), *_expiry_facts(request)]
+    all_facts += [*_team_facts(request, later_events), *_expiry_facts(request)]
     order = {kind: number for number, kind in enumerate(FactKind)}
     # The same rank keeps options, defaults and origins behind the argument they belong to.
     for kind in (FactKind.OPTION, FactKind.DEFAULT, FactKind.ORIGIN):
@@ -140,9 +141,11 @@ def labels() -> Mapping[str, Label]:
     return {name: label for name, label in name_and_label if label is not None}
 
 
-def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[dict[str, Any]]:
+def facts_data(
+    request: ApprovalRequest, later_events: Iterable[Event] = ()
+) -> list[dict[str, Any]]:
     """Return the facts of a request as JSON-ready data."""
-    return [fact.data() for fact in facts(request, so_far)]
+    return [fact.data() for fact in facts(request, later_events)]
 
 
 def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
@@ -179,8 +182,10 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
     if len(unchanged) == len(arguments) == len(old_arguments):
         return request
     flow = request.flow
-    if flow is not None and (path := flow.partition(": ")[0]) in request.origins:
-        flow = flow if root_of(path) in unchanged else None
+    if flow is not None:
+        path = flow.partition(": ")[0]
+        if path in request.origins and root_of(path) not in unchanged:
+            flow = None
     return replace(
         request,
         arguments=arguments,
@@ -293,11 +298,11 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
         request: The request for approval of the call.
         flow: The value of ``request.flow``: a path in the arguments, a colon, and the source.
     """
-    path, _, target = flow.partition(": ")
+    path, _, description = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
         return "careful: a stranger may have caused this call", flow
-    source = target.partition(";")[0]
+    source = description.partition(";")[0]
     label = f"careful: a stranger may have chosen {root_of(path)}"
     return label, f"it is {source}, not from the task"
 
@@ -355,6 +360,7 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
                 text=visible(value_text(value)),
                 required=label.required,
             )
+    # A permission with the name of the action or of its method says nothing new.
     if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
         permission = visible(request.permission)
         if request.code is None:
@@ -508,7 +514,7 @@ def root_of(path: str) -> str:
 # -- who decides ------------------------------------------------------------------------------
 
 
-def _team_facts(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
+def _team_facts(request: ApprovalRequest, later_events: Iterable[Event]) -> Iterator[Fact]:
     """Yield the team's rule, the votes and comments, and the latest assignment."""
     rule = ApprovalRule.from_data(request.rule)
     if rule is not None:
@@ -516,7 +522,7 @@ def _team_facts(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[F
             kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule_texts(request, rule)))
         )
     assigned: ApprovalAssigned | None = None
-    for event in so_far:
+    for event in later_events:
         if getattr(event, "request_id", None) != request.request_id:
             continue
         if isinstance(event, ApprovalAssigned):

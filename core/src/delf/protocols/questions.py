@@ -109,25 +109,25 @@ class Question:
             DelfError: If the reply does not answer the question.
         """
         if self.options:
-            return self._option(reply)
+            return self._find_option(reply)
         match self.answer:
             case "yes/no":
                 value = reply if isinstance(reply, bool) else _YES_NO.get(_comparable(reply))
                 if value is None:
-                    raise _unfit(reply, "answer yes or no")
+                    raise _wrong_answer_error(reply, "answer yes or no")
                 return value
             case "number":
-                return _number(reply)
+                return _parse_number(reply)
             case _:
                 if not isinstance(reply, str) or not reply.strip():
-                    raise _unfit(reply, "answer with a text")
+                    raise _wrong_answer_error(reply, "answer with a text")
                 if len(reply) > _MAX_ANSWER_CHARACTERS:
                     raise DelfError(
                         f"the answer has more than {_MAX_ANSWER_CHARACTERS:,} characters"
                     )
                 return reply
 
-    def _option(self, reply: object) -> str:
+    def _find_option(self, reply: object) -> str:
         """Return the option that an answer means, ignoring case and spaces."""
         if reply in self.options:
             return cast("str", reply)
@@ -138,7 +138,7 @@ class Question:
             return matching_options[0]
         omitted_count = len(self.options) - _MAX_NAMED
         option_names = ", ".join(map(repr, self.options[:_MAX_NAMED]))
-        raise _unfit(
+        raise _wrong_answer_error(
             reply,
             f"one of {option_names}" + (f" and {omitted_count} more" if omitted_count > 0 else ""),
         )
@@ -149,7 +149,7 @@ def _comparable(text: object) -> str:
     return " ".join(text.split()).casefold() if isinstance(text, str) else ""
 
 
-def _number(answer: object) -> int | float:
+def _parse_number(answer: object) -> int | float:
     """Convert an answer to a finite number."""
     if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
         return answer
@@ -161,10 +161,10 @@ def _number(answer: object) -> int | float:
             continue
         if math.isfinite(number):
             return number
-    raise _unfit(answer, "answer with a number, as 12 or 12.5")
+    raise _wrong_answer_error(answer, "answer with a number, as 12 or 12.5")
 
 
-def _unfit(reply: object, hint: str) -> DelfError:
+def _wrong_answer_error(reply: object, hint: str) -> DelfError:
     answer_text = repr(reply)
     answer_text = answer_text if len(answer_text) <= 100 else f"{answer_text[:100]}…"
     return DelfError(f"{answer_text} does not answer the question", hint=hint)

@@ -418,7 +418,7 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class SupportsCallsOnly(Strategy, Protocol):
-    """A strategy that may work without scripts."""
+    """A strategy that can work with direct tool calls alone, without a script."""
 
     calls_only: bool
     """True if tasks run no script: no sandbox is opened or mentioned in the prompt."""

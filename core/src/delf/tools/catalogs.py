@@ -42,20 +42,23 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
         words: The search words.
         limit: The maximum number of actions.
     """
-    return tuple(catalog[number] for number in places(catalog, words, limit))
+    return tuple(catalog[number] for number in find_positions(catalog, words, limit))
 
 
-def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
+def find_positions(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
     """Return the positions in the catalog of the actions that :func:`search` returns."""
     return _ranking(catalog).find(words, limit)
 
 
-def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Return pairs of a position as of :func:`places` and a score from 0 to 1, a perfect match."""
-    return _ranking(catalog).shares(words, limit)
+def relative_scores(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
+    """Return pairs of a position, as of :func:`find_positions`, and a score.
+
+    Scores are from 0 to 1, a perfect match.
+    """
+    return _ranking(catalog).relative_scores(words, limit)
 
 
-def fit(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
+def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
     An action's score is the weighted sum of its score for the whole task and of its score for the
@@ -71,9 +74,11 @@ def fit(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, flo
         A mapping from position in the catalog to score, best first. Scores are from 0 to 1, a
         perfect match.
     """
-    scores_by_step = [shares(catalog, step, limit) for step in steps_of(task)]  # the task is first
+    scores_by_step = [
+        relative_scores(catalog, step, limit) for step in steps_of(task)
+    ]  # the task is first
     best_task_score = max((score for _, score in scores_by_step[0]), default=1.0)
-    task_scores, *step_scores = map(_relative_scores, scores_by_step)
+    task_scores, *step_scores = map(_scale_to_best, scores_by_step)
     best_scores: dict[int, float] = {}
     for part_scores in (task_scores, *step_scores):
         for number, score in part_scores.items():
@@ -86,7 +91,7 @@ def fit(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, flo
     return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
 
 
-def _relative_scores(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
+def _scale_to_best(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
     best_score = matches[0][1] if matches else 1.0
     return {number: score / best_score for number, score in matches}
 
@@ -98,10 +103,10 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         catalog: The actions.
         task: The user's task, in plain words.
     """
-    matches = list(fit(catalog, task))
+    matches = list(score_actions(catalog, task))
     changes = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
     short_step_matches = in_turn(
-        [places(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
+        [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
     order = dict.fromkeys(
         [
@@ -142,11 +147,14 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
             is_in_container = change.nouns <= container_words
             if is_in_container != (change.kind == "update"):
                 continue
-        at = sorted(positions[noun] for noun in change.nouns)
+        noun_positions = sorted(positions[noun] for noun in change.nouns)
         # In "the label of an issue" the words of "issue label" are apart.
-        is_apart = at[-1] - at[0] >= len(at)
+        is_apart = noun_positions[-1] - noun_positions[0] >= len(noun_positions)
         replaces = entry.name.rpartition(".")[2].startswith(_REPLACE_VERBS)
-        ranked_changes.append((at[0], is_apart, -len(at), replaces, number))
+        # Sorted by the first noun in the step; then adjacent nouns, more nouns, and updates of a
+        # part before replacements come first.
+        rank = (noun_positions[0], is_apart, -len(noun_positions), replaces)
+        ranked_changes.append((*rank, number))
     return [number for *_, number in sorted(ranked_changes)[:_CHANGES_PER_STEP]]
 
 

@@ -122,15 +122,15 @@ def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
     while pending:
         prefix, node = pending.pop()
         for child in ast.iter_child_nodes(node):
-            inner = prefix
+            child_prefix = prefix
             if isinstance(child, ast.ClassDef):
                 docs_by_class[f"{prefix}{child.name}"] = dict(_field_texts(child))
-                inner = f"{prefix}{child.name}."
+                child_prefix = f"{prefix}{child.name}."
             elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                inner = f"{prefix}{child.name}.<locals>."
+                child_prefix = f"{prefix}{child.name}.<locals>."
             elif not isinstance(child, (ast.If, ast.Try, ast.With)):
                 continue
-            pending.append((inner, child))
+            pending.append((child_prefix, child))
     return docs_by_class
 
 

@@ -196,32 +196,33 @@ class Connection(Generic[S]):
         """Return all actions. Connections with dynamic actions override this method."""
         return actions_of(type(self), self, self.name)
 
-    def _make_settings(self, first: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+    def _make_settings(self, positional: Sequence[Any], settings: Mapping[str, Any]) -> Any:
         """Make the settings object.
 
         Args:
-            first: A settings object, or the value of the first setting without its name, if any.
+            positional: A settings object or the value of the first setting; empty if neither was
+                given by position.
             settings: The settings by name.
         """
         if self.Settings is None:
-            if first or settings:
+            if positional or settings:
                 unknown = repr(min(settings)) if settings else "without a name"
                 raise ConnectionConfigurationError(
                     f"connection {self.name!r} has no setting {unknown}",
                     hint="this type of connection takes name, allow and confirm only",
                 )
             return None
-        if not first:
+        if not positional:
             return self.Settings.for_instance(self.name, settings)
-        if isinstance(first[0], self.Settings) and not (first[1:] or settings):
-            return first[0]
+        if isinstance(positional[0], self.Settings) and not (positional[1:] or settings):
+            return positional[0]
         name = next(iter(self.Settings.model_fields))
-        if len(first) > 1 or name in settings or isinstance(first[0], self.Settings):
+        if len(positional) > 1 or name in settings or isinstance(positional[0], self.Settings):
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} takes {name} alone, and once, without a name",
                 hint="give the others by name",
             )
-        return self.Settings.for_instance(self.name, {**settings, name: first[0]})
+        return self.Settings.for_instance(self.name, {**settings, name: positional[0]})
 
     def _check_actions(self) -> None:
         """Raise for invalid names and permissions of actions that the class defines."""
@@ -282,6 +283,11 @@ def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:
 
 
 def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]:
+    """Return ``contents``, which maps an action to its parameters that carry content, as tuples.
+
+    Raises:
+        ConnectionConfigurationError: If the value is not such a mapping.
+    """
     table = cast("Mapping[Any, Any]", {} if contents is None else contents)
     is_table = isinstance(table, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(isinstance(names, (list, tuple)) for names in table.values()):

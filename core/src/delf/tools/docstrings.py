@@ -86,40 +86,45 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
     The name of the text before the first section is an empty string.
     """
-    name, part, number = "", list[str](), 0
-    while number < len(lines):
-        line = lines[number]
-        section, length = _header(lines, number)
+    name, section_lines, index = "", list[str](), 0
+    while index < len(lines):
+        line = lines[index]
+        section, length = _header(lines, index)
         if section and not line.startswith((" ", "\t")):
-            yield name, part
-            name, part = section, []
-            number += length
+            yield name, section_lines
+            name, section_lines = section, []
+            index += length
             continue
-        if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
-            yield name, part  # text after a section does not belong to it
-            name, part = _TEXT_AFTER_SECTION, []
-        part.append(line)
-        number += 1
-    yield name, part
+        if (
+            name
+            and line.strip()
+            and not line.startswith((" ", "\t"))
+            and not _is_numpy(section_lines)
+        ):
+            yield name, section_lines  # text after a section does not belong to it
+            name, section_lines = _TEXT_AFTER_SECTION, []
+        section_lines.append(line)
+        index += 1
+    yield name, section_lines
 
 
-def _header(lines: list[str], number: int) -> tuple[str, int]:
+def _header(lines: list[str], index: int) -> tuple[str, int]:
     """Return the name of the section that starts at a line, and the number of its header lines.
 
     The name is empty if no section starts there. A line such as ``Returns: The total.`` is replaced
     in ``lines`` by the text after the colon, and so counts as no header line.
     """
-    line = lines[number].strip()
+    line = lines[index].strip()
     header = _HEADER.fullmatch(line)
     section_names = _PARAMETERS | _RETURNS | _OTHERS
     if header is not None and header["name"].lower() in section_names:
         return header["name"].lower(), 1
-    underline = lines[number + 1].strip() if number + 1 < len(lines) else ""
+    underline = lines[index + 1].strip() if index + 1 < len(lines) else ""
     if _UNDERLINE.fullmatch(underline) and line.lower() in section_names:
         return line.lower(), 2
     one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
     if one_line is not None:
-        lines[number] = f"    {line.partition(':')[2].strip()}"
+        lines[index] = f"    {line.partition(':')[2].strip()}"
         return one_line[1].lower(), 0
     return "", 0
 

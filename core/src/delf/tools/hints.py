@@ -72,14 +72,14 @@ class _Context(NamedTuple):
     Args:
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
-        around: The enclosing records, to detect recursion.
+        enclosing: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
         fields: An iterator with one item for each field that may still be written.
     """
 
     as_input: bool
     depth: int = _DEEPEST
-    around: tuple[Any, ...] = ()
+    enclosing: tuple[Any, ...] = ()
     bound: Mapping[Any, Any] = types.MappingProxyType({})
     fields: Iterator[int] = iter(())
 
@@ -97,7 +97,9 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            text = _hint_text(hint, _Context(as_input, depth, fields=iter(range(_MAX_FIELDS))))
+            # Each field takes an item of the iterator, so that it counts the fields at all depths.
+            remaining_fields = iter(range(_MAX_FIELDS))
+            text = _hint_text(hint, _Context(as_input, depth, fields=remaining_fields))
         except _TooManyFieldsError:
             continue
         if len(text) <= _MAX_CHARACTERS:
@@ -212,10 +214,10 @@ def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
     """Return the fields of a TypedDict, parsing ``Required`` in string annotations."""
     fields: list[RecordField] = []
     for name, field_hint in _hints_of(hint).items():
-        qualified = {*_qualifiers(field_hint)}
+        qualifiers = {*_qualifiers(field_hint)}
         required = name in hint.__required_keys__
-        if qualified:
-            required = "NotRequired" not in qualified and (required or "Required" in qualified)
+        if qualifiers:
+            required = "NotRequired" not in qualifiers and (required or "Required" in qualifiers)
         fields.append(
             RecordField(name, field_hint, required, doc_of(_strip_qualifiers(field_hint)))
         )
@@ -357,16 +359,16 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
     key = hint if owner is None else owner
-    if key in context.around or len(context.around) >= context.depth:
+    if key in context.enclosing or len(context.enclosing) >= context.depth:
         return "dict"
     type_by_variable = {**_bindings(hint), **context.bound}
-    inner = context._replace(around=(*context.around, key), bound=type_by_variable)
+    inner = context._replace(enclosing=(*context.enclosing, key), bound=type_by_variable)
     field_texts: list[str] = []
     for field in fields:
         if next(context.fields, None) is None:
             raise _TooManyFieldsError
-        mark = "" if field.required else "?"
-        field_texts.append(f'{mark}"{field.name}": {_hint_text(field.hint, inner)}')
+        optional_mark = "" if field.required else "?"
+        field_texts.append(f'{optional_mark}"{field.name}": {_hint_text(field.hint, inner)}')
     return "{" + ", ".join(field_texts) + "}" if field_texts else "dict"
 
 
@@ -415,9 +417,9 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
                 yield f"{path}[]", "" if _is_union(origin) else doc_of(arg)
                 yield from _notes(arg, context, path)
         return
-    if hint in context.around or len(context.around) >= context.depth:
+    if hint in context.enclosing or len(context.enclosing) >= context.depth:
         return
-    inner = context._replace(around=(*context.around, hint))
+    inner = context._replace(enclosing=(*context.enclosing, hint))
     docs = field_docs(record)
     for field in fields:
         field_path = f"{path}.{field.name}" if path else field.name

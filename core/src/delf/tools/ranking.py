@@ -195,8 +195,8 @@ class Ranking:
         for word, postings in self._postings.items():
             rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
             for number, weight in postings.items():
-                share = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
-                postings[number] = share
+                score = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
+                postings[number] = score
             self._max_scores[word] = max(postings.values())
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
@@ -207,9 +207,9 @@ class Ranking:
             words: The search words.
             limit: The maximum number of results.
         """
-        return [number for number, _ in self.shares(words, limit)]
+        return [number for number, _ in self.relative_scores(words, limit)]
 
-    def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
+    def relative_scores(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
         A score of 1 means that all search words occur in the texts with the highest weight. A word
@@ -225,13 +225,13 @@ class Ranking:
         } | terms
         scores: dict[int, float] = {}
         for word, weight in search_terms.items():
-            for number, share in self._postings.get(word, {}).items():
-                scores[number] = scores.get(number, 0.0) + weight * share
+            for number, score in self._postings.get(word, {}).items():
+                scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
             for number in scores:
                 name = self._names[number]
-                share = len(name.intersection(search_terms)) / len(name) if name else 0.0
-                scores[number] *= (1 + _NAME_BONUS * share) / (1 + _NAME_BONUS)
+                found_fraction = len(name.intersection(search_terms)) / len(name) if name else 0.0
+                scores[number] *= (1 + _NAME_BONUS * found_fraction) / (1 + _NAME_BONUS)
         perfect = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / perfect) for number in best]

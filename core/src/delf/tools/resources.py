@@ -253,7 +253,10 @@ def is_about_resource(parameter: str, name: str) -> bool:
 
 @functools.lru_cache(20_000)
 def _nouns(name: str) -> frozenset[str]:
-    """Return the stems of an action's resource and connection, without read verbs."""
+    """Return the stems of an action's resource, without read verbs, and its connection.
+
+    The connection ends with a dot, which tells it from a stem.
+    """
     connection, _, method = name.rpartition(".")
     words = [
         word for word in _words(method) if word not in _READ_VERBS and word not in _IGNORED_WORDS

@@ -10,7 +10,7 @@ from delf.tools.ranking import words_of
 _BORDER: Final = re.compile(
     r"[.;:?!,\n]+(?=\s|$)|\b(?:and|then|also|after|next|finally|but|before)\b", re.IGNORECASE
 )
-_MAX: Final = 12
+_MAX_STEPS: Final = 12
 _MIN_WORDS: Final = 3
 
 
@@ -21,7 +21,7 @@ def steps_of(task: str) -> list[str]:
         task: The task in plain words.
     """
     long_parts = [part for part in _parts(task) if len(words_of(part)) >= _MIN_WORDS]
-    return [task, *long_parts[:_MAX]] if len(long_parts) > 1 else [task]
+    return [task, *long_parts[:_MAX_STEPS]] if len(long_parts) > 1 else [task]
 
 
 def short_steps_of(task: str) -> list[str]:
@@ -32,7 +32,7 @@ def short_steps_of(task: str) -> list[str]:
     """
     parts = _parts(task)
     short_parts = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
-    return short_parts[:_MAX] if len(parts) > 1 else []
+    return short_parts[:_MAX_STEPS] if len(parts) > 1 else []
 
 
 def _parts(task: str) -> list[str]:

@@ -36,6 +36,10 @@ _MORE_RESOURCES: Final = "# and about"
 # The number of stubs that do not fit after which no further stub is tried.
 _MAX_MISFITS: Final = 40
 _ROUNDS: Final = 4
+# The characters around the definition of a named record: an indent of four and a newline.
+_INDENT_AND_NEWLINE: Final = 5
+# The number of keys that the type of an important parameter shows even beyond its limit.
+_MIN_PARAMETER_KEYS: Final = 60
 # Matches the end of a sentence, or of the description of a key, after which a text may be cut.
 _TEXT_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
 _MAX_VALUES_IF_SHORT: Final = 5
@@ -131,7 +135,7 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     return "\n".join(filter(None, [text, names]))
 
 
-def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
+def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
     """Return the names of the tools to show, as many as fit the budget.
 
     Tools are added in the order of their ranks, each with the actions that read the same resource.
@@ -162,7 +166,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
         names = names_of((name for name in by_name if name not in kept_tools), budget)
         size = _size([*kept_tools.values()], MIN, task_names, budget, best_details) + len(names)
-        remaining_tools, selected = _select_fitting(
+        remaining_tools, selected = _select_within(
             remaining_tools,
             budget - size,
             task_names,
@@ -177,11 +181,11 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
 
 
 def _without_notes(budget: int) -> int:
-    """Return a budget without the share that is reserved for notes of the best matching tools."""
+    """Return the budget that remains for stubs, without the share for notes on the best tools."""
     return int(budget * (1 - _NOTES_BUDGET_SHARE))
 
 
-def _select_fitting(
+def _select_within(
     tools: Sequence[ToolDescription],
     max_size: int,
     task_names: Named,
@@ -211,9 +215,10 @@ def _select_fitting(
         detail = best_details.get(tool.name, MIN)
         size = len(_stub(tool, detail, task_names, results)) + 1
         if tool.returns not in shown_texts and (result := results.get(tool.returns)):
-            size += len(_definition(result, detail, task_names)) + 5
+            size += len(_definition(result, detail, task_names)) + _INDENT_AND_NEWLINE
         size += 0 if tool.connection in shown_texts else len(_head(tool)) + 1
-        size -= len(tool.method) + 2 if is_listed else 0  # its name leaves the list of names
+        # The list of names no longer has the name of the tool, nor the comma and blank after it.
+        size -= len(tool.method) + 2 if is_listed else 0
         if size > max_size:
             rest.append(tool)
             if len(rest) > _MAX_MISFITS:
@@ -323,7 +328,7 @@ def _lines(
 
 
 def _definition(result: Result, detail: Detail, task_names: Named) -> str:
-    limit = 2 * detail.result
+    limit = 2 * detail.result  # the definition is written once for all tools that return the record
     kind = shorten(result.record, limit, task_names, 2 * _MIN_RESULT_KEYS)
     full_types = None if result.first.full_types is None else result.first.full_types()
     notes = _truncate("" if full_types is None else full_types.notes, detail.notes)
@@ -459,10 +464,10 @@ def _parameter(
         or _is_simple(parameter.type_text, detail.other)
         or (is_named and (not is_shortest or is_about_resource(parameter.name, action)))
     )
-    limit, names = (detail.argument, 60) if is_important else (detail.other, 0)
+    limit, min_keys = (detail.argument, _MIN_PARAMETER_KEYS) if is_important else (detail.other, 0)
     is_short = not is_important and detail.other < _SHORT_LIMIT
     values = min(detail.values, _MAX_VALUES_IF_SHORT) if is_short else detail.values
-    kind = shorten(parameter.type_text, limit, task_names, names, values)
+    kind = shorten(parameter.type_text, limit, task_names, min_keys, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 

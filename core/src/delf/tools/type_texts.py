@@ -263,9 +263,11 @@ def _group_text(group: _Group, limits: _Limits, task_names: Named) -> str:
     max_items = limits.values
     if group.is_record:
         max_items = limits.names if limits.depth > 0 else 0
-    first = group.items if group.is_record else sorted(group.items, key=_is_path)
-    first = {id(item) for item in first[:max_items]}
-    kept_items = [item for item in group.items if id(item) in first or _is_named(item, task_names)]
+    ranked_items = group.items if group.is_record else sorted(group.items, key=_is_path)
+    first_ids = {id(item) for item in ranked_items[:max_items]}
+    kept_items = [
+        item for item in group.items if id(item) in first_ids or _is_named(item, task_names)
+    ]
     if not kept_items and group.is_record:
         return "dict"
     is_envelope = limits.is_outer and group.is_record and _is_envelope(group)

@@ -150,7 +150,7 @@ class Trust:
             remember(real, items)
 
 
-def part_of(path: Path, content: bytes, root: Path) -> Items:
+def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
     """Return the :data:`Items` of one file; an empty mapping for a file outside of the folder.
 
     The file is compared by the digest of its whole content.
@@ -174,12 +174,12 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
 
 
 def digest_items(content: bytes) -> Mapping[str, str]:
-    """Return the entry of :data:`Items` for a file that is compared by its digest."""
+    """Return a single item for the whole file: an empty path, mapped to the content's digest."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the entry of :data:`Items` for a file that delf itself has written.
+    """Return the parts of a file that are trusted one by one: each setting, or the whole file.
 
     Args:
         name: The path in the folder.

@@ -65,12 +65,14 @@ def project_folder(start: Path) -> Path:
 
 def _upwards(start: Path) -> Iterator[Path]:
     folders = (start, *start.parents)
-    top = next((number for number, folder in enumerate(folders) if _is_repository(folder)), None)
+    # The index of the root of the repository; None outside of a repository.
+    top = next((index for index, folder in enumerate(folders) if _is_repository(folder)), None)
     home = _home()
-    for number, folder in enumerate(folders if top is None else folders[: top + 1]):
-        if number and home is not None and home.is_relative_to(folder):
+    for folder in folders if top is None else folders[: top + 1]:
+        is_above_start = folder != start
+        if is_above_start and home is not None and home.is_relative_to(folder):
             return
-        if number and top is None and not _is_own(folder):
+        if is_above_start and top is None and not _is_own(folder):
             return
         yield folder
 

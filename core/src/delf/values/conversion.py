@@ -94,7 +94,7 @@ def _at_any_depth(value: Any, text: Text) -> Any:
     try:
         return _plain(value, text)
     except RecursionError:
-        if text(value) is value:
+        if text(value) is value:  # the caller keeps unsupported values as they are
             return value
         return f"<{kind_name(value)}, nested too deeply>"
 

@@ -132,18 +132,18 @@ def _decode(reader: Callable[[str], Any], raw: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def weight(value: Any, max_weight: int) -> int:
+def estimate_size(value: Any, max_size: int) -> int:
     """Estimate the encoded size of a value in bytes, without encoding it.
 
     A shared value counts each time it occurs, because it is encoded each time.
 
     Args:
         value: Any value.
-        max_weight: The number at which counting stops.
+        max_size: The number at which counting stops.
     """
     total = VALUE_BYTES
     pending: list[Any] = [(value,)]
-    while pending and total <= max_weight:
+    while pending and total <= max_size:
         parts = pending.pop()
         if _type_of(parts) is dict:
             parts = chain(parts, parts.values())
@@ -161,7 +161,7 @@ def weight(value: Any, max_weight: int) -> int:
     return total
 
 
-def check_size(value: Any, max_weight: int, most_values: int | None = None) -> None:
+def check_size(value: Any, max_size: int, most_values: int | None = None) -> None:
     """Raise for a value that is too large to encode.
 
     A shared value is encoded each time it occurs, so 40 lists that each hold the next list twice
@@ -169,7 +169,7 @@ def check_size(value: Any, max_weight: int, most_values: int | None = None) -> N
 
     Args:
         value: Any value.
-        max_weight: The maximum number of characters and bytes.
+        max_size: The maximum number of characters and bytes.
         most_values: The maximum number of values; :data:`MAX_VALUES` when omitted.
 
     Raises:
@@ -177,7 +177,7 @@ def check_size(value: Any, max_weight: int, most_values: int | None = None) -> N
         UnsupportedValueError: If nesting exceeds :data:`MAX_DEPTH`.
     """
     try:
-        _Sizes(max_weight, most_values or MAX_VALUES).measure(value, 1)
+        _Sizes(max_size, most_values or MAX_VALUES).measure(value, 1)
     except RecursionError:
         raise UnsupportedValueError(_TOO_DEEP) from None
 
@@ -188,8 +188,8 @@ class _Sizes:
     Each object is visited once, even if it occurs several times.
     """
 
-    def __init__(self, max_weight: int, most_values: int) -> None:
-        self._max_size, self._max_values = max_weight, most_values
+    def __init__(self, max_size: int, most_values: int) -> None:
+        self._max_size, self._max_values = max_size, most_values
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
@@ -429,9 +429,9 @@ def _encode_set(tag: str, items: Any) -> Any:
     The items are sorted so that the encoding is the same in every process: a set's own order
     depends on its history and on the process's hash seed.
     """
-    if is_quickly_sorted(items):
+    if can_sort_directly(items):
         return {TAG: tag, "v": sorted(items)}
-    if weight(items, _MAX_SET) > _MAX_SET:
+    if estimate_size(items, _MAX_SET) > _MAX_SET:
         raise TooLargeError(
             f"a {tag} of so many tuples, or of several types, cannot be passed; pass it as a list"
         )
@@ -442,7 +442,7 @@ def _encode_set(tag: str, items: Any) -> Any:
     return {TAG: tag, "v": encoded} if all(map(_stays_hashable, encoded)) else encoded
 
 
-def is_quickly_sorted(items: Iterable[Any]) -> bool:
+def can_sort_directly(items: Iterable[Any]) -> bool:
     """Return True if all items of a set are of the same type, and sort quickly."""
     return set(map(type, items)) in _QUICKLY_SORTED
 
@@ -536,7 +536,7 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 def _members(value: Any) -> list[Any]:
     """Return the members of an encoded set; raise if building the set would take too long."""
     items = _check_hashes(_checked_list(value))
-    if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
+    if not can_sort_directly(items) and estimate_size(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
     return items
 

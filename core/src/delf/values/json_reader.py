@@ -80,7 +80,9 @@ class JSONReader:
 
     def _float(self, text: str) -> float | str:
         number = float(text)
-        if math.isinf(number) or (not number and text.lower().partition("e")[0].strip("-0.")):
+        has_nonzero_digit = bool(text.lower().partition("e")[0].strip("-0."))
+        is_too_small = number == 0 and has_nonzero_digit
+        if math.isinf(number) or is_too_small:
             self._lossy_numbers[text[:_LONGEST]] = None
             return text
         return number

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
-from delf.values.encoding import MAX_VALUES, weight
+from delf.values.encoding import MAX_VALUES, estimate_size
 
 LARGE: Final = 100_000
 """The size in bytes up to which encoding a value takes only a few milliseconds."""
-# The cost of each JSON container, in values: a list costs 2 numbers, a dict 6.
+# The memory of each JSON sign in units of one number: a list takes as much as 2 numbers, a dict 6.
 _WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def is_large(value: Any) -> bool:
     """Return True if a value is large enough to be processed in a thread."""
-    return weight(value, LARGE) > LARGE
+    return estimate_size(value, LARGE) > LARGE
 
 
 async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -14,7 +14,7 @@ from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
-from delf.tools.catalogs import fit
+from delf.tools.catalogs import score_actions
 from delf_prefilter_semantic.vectors import CatalogVectors
 
 _log = logging.getLogger(__name__)
@@ -29,10 +29,10 @@ class SemanticPrefilter:
     """Selects actions for a task by common words and, with an embedder, by similar meaning.
 
     Words are scored by BM25 over names, summaries, parameters and tags, for the whole task and for
-    the step of the task that fits best (:func:`delf.tools.catalogs.fit`). With an embedder, a
-    weighted sum of the word score and the vector similarity decides. Rank fusion instead of the sum
-    would let the weaker ranking spoil the other. Only the whole task is embedded, because vectors
-    of its steps would take several times as long without better results.
+    the step of the task that fits best (:func:`delf.tools.catalogs.score_actions`). With an
+    embedder, a weighted sum of the word score and the vector similarity decides. Rank fusion
+    instead of the sum would let the weaker ranking spoil the other. Only the whole task is
+    embedded, because vectors of its steps would take several times as long without better results.
 
     A catalog's vectors are computed once in the background and cached on disk. Until then, only
     words count.
@@ -69,7 +69,7 @@ class SemanticPrefilter:
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """Return the catalog indexes of the actions that fit a task, best first."""
         vectors = await self._vectors(catalog)
-        word_scores = fit(catalog, task, max(self._limit, _MAX_RANKED))
+        word_scores = score_actions(catalog, task, max(self._limit, _MAX_RANKED))
         if vectors is None:
             return list(word_scores)[: self._limit]
         try:

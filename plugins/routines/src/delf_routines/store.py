@@ -10,7 +10,7 @@ from pathlib import Path
 
 from delf.errors import ConfigurationError, DelfError, did_you_mean
 from delf.machine.own_files import create_private, make_private_folder
-from delf.trust.decisions import Trust, part_of
+from delf.trust.decisions import Trust, whole_file_items
 from delf.trust.folders import read_file
 from delf_routines.project_files import FOLDER
 from delf_routines.routine import Routine, check_name, is_name
@@ -67,7 +67,7 @@ class RoutineStore:
                 f"there is no routine {name!r}{did_you_mean(name, names)}",
                 hint=f"routines: {', '.join(names) or 'none'}; they are in {self.folder}",
             )
-        self.trust.check(self.root, part_of(path, content, self.root))
+        self.trust.check(self.root, whole_file_items(path, content, self.root))
         return Routine.of_text(name, _decode_file(content, path), str(path))
 
     def readable(self) -> list[Routine]:
@@ -150,7 +150,7 @@ class RoutineStore:
         """
         path = self.path(routine.name)
         self._write(path, routine.text())
-        self.trust.keep(self.root, part_of(path, path.read_bytes(), self.root))
+        self.trust.keep(self.root, whole_file_items(path, path.read_bytes(), self.root))
         if case is not None:
             for old in self.cases(routine.name):  # recorded with the previous script
                 old.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from delf.events import DECISION_WORDS, EXPIRY_REASONS, LIMIT_CODES
 from delf.protocols.journal import filterable_fields
-from delf.types import EFFECT_WORDS, OTHERS_WAIT_WORDS, STATE_WORDS, TaskState, can_be_undone
+from delf.types import EFFECT_WORDS, STATE_WORDS, WAITING_FOR_OTHERS_WORDS, TaskState, can_be_undone
 from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
@@ -113,7 +113,7 @@ def _effects() -> str:
 def _states() -> str:
     """Generate a JavaScript module with the labels of task states, as the core defines them."""
     words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
-    others = [OTHERS_WAIT_WORDS.mark, OTHERS_WAIT_WORDS.text]
+    others = [WAITING_FOR_OTHERS_WORDS.mark, WAITING_FOR_OTHERS_WORDS.text]
     return "".join(
         f"export const {name} = {json.dumps(value)};\n"
         for name, value in {

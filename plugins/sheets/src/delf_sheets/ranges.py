@@ -172,7 +172,7 @@ def _sheet(properties: Mapping[str, Any]) -> Sheet:
 
 
 def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
-    """Return requests that enlarge a sheet, updating its planned size.
+    """Return requests that enlarge the sheet of an area; update ``area.sheet`` to the new size.
 
     Raises:
         ToolRefusedError: If a sheet cannot be so large.

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import yaml
 
 from delf.errors import ConfigurationError, ToolRefusedError
-from delf.trust.decisions import Trust, part_of
+from delf.trust.decisions import Trust, whole_file_items
 from delf.trust.folders import read_file
 from delf_skills.project_files import AGENTS, SKILL, is_instruction
 
@@ -124,7 +124,7 @@ class Library:
         content = self._content(path)
         # The same bytes are checked and returned, because the file may change in between.
         if self._root is not None:
-            self._trust.check(self._root, part_of(path, content, self._root))
+            self._trust.check(self._root, whole_file_items(path, content, self._root))
         return content
 
     def _content(self, path: Path) -> bytes:

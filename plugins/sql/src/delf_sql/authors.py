@@ -64,14 +64,14 @@ class OwnTables:
         return cls(folded_trust, dialect, functions)
 
     def has_table(self, table: str) -> bool:
-        """Return whether all columns of a table are declared as the user's own."""
+        """Return whether the configuration says that only the user writes a table's columns."""
         table = self._key(table)
         outside_keys = (key for key, level in self.trust.items() if level != "own")
         has_outside_column = any(key.startswith(f"{table}.") for key in outside_keys)
         return self.trust.get(table) == "own" and not has_outside_column
 
     def has_column(self, table: str, column: str) -> bool:
-        """Return whether a column is declared as the user's own."""
+        """Return whether the configuration says that only the user writes a column."""
         table, column = self._key(table), self._key(column)
         return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
 
@@ -224,7 +224,7 @@ class OwnTables:
         return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
 
     def _folded_name(self, name: exp.Expression) -> str:
-        """Return the name of an identifier, in lower case if the database surely ignores case."""
+        """Return the name of an identifier, in lower case if the database ignores its case."""
         is_quoted = bool(name.args.get("quoted"))
         folds = self.dialect in _CASE_INSENSITIVE or (
             self.dialect == "postgresql" and not is_quoted

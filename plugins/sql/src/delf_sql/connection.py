@@ -31,11 +31,11 @@ from delf_sql.catalog import (
     relation_info,
 )
 from delf_sql.counting import Count, count_of
-from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
+from delf_sql.failures import SQLSchemaError, failed_statement_error, lost_write_error, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_placeholders
 from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
-from delf_sql.render import PartialSchema, whole_schema, with_holdings
+from delf_sql.render import PartialSchema, whole_schema, with_column_values
 from delf_sql.rows import Fetched, as_dicts
 from delf_sql.samples import ROWS, statement_of, with_samples
 from delf_sql.settings import SQLSettings
@@ -59,7 +59,7 @@ _MAX_COUNTED_SETS: Final = 20
 _COUNT_SECONDS: Final = 10.0
 _MAX_SAMPLED: Final = 40
 _SAMPLE_SECONDS: Final = 1.0
-_HOLDS: Final = "(after =: what rows hold)\n"
+_VALUES_NOTE: Final = "(after =: what rows hold)\n"
 
 
 class Changes(TypedDict):
@@ -116,7 +116,7 @@ class SQL(Connection[SQLSettings]):
             try:
                 checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
                 changes = _changes(checked, call.arguments.get("params"))
-                note = await self._without_transactions(changes)
+                note = await self._note_on_missing_transactions(changes)
             except ToolRefusedError as error:
                 return Refused(message=str(error))
             return Allowed(preview=await self._preview(changes, note) or None)
@@ -149,20 +149,20 @@ class SQL(Connection[SQLSettings]):
         Over 1000 rows raise an error: aggregate in SQL, page with LIMIT and OFFSET, or pass limit
         (1000 at most) to get the first rows only.
         """  # noqa: D205 - the model reads the whole paragraph
-        most = self.settings.max_rows
-        if limit is not None and not 1 <= limit <= most:
-            raise ToolRefusedError(f"limit can be from 1 to {most}; page with LIMIT and OFFSET")
+        max_rows = self.settings.max_rows
+        if limit is not None and not 1 <= limit <= max_rows:
+            raise ToolRefusedError(f"limit can be from 1 to {max_rows}; page with LIMIT and OFFSET")
 
         checked = await asyncio.to_thread(
             check_query, statement, self.target.dialect, params, self.settings.functions
         )
 
         fetched = await self._in_session(
-            True, lambda backend, session: backend.read(session, checked, params, limit or most)
+            True, lambda backend, session: backend.read(session, checked, params, limit or max_rows)
         )
         if fetched.more and limit is None:
             raise ToolExecutionError(
-                f"the result has more than {most} rows, so none is returned: aggregate in SQL "
+                f"the result has more than {max_rows} rows, so none is returned: aggregate in SQL "
                 "(COUNT, SUM, GROUP BY), page with ORDER BY … LIMIT … OFFSET, or pass limit=N "
                 "for the first N rows only"
             )
@@ -185,7 +185,7 @@ class SQL(Connection[SQLSettings]):
             return Changes(rowcount=0, rows=[], committed=True)
 
         if len(changes) > 1:
-            await self._without_transactions(changes)
+            await self._note_on_missing_transactions(changes)
         self._sampled_tables = {}
         written = await self._in_session(
             False, lambda backend, session: backend.write(session, changes), checked
@@ -208,8 +208,8 @@ class SQL(Connection[SQLSettings]):
             if not (samples := await self._with_samples(tables)):
                 return head + lines
             budget = self.settings.schema_chars
-            text = with_holdings(lines, samples, self.target.dialect, budget)
-            return f"{head}{_HOLDS if text != lines else ''}{text}"
+            text = with_column_values(lines, samples, self.target.dialect, budget)
+            return f"{head}{_VALUES_NOTE if text != lines else ''}{text}"
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
         raise SQLSchemaError(
@@ -243,7 +243,7 @@ class SQL(Connection[SQLSettings]):
             async with asyncio.timeout(_SAMPLE_SECONDS):
                 for table in unsampled:
                     self._sampled_tables[table.relation.full_name] = await self._sample(table)
-        except TimeoutError:  # keep the rest without samples, so that it is not tried again
+        except TimeoutError:  # store the other tables without samples: they are not tried again
             self._sampled_tables = {
                 table.relation.full_name: table for table in unsampled
             } | self._sampled_tables
@@ -268,7 +268,7 @@ class SQL(Connection[SQLSettings]):
 
         return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
-    async def _without_transactions(self, changes: Sequence[Change]) -> str:
+    async def _note_on_missing_transactions(self, changes: Sequence[Change]) -> str:
         """Return a warning if a failing change cannot be rolled back; empty otherwise.
 
         Raises:
@@ -305,17 +305,17 @@ class SQL(Connection[SQLSettings]):
         """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
-        many = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
-        uncounted = f"rows not counted{many}"
+        sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
+        uncounted = f"rows not counted{sets_note}"
         if len(sets) > _MAX_COUNTED_SETS:
             return uncounted
         total, label = 0, ""
         for params in sets:
             count = count_of(statement, params)
-            number = None if count is None else await self._run_count(count)
-            if count is None or number is None:
+            row_count = None if count is None else await self._run_count(count)
+            if count is None or row_count is None:
                 return uncounted
-            total, label = total + number, count.what
+            total, label = total + row_count, count.label
         return f"{label}: {total:,}" if label else uncounted
 
     async def _run_count(self, count: Count) -> int | None:
@@ -376,13 +376,17 @@ class SQL(Connection[SQLSettings]):
             raise
         except Exception as error:
             if isinstance(error, LostError) and not reader:
-                raise lost("the statement did not end and could not be stopped", backend) from None
+                raise lost_write_error(
+                    "the statement did not end and could not be stopped", backend
+                ) from None
             problem = problem_of(error, backend)
             if problem is None:
                 text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
                 raise ToolExecutionError(f"{self.target.label}: {text}") from None
         timeout = self.settings.statement_timeout
-        raise failure(problem, backend, reader=reader, timeout=timeout, statements=statements)
+        raise failed_statement_error(
+            problem, backend, reader=reader, timeout=timeout, statements=statements
+        )
 
     def _schema(
         self, backend: Backend, session: Any, table: str | None, search: str | None
@@ -416,10 +420,10 @@ class SQL(Connection[SQLSettings]):
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
         """Return the tables that match some words best, and the others without columns."""
-        most = self.settings.schema_tables
-        if len(relations) > most:
+        max_tables = self.settings.schema_tables
+        if len(relations) > max_tables:
             relations = rank_relations(relations, words)
-        return self._tables(backend, session, relations[:most]), relations[most:]
+        return self._tables(backend, session, relations[:max_tables]), relations[max_tables:]
 
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """Return tables with columns and those comments that are declared as the user's own."""

@@ -20,13 +20,13 @@ class Count(NamedTuple):
     """The number of rows that a statement changes, or a query for that number.
 
     Args:
-        what: The label before the number: ``rows now`` or ``new rows``.
+        label: The label before the number: ``rows now`` or ``new rows``.
         number: The number, if it follows from the statement's text.
         query: A query that returns the number as ``n``; empty if ``number`` is known.
         params: The query's parameters.
     """
 
-    what: str
+    label: str
     number: int | None = None
     query: str = ""
     params: dict[str, Any] | list[Any] | None = None
@@ -111,10 +111,10 @@ def _count_insert(
 
 
 def _counting_query(
-    what: str, source: str, condition: str, params: dict[str, Any] | list[Any] | None
+    label: str, source: str, condition: str, params: dict[str, Any] | list[Any] | None
 ) -> Count:
     query = f"SELECT count(*) AS n FROM {source.strip()} {condition}".strip()  # noqa: S608 - gated
-    return Count(what, query=query, params=params)
+    return Count(label, query=query, params=params)
 
 
 def _used_params(

@@ -58,10 +58,10 @@ def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailable
     """Make the error for an unreachable database."""
     problem = problem_of(error, backend)
     text = problem.text if problem is not None else type(error).__name__
-    return _unreachable(text, backend)
+    return _unreachable_error(text, backend)
 
 
-def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
+def _unreachable_error(text: str, backend: Backend) -> ConnectionUnavailableError:
     target = backend.target
     return ConnectionUnavailableError(
         target.scrub(f"cannot use {target.place}: {text[:_MAX_TEXT_CHARS]}"),
@@ -69,7 +69,7 @@ def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
     )
 
 
-def lost(text: str, backend: Backend) -> OutcomeUnknownError:
+def lost_write_error(text: str, backend: Backend) -> OutcomeUnknownError:
     """Make the error for a write whose result was lost, with unknown outcome."""
     return OutcomeUnknownError(
         backend.target.scrub(
@@ -80,7 +80,7 @@ def lost(text: str, backend: Backend) -> OutcomeUnknownError:
     )
 
 
-def failure(
+def failed_statement_error(
     problem: Problem,
     backend: Backend,
     *,
@@ -102,8 +102,8 @@ def failure(
         prefix = f"{position}, {statement_text}, failed and none is done: "
     if problem.cause == "unavailable":
         if problem.lost and not reader:
-            return lost(text, backend)
-        return _unreachable(text, backend)
+            return lost_write_error(text, backend)
+        return _unreachable_error(text, backend)
     if problem.cause == "timeout":
         return ToolExecutionError(
             f"{prefix}the statement took longer than {timeout:g} s and was cancelled",

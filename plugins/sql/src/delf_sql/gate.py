@@ -262,7 +262,7 @@ def _check_calls(
 
 def _check_words(tokens: Sequence[Token]) -> None:
     """Raise for a keyword that no query contains outside of quotes."""
-    # By tokens, because sqlglot's grammars parse these into different nodes, or drop them.
+    # This checks tokens, because sqlglot parses these keywords into different nodes, or drops them.
     terms = [token.word for token in tokens]
     resets = next((t.text for t in tokens if _RESETTING_TABLE.fullmatch(t.text)), None)
     if resets is not None:
@@ -270,16 +270,17 @@ def _check_words(tokens: Sequence[Token]) -> None:
             f"query cannot read {resets}: that sets the server's counters to zero"
         )
     for index, word in enumerate(terms):
-        follow = terms[index + 1 : index + 4]
+        next_words = terms[index + 1 : index + 4]
         if word == "INTO":
             raise ToolRefusedError("query cannot SELECT … INTO: it only reads")
         if word == "FOR" and (
-            follow[:1] in (["UPDATE"], ["SHARE"]) or follow[:2] in (["NO", "KEY"], ["KEY", "SHARE"])
+            next_words[:1] in (["UPDATE"], ["SHARE"])
+            or next_words[:2] in (["NO", "KEY"], ["KEY", "SHARE"])
         ):
             raise ToolRefusedError("query cannot lock rows (FOR UPDATE, FOR SHARE): it only reads")
-        if word == "LOCK" and follow == ["IN", "SHARE", "MODE"]:
+        if word == "LOCK" and next_words == ["IN", "SHARE", "MODE"]:
             raise ToolRefusedError("query cannot lock rows (LOCK IN SHARE MODE): it only reads")
-        if word in ("NEXT", "PREVIOUS") and follow[:2] == ["VALUE", "FOR"]:
+        if word in ("NEXT", "PREVIOUS") and next_words[:2] == ["VALUE", "FOR"]:
             raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
 
 
@@ -327,6 +328,10 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
 def _reason(error: Exception) -> str:
     problems: list[dict[str, Any]] = getattr(error, "errors", [])
     problem = problems[0] if problems else {}
-    what = str(problem.get("description") or error).split("\n", 1)[0].rstrip(". ")
+    description = str(problem.get("description") or error).split("\n", 1)[0].rstrip(". ")
     near = str(problem.get("highlight") or "").strip()
-    return f"syntax not known near {near!r} ({what})" if near else f"syntax not known ({what})"
+    return (
+        f"syntax not known near {near!r} ({description})"
+        if near
+        else f"syntax not known ({description})"
+    )

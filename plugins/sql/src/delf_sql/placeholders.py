@@ -217,7 +217,8 @@ def without_placeholders(
     parts: list[str] = []
     position = 0
     for placeholder in placeholders:
-        # Of the same length: positions in the tree are compared with those of the tokens.
+        # The number has the length of the placeholder, because positions in the parsed tree are
+        # compared with those of the tokens.
         parts += [
             text[position : placeholder.start],
             "1".ljust(placeholder.end - placeholder.start),

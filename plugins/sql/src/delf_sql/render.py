@@ -126,7 +126,7 @@ def _one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget: int) -> str:
+def with_column_values(lines: str, tables: Sequence[Table], dialect: Dialect, budget: int) -> str:
     """Add descriptions of column values to the lines of a schema, within the budget.
 
     Tables whose lines omit columns get no descriptions.

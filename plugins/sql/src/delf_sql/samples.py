@@ -236,11 +236,11 @@ def _is_plain(value: str) -> bool:
 
 def _date_format(values: Sequence[str]) -> str:
     """Return the ``strptime`` format that all texts have; empty if there is none."""
-    if not all(8 >= len(v) >= 5 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
+    if not all(5 <= len(v) <= 8 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
         return ""
     distinct = list(dict.fromkeys(values))
-    fitting = [form for form in _FORMATS if _fits(distinct[0], form)]
-    fitting = [form for form in fitting if all(_fits(value, form) for value in distinct)]
+    candidates = [form for form in _FORMATS if _fits(distinct[0], form)]
+    fitting = [form for form in candidates if all(_fits(value, form) for value in distinct)]
     # Without a day above 12, the order of day and month is ambiguous.
     month_first = [form for form in fitting if form.startswith("%m/%d")]
     is_ambiguous = bool(month_first) and fitting[0].startswith("%d/%m")
@@ -252,7 +252,9 @@ def _fits(value: str, form: str) -> bool:
         moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - a format, and no moment
     except ValueError:
         return False
-    return (len(value) >= len(form) and 1900 <= moment.year <= 2100) or form.startswith("%H")
+    has_only_time = form.startswith("%H")
+    is_full_length = len(value) >= len(form)  # strptime also accepts fewer digits
+    return has_only_time or (is_full_length and 1900 <= moment.year <= 2100)
 
 
 def _pattern_of(value: str) -> str:

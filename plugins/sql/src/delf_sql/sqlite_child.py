@@ -214,7 +214,7 @@ class _Session:
                 columns, rows, more = self._read_once(work)
             finally:
                 self.connection.text_factory = str
-        return columns, rows, more, -1, _mend(columns, rows)
+        return columns, rows, more, -1, _replace_invalid_bytes(columns, rows)
 
     def _read_once(self, work: Work) -> tuple[list[str], list[tuple[Any, ...]], bool]:
         with contextlib.closing(self.connection.execute(*work.statements[0])) as cursor:
@@ -250,7 +250,7 @@ class _Session:
         finally:
             self.connection.close()
             self.connection = self._open()
-        return columns, rows, False, changed, _mend(columns, rows)
+        return columns, rows, False, changed, _replace_invalid_bytes(columns, rows)
 
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int
@@ -306,13 +306,16 @@ class _Session:
 
 
 def _escaped(data: bytes) -> str:
-    """Decode text that may not be UTF-8, escaping invalid bytes; :func:`_mend` finds them."""
+    """Decode text that may not be UTF-8, escaping invalid bytes.
+
+    :func:`_replace_invalid_bytes` finds the escaped bytes.
+    """
     return data.decode("utf-8", "surrogateescape")
 
 
-def _mend(columns: list[str], rows: list[Any]) -> list[str]:
+def _replace_invalid_bytes(columns: list[str], rows: list[Any]) -> list[str]:
     """Replace escaped bytes by U+FFFD, and return the names of affected columns."""
-    mended_columns: dict[str, None] = {}
+    affected_columns: dict[str, None] = {}
     for number, row in enumerate(rows):
         indexes = [
             index
@@ -320,13 +323,13 @@ def _mend(columns: list[str], rows: list[Any]) -> list[str]:
             if type(value) is str and not value.isascii() and not _is_utf8(value)
         ]
         if indexes:
-            mended = list(row)
+            repaired_row = list(row)
             for index in indexes:
                 content = row[index].encode("utf-8", "surrogateescape")
-                mended[index] = content.decode("utf-8", "replace")
-                mended_columns[columns[index]] = None
-            rows[number] = tuple(mended)
-    return list(mended_columns)
+                repaired_row[index] = content.decode("utf-8", "replace")
+                affected_columns[columns[index]] = None
+            rows[number] = tuple(repaired_row)
+    return list(affected_columns)
 
 
 def _is_utf8(text: str) -> bool:
@@ -346,7 +349,7 @@ def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
         if not str(error).startswith("malformed database schema"):
-            return None  # the first statement says so
+            return None  # the first statement will raise the same error
         # The file is open for reading only, and the authorizer lets no statement change it.
         connection.execute("PRAGMA writable_schema = ON")
         return str(error)
@@ -377,9 +380,9 @@ def _limit_resources(opening: Opening) -> None:
     bounds[resource.RLIMIT_CORE] = 0
     if opening.reader:
         bounds[resource.RLIMIT_FSIZE] = opening.temporary
-    for what, most in bounds.items():
+    for limit, value in bounds.items():
         with contextlib.suppress(ValueError, OSError):  # the system's limit is lower
-            resource.setrlimit(what, (most, most))
+            resource.setrlimit(limit, (value, value))
 
 
 def confine(opening: Opening) -> None:
@@ -419,7 +422,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
     _limit_resources(opening)
-    # Before the file is opened: its content may attack the code that reads it.
+    # Confine before the file is opened, because its content may attack the code that reads it.
     confine(opening)
     sessions: list[_Session] = []  # stays empty if the database cannot be opened
 

@@ -60,7 +60,7 @@ def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
         for column, item in zip(
             change.this.expressions, change.expression.expressions, strict=False
         ):
-            parameter = _parameter(item)
+            parameter = _parameter_index(item)
             if parameter is not None:
                 yield table, column.name, parameter
 
@@ -74,7 +74,7 @@ def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
 
     for change in changes:
         if isinstance(change, exp.EQ) and isinstance(change.this, exp.Column):
-            parameter = _parameter(change.expression)
+            parameter = _parameter_index(change.expression)
             if parameter is not None:
                 yield table, change.this.name, parameter
 
@@ -93,7 +93,7 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     if isinstance(tree, exp.Insert):
         for row in _rows(tree.args.get("expression")):
             for number, item in enumerate(row):
-                parameter = _parameter(item)
+                parameter = _parameter_index(item)
                 if parameter is not None and (not columns or number < len(columns)):
                     yield table, columns[number] if columns else number, parameter
     changes = list(tree.args.get("expressions") or ())
@@ -113,7 +113,7 @@ def _rows(source: Any) -> Iterator[Sequence[Any]]:
         yield source.expressions
 
 
-def _parameter(item: Any) -> int | None:
+def _parameter_index(item: Any) -> int | None:
     from sqlglot import exp
 
     while isinstance(item, (exp.Paren, exp.Alias)):

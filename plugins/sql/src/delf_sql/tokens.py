@@ -102,8 +102,8 @@ _BACKTRACKED_PER_TOKEN: Final = 5
 # backtrack twice as many tokens with each level.
 _MIN_BACKTRACKED_TOKENS: Final = 20_000
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
-# Operators that may directly follow a token, as in ``a.b``. Operators in ``_LEADING`` may directly
-# precede a token, as in ``:name``.
+# Operators without a space before them, as in ``a.b``. Operators in ``_LEADING`` have no space
+# after them, as in ``:name``.
 _FOLLOWING: Final = frozenset({".", ":"})
 
 # Operators that sqlglot splits into two tokens.

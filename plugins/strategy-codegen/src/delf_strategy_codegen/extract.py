@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from delf.answers import reasoning_in, split_reasoning
+from delf.answers import find_reasoning_opening, split_reasoning
 from delf.messages import ModelReply, ToolCall
 from delf.protocols.sandbox import MAX_SCRIPT
 from delf_strategy_codegen.blocks import JSON, Block, blocks_of
@@ -135,7 +135,7 @@ def _answer_text(text: str) -> str:
     for match in _TAG_AT_LINE_START.finditer(text):
         opening = None
         if match.start() >= position and not is_code(match.start()):
-            opening = reasoning_in(text[match.start() :])
+            opening = find_reasoning_opening(text[match.start() :])
         if opening is None:
             continue
         passages.append(text[position : match.start()])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from delf.answers import Opening, may_be_reasoning, reasoning_in
+from delf.answers import Opening, find_reasoning_opening, may_be_reasoning
 from delf_strategy_stream.calls import read_call
 from delf_strategy_stream.events import (
     Event,
@@ -97,7 +97,7 @@ class Parser:
 
     def _reasoning_or_text(self, events: list[Event]) -> bool:
         """Decide whether the answer continues with reasoning or with text."""
-        self._opening = reasoning_in(self._rest)
+        self._opening = find_reasoning_opening(self._rest)
         if self._opening is not None:
             self._thought_tag = self._rest[: self._opening.length].strip()
             self._rest = self._rest[self._opening.length :]

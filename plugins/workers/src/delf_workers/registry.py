@@ -12,7 +12,7 @@ import yaml
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.machine.own_files import create_private, make_private_folder
-from delf.trust.decisions import Trust, part_of
+from delf.trust.decisions import Trust, whole_file_items
 from delf_workers import frontmatter
 from delf_workers.definition import WorkerDefinition, from_front_matter
 from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
@@ -52,7 +52,7 @@ class Registry:
         content = frontmatter.content(path)
         # The checked bytes are returned, because the file may change after the check.
         if self._root is not None:
-            self.trust.check(self._root, part_of(path, content, self._root))
+            self.trust.check(self._root, whole_file_items(path, content, self._root))
         return content
 
     @property
@@ -154,7 +154,7 @@ class Registry:
         finally:
             temporary.unlink(missing_ok=True)
         if self._root is not None:
-            self.trust.keep(self._root, part_of(path, text.encode(), self._root))
+            self.trust.keep(self._root, whole_file_items(path, text.encode(), self._root))
         return path
 
 

@@ -13,7 +13,7 @@ from delf.events import Step, ToolsSelected
 from delf.plugins.shapes import require_type
 from delf.protocols.prefilter import Choice, Selection
 from delf.tools.catalogs import best_first
-from delf.tools.stubs import fill
+from delf.tools.stubs import select_fitting
 from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
         # A prefilter that the user did not choose only puts its tools first.
         if choice is None or names is None or not choice.forced:
             names = [*(names or ()), *best_first(all_tools.catalog, task)]
-        run.tools = run.tools.showing(fill(all_tools, dict.fromkeys(names), task))
+        run.tools = run.tools.showing(select_fitting(all_tools, dict.fromkeys(names), task))
     return _WORDS if choice is None else choice.name
 
 

@@ -151,7 +151,7 @@ def import_driver(module: str, extra: str, product: str) -> ModuleType:
         ) from None
 
 
-def unlisted(name: str) -> ToolRefusedError:
+def disallowed_function_error(name: str) -> ToolRefusedError:
     """Make the error for a database function that is not allowed.
 
     Args:

@@ -82,7 +82,7 @@ class _Session:
         self._lock = threading.Lock()
         self._running: Child | None = None
         self._is_stopped = False
-        # Start the template, too, before the first statement's timeout begins.
+        # Start the template and the first child before the timeout of the first statement begins.
         self._ready = [self._start()]
 
     def do(self, work: str, **arguments_of_work: Any) -> Any:
@@ -201,7 +201,7 @@ class DuckdbBackend:
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
-                " and make the tables with write",
+                " and create the tables with the action `write`",
             )
         with contextlib.closing(self._session(reader=reader)) as session:
             yield session

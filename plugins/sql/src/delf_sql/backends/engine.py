@@ -65,6 +65,7 @@ class EngineBackend:
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
         self._settings = settings
+        # The engine for read-only sessions has the key True, the other engine the key False.
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
         # The tables of earlier writes by name; cleared when a write may change a definition.
@@ -123,7 +124,8 @@ class EngineBackend:
 
     def _make(self, reader: bool) -> sa.Engine:
         """Make the engine for read-only sessions, or for sessions that write."""
-        # session() resets a connection itself: a rollback leaves settings, locks and tables.
+        # session() resets a connection itself, because the pool's rollback does not undo settings,
+        # locks and temporary tables.
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
             size = self._settings.pool_size
@@ -232,7 +234,7 @@ class EngineBackend:
         """Ask the database to check a query before the query runs."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
-        # Row by row, because drivers that fetch everything first would exceed the limits.
+        # Fetch row by row, because a driver that fetches all rows first would exceed the limits.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:

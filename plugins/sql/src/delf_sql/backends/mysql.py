@@ -24,7 +24,7 @@ from pymysql.converters import conversions
 from pymysql.err import MySQLError
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
-from delf_sql.backends.base import Problem, first_line, unlisted
+from delf_sql.backends.base import Problem, disallowed_function_error, first_line
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed
@@ -154,7 +154,9 @@ class _Connection(_Base):
         """Close the connection in the middle of an unneeded result."""
         result: Any = self._result
         if result is not None and result.unbuffered_active:
-            result.unbuffered_active, result.connection = False, None
+            # PyMySQL would otherwise read the rest of the result before it closes.
+            result.unbuffered_active = False
+            result.connection = None
             self._result = None
         self._force_close()
 
@@ -166,7 +168,8 @@ class _Connection(_Base):
         # The server describes parameters and columns; unread, these packets would answer the next
         # command.
         for count in (params, columns):
-            for _ in range(count + 1 if count else 0):  # and an end packet
+            packet_count = count + 1 if count else 0  # an end packet follows the descriptions
+            for _ in range(packet_count):
                 self._read_packet()
         self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
 
@@ -302,7 +305,7 @@ class MysqlBackend(EngineBackend):
         if names:
             query = _USER_DEFINED_FUNCTION.format(names=", ".join(["%s"] * len(names)))
             for (name,) in _rows(driver, query, names):
-                raise unlisted(name)
+                raise disallowed_function_error(name)
 
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]

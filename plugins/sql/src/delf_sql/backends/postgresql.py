@@ -19,7 +19,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
 
-from delf_sql.backends.base import Problem, first_line, unlisted
+from delf_sql.backends.base import Problem, disallowed_function_error, first_line
 from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.backends.postgresql_params import placeholder_types, with_json
 from delf_sql.backends.postgresql_types import JSONNotes, register_texts, register_user_types
@@ -229,7 +229,7 @@ class PostgresBackend(EngineBackend):
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
-            raise unlisted(row[0])
+            raise disallowed_function_error(row[0])
 
     def version(self, session: sa.Connection) -> str:
         """Return the server's version."""

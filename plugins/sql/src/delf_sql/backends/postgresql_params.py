@@ -15,7 +15,7 @@ from delf_sql.values import as_json, holds_dict
 if TYPE_CHECKING:
     import psycopg
 
-_FIRST_MADE_HERE: Final = 16384
+_FIRST_USER_DEFINED_OID: Final = 16384
 # A query for the base types of domains, which maps each domain's oid to its base type's oid.
 _BASE_TYPES: Final = """
 WITH RECURSIVE types AS (
@@ -53,7 +53,7 @@ def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence
     if description.status != ExecStatus.COMMAND_OK:
         return None
     oids = [description.param_type(number) for number in range(description.nparams)]
-    user_defined = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
+    user_defined = sorted({oid for oid in oids if oid >= _FIRST_USER_DEFINED_OID})
     # For a domain the server returns the domain, but the text form depends on the base type.
     bases = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall()) if user_defined else {}
     return [_name(driver, bases.get(oid, oid)) for oid in oids]

@@ -86,7 +86,12 @@ def _loaders() -> dict[str, type[Loader]]:
 
 
 def _with_text_fallback(loader_class: type[Loader], unless: tuple[bytes, ...] = ()) -> type[Loader]:
-    """Make a loader class that returns the text of a value that its base class cannot load."""
+    """Make a loader class that returns the text of a value that its base class cannot load.
+
+    Args:
+        loader_class: The base class.
+        unless: Words; a value with one of these words is always returned as text.
+    """
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:

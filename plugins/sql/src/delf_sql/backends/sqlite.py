@@ -145,7 +145,7 @@ class _Child:
         started = time.monotonic()
         self._idle.clear()
         try:
-            columns, rows, more, changed, mended = self._ask(tuple(work))
+            columns, rows, more, changed, repaired = self._ask(tuple(work))
         except (EOFError, OSError):
             self.close()
             if time.monotonic() - started >= self._opening.timeout:
@@ -153,7 +153,7 @@ class _Child:
             raise _SqliteError(_ENDED) from None
         finally:
             self._idle.set()
-        return Fetched(tuple(columns), rows, more, changed, tuple(mended))
+        return Fetched(tuple(columns), rows, more, changed, tuple(repaired))
 
     def _ask(self, message: Any) -> Sequence[Any]:
         send(cast("BinaryIO", self._process.stdin), message)
@@ -289,7 +289,8 @@ class SqliteBackend:
         def is_written(file: Path) -> bool:
             return (not reader and file == files[0]) or _has_write_ahead_log(file)
 
-        mode = "ro" if reader else "rwc" if settings.create else "rw"
+        write_mode = "rwc" if settings.create else "rw"
+        mode = "ro" if reader else write_mode
         return _Child(
             Opening(
                 uri=f"file:{quote(str(path))}?mode={mode}",
@@ -321,14 +322,14 @@ class SqliteBackend:
         """Run statements with their sets of parameters in one transaction."""
         bounds = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
-            for statement, batches in changes
-            for params in batches
+            for statement, parameter_sets in changes
+            for params in parameter_sets
         ]
         self._refuse_rounding(session, bounds)
         statements = [(bound.text(), list(bound.values or ())) for bound in bounds]
-        many = len(changes) == 1 and can_batch(changes[0][0], bounds)
+        is_batch = len(changes) == 1 and can_batch(changes[0][0], bounds)
         try:
-            fetched = session.run(Work(statements, self._settings.max_rows, many))
+            fetched = session.run(Work(statements, self._settings.max_rows, is_batch))
         except TimeoutError:
             self._recover()
             raise
@@ -507,7 +508,7 @@ def _missing_file_error(file: str) -> ConnectionFileNotFoundError:
     return ConnectionFileNotFoundError(
         f"there is no SQLite file {file!r}",
         hint="check the path (it is taken from the working directory), or set create = true"
-        " and make the tables with write",
+        " and create the tables with the action `write`",
     )
 
 

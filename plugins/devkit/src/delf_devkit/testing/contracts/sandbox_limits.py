@@ -136,7 +136,8 @@ class SandboxLimits(Contract):
             await self._check_waiting_costs_no_cpu(bench)
             await self._check_cpu_of_all_scripts(bench)
             measured = await self._measure_once(backend)
-            # The guest process may also count, but a script can bypass it by system calls.
+            # The process of the script may measure its CPU time, too, but a script can bypass that
+            # by system calls. None means that the system cannot be asked on this machine.
             assert measured.cpu in (True, None), (
                 "the operating system does not enforce the limit of processor time"
             )
