@@ -366,7 +366,7 @@ async def test_body_is_not_sent_to_another_origin(open_api: Any, invoke: Any, se
         tool = open_api(
             one({"requestBody": body({"type": "object", "properties": {"a": {}}})}, method="post")
         )
-        with pytest.raises(ToolExecutionError, match="only reading follows"):
+        with pytest.raises(ToolExecutionError, match="only a request that reads"):
             await invoke(tool, "call", a=1)
         assert not other.seen
 

@@ -581,7 +581,7 @@ async def test_forbidden_references_are_refused(ref: str, tmp_path: pathlib.Path
     tool = APITool(str(file), name="api")
     assert await tool.actions() == ()
     assert (
-        "leaves the place" in tool.inspect()["warnings"][0]
+        "leaves the folder or origin" in tool.inspect()["warnings"][0]
         or "private" in tool.inspect()["warnings"][0]
     )
 

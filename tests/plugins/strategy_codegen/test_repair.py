@@ -12,6 +12,7 @@ MENDED = {
     "quotes within them": ('print(“say "hi"”)', 'say "hi"'),
     "signs": ("print(1\u00a0−\u00a02, 3 ≥ 2, 2 × 3)", "-1True6"),
     "prompts": (">>> x = 1\n>>> if x:\n...     print(x)\n...\n1", "1"),
+    "code before the prompts": ("x = 1\ny = 2\n>>> print(x + y)\n3", "3"),
     "an installation": ("!pip install x\nprint(1)", "1"),
     "an installation in a block": ("if 1:\n    %pip install x\nprint(1)", "1"),
     "the same quotes": ('d = {\'a\': 1}\nprint(f"{d["a"]}")', "1"),

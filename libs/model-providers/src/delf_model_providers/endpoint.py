@@ -298,24 +298,28 @@ def _find_key(
     """
     address_source = None if address is None else source_of(address)
     key_for_address = _key_for_address(context, address)
-    places = [("LLMConfig(api_key=…)", config.api_key)]
-    places += [
+    configured_keys = [("LLMConfig(api_key=…)", config.api_key)]
+    configured_keys += [
         (
             "api_key_for",
-            key_for_address and SourcedText(key_for_address, address_source or "program"),
+            None
+            if key_for_address is None
+            else SourcedText(key_for_address, address_source or "program"),
         )
     ]
-    places += [(f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases]
-    places += [(name, _variable(context, name)) for name in variables]
+    configured_keys += [
+        (f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases
+    ]
+    configured_keys += [(name, _variable(context, name)) for name in variables]
     first_rejected: _Key | None = None
-    for place, text in places:
+    for location, text in configured_keys:
         key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
             continue
-        candidate = _Key(key, place, source_of(text))
+        candidate = _Key(key, location, source_of(text))
         if not (key.isascii() and key.isprintable()):
             raise ModelConfigurationError(
-                f"the key of {config.model!r} ({place}) has an invalid character",
+                f"the key of {config.model!r} ({location}) has an invalid character",
                 hint="copy the key again: letters, digits and plain punctuation",
             )
         if _may_send_key(candidate.source, address_source):
@@ -340,8 +344,8 @@ def _key_address_error(model: str, location: str, key: Source, address: Source) 
         if address == "project"
         else f"the model {model!r}: the address is of the {address}, and the key is of the "
         f"{key} ({location})",
-        hint=f'beside base_url, api_key names the key for it, as api_key = "${{{variable}}}", '
-        'or api_key = "none" where none is needed; api_key_for has keys by host, for any address',
+        hint=f'set the key for this address next to base_url, as api_key = "${{{variable}}}", '
+        'or api_key = "none" where none is needed; api_key_for maps hosts to keys, for any address',
     )
 
 
@@ -350,13 +354,13 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
     if address is None or not context.api_key_for:
         return None
     origin = _ORIGIN.search(address)
-    for address_pattern, key in context.api_key_for.items():
-        pattern_origin = _ORIGIN.search(
-            address_pattern
-            if "://" in address_pattern
-            else f"{origin and origin[1]}://{address_pattern}"
-        )
-        if origin and pattern_origin and _same_origin(origin, pattern_origin):
+    if origin is None:
+        return None
+    for host, key in context.api_key_for.items():
+        # A host without a scheme stands for the address with the same scheme.
+        full_address = host if "://" in host else f"{origin[1]}://{host}"
+        pattern_origin = _ORIGIN.search(full_address)
+        if pattern_origin and _same_origin(origin, pattern_origin):
             return key
     return None
 

@@ -299,9 +299,9 @@ def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint
     message, hint = _proxy_fault(proxy)
     if message:
         message = f"{label} cannot be asked: {message}"
-    elif kinds & {"CertificatesError"}:
+    elif "CertificatesError" in kinds:
         message, hint = f"{label} cannot be asked: {details}", "fix the variable, or unset it"
-    elif kinds & OF_PROXIES:
+    elif kinds & PROXY_ERRORS:
         message = (
             f"{proxy} refused the connection to {label}: {details.removesuffix(f' (by {proxy})')}"
         )
@@ -347,7 +347,9 @@ def _path(endpoint: Endpoint) -> str:
     return urlsplit(endpoint.base_url or "").path or "/"
 
 
-OF_PROXIES: Final = frozenset({"ProxyError", "ClientHttpProxyError", "ClientProxyConnectionError"})
+PROXY_ERRORS: Final = frozenset(
+    {"ProxyError", "ClientHttpProxyError", "ClientProxyConnectionError"}
+)
 """The class names of exceptions that a proxy causes."""
 
 # The class names of exceptions after a dropped connection.

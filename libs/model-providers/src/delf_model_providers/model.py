@@ -100,9 +100,9 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        own_request = for_model(request, self._owner)
-        reply = await self._attempts(own_request).complete(
-            lambda: self._complete_in_any_mode(own_request)
+        prepared_request = for_model(request, self._owner)
+        reply = await self._attempts(prepared_request).complete(
+            lambda: self._complete_in_any_mode(prepared_request)
         )
         return marked_reply(reply, self._owner)
 
@@ -121,10 +121,10 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        own_request = for_model(request, self._owner)
-        attempts = self._attempts(own_request)
+        prepared_request = for_model(request, self._owner)
+        attempts = self._attempts(prepared_request)
         async with aclosing(
-            attempts.stream(lambda: self._stream_in_any_mode(own_request))
+            attempts.stream(lambda: self._stream_in_any_mode(prepared_request))
         ) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
@@ -138,12 +138,14 @@ class EndpointModel(ABC):
         """Return the complete reply; stream internally if the server supports only streaming."""
         if not self._always_streams:
             try:
-                return await self._whole(request)
+                return await self._complete_once(request)
             except Exception as error:
-                if not self._is_streamed(error) and not self._is_mode_refused(error, request):
+                if not self._is_unexpected_stream(error) and not self._is_mode_refused(
+                    error, request
+                ):
                     raise
             self._always_streams = True
-        async with aclosing(self._pieces(request)) as pieces:
+        async with aclosing(self._stream_once(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     return piece
@@ -156,22 +158,22 @@ class EndpointModel(ABC):
         if not self._never_streams:
             has_started = False
             try:
-                async with aclosing(self._pieces(request)) as pieces:
+                async with aclosing(self._stream_once(request)) as pieces:
                     async for piece in pieces:
                         has_started = True
                         yield piece
                 return
             except Exception as error:
                 if has_started or not (
-                    self._is_whole(error) or self._is_mode_refused(error, request)
+                    self._is_missing_stream(error) or self._is_mode_refused(error, request)
                 ):
                     raise
             self._never_streams = True
-        reply = await self._whole(request)
+        reply = await self._complete_once(request)
         if reply.text:
             yield ModelDelta(reply.text)
-        for number, call in enumerate(reply.calls):
-            yield ModelDelta(call.arguments, call=number)
+        for index, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=index)
         yield reply
 
     def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
@@ -179,11 +181,11 @@ class EndpointModel(ABC):
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 
-    def _is_streamed(self, error: Exception) -> bool:
+    def _is_unexpected_stream(self, error: Exception) -> bool:
         """Return True if an error means that the server streamed a reply unasked."""
         return False
 
-    def _is_whole(self, error: Exception) -> bool:
+    def _is_missing_stream(self, error: Exception) -> bool:
         """Return True if an error means that the server did not stream a reply as asked."""
         return False
 
@@ -209,11 +211,11 @@ class EndpointModel(ABC):
         """Create the objects that send requests to the endpoint; send nothing yet."""
 
     @abstractmethod
-    async def _whole(self, request: ModelRequest) -> ModelReply:
+    async def _complete_once(self, request: ModelRequest) -> ModelReply:
         """Request a complete reply, without retries."""
 
     @abstractmethod
-    def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+    def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Request a streamed reply without retries; yield its pieces, then the complete reply."""
 
     @abstractmethod

@@ -90,6 +90,7 @@ class Pool:
         _import_httpx()
         import httpx
 
+        # An unencrypted endpoint needs no certificates, and loading them takes time.
         verify = (
             default_context() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )

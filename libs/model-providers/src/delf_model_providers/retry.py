@@ -107,7 +107,7 @@ class Attempts:
         """
         attempt = 1
         while True:
-            received_chars: int | None = None
+            received_chars: int | None = None  # None before the first piece
             failure: Failure | None = None
             async with aclosing(call()) as pieces:
                 while failure is None:
@@ -122,15 +122,15 @@ class Attempts:
                             received_chars = (received_chars or 0) + len(piece.text)
                         yield piece
             if received_chars is not None:
-                broken = (
+                message = (
                     f"the answer broke off after {received_chars} characters: {failure.message}"
                 )
-                raise replace(failure, message=broken).error()
+                raise replace(failure, message=message).error()
             await self._wait_or_raise(failure, attempt)
             attempt += 1
 
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:
-        """Wait before the next attempt; raise the failure's error if there is none."""
+        """Wait before the next attempt; raise the failure's error if no attempt is left."""
         delay = self.policy.delay(failure, attempt)
         if delay is None:
             raise failure.error()

@@ -36,22 +36,22 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     tool = tools[0]
     is_openai = endpoint.dialect == "openai" and endpoint.is_original
     if is_openai and not _SEARCHING.search(endpoint.name):
-        hint_text = (
-            f"OpenAI's other models search as openai-responses/{endpoint.name}; those for "
-            "searches do it as they are, such as gpt-5-search-api"
+        reason = (
+            "with this name, only OpenAI's search models can search, such as gpt-5-search-api; "
+            f"other models can as openai-responses/{endpoint.name}"
         )
-        raise cannot(endpoint, hint_text)
+        raise unsupported_search(endpoint, reason)
     supported_filters = _DOMAIN_FILTERS.get(endpoint.dialect or "", ())
     for name in ("allowed_domains", "blocked_domains"):
         if tool.get(name) and name not in supported_filters:
-            able = " and ".join(
-                each for each, filters in _DOMAIN_FILTERS.items() if name in filters
+            dialects = " and ".join(
+                dialect for dialect, filters in _DOMAIN_FILTERS.items() if name in filters
             )
-            raise cannot(endpoint, f"only {able} know {name}")
+            raise unsupported_search(endpoint, f"only {dialects} know {name}")
     return tool
 
 
-def cannot(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
+def unsupported_search(endpoint: Endpoint, reason: str) -> ModelConfigurationError:
     """Return an error that the model cannot search the web as requested."""
     return ModelConfigurationError(
         f"{endpoint.model!r} with {SERVER_SIDE_TOOLS}: it cannot search the web in this way: "

@@ -30,25 +30,25 @@ def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
 
 
 def for_model(request: ModelRequest, owner: str) -> ModelRequest:
-    """Remove the tokens of other models from a request, and the prefixes from the others.
+    """Keep only the tokens that a model made itself, without the prefix that names the model.
 
     Args:
         request: The request.
         owner: The provider and name of the model that gets the request.
     """
 
-    def unmarked(part: Part) -> Part:
+    def with_own_token(part: Part) -> Part:
         if not isinstance(part, ToolCall) or part.token is None:
             return part
         token_owner, _, token = part.token.partition(_SEPARATOR)
         return replace(part, token=token if token_owner == owner else None)
 
-    def own(message: Message) -> Message:
+    def with_own_tokens(message: Message) -> Message:
         if not any(isinstance(part, ToolCall) for part in message.parts):
             return message
-        return replace(message, parts=tuple(map(unmarked, message.parts)))
+        return replace(message, parts=tuple(map(with_own_token, message.parts)))
 
-    return replace(request, messages=tuple(map(own, request.messages)))
+    return replace(request, messages=tuple(map(with_own_tokens, request.messages)))
 
 
 def may_think(request: ModelRequest) -> bool:
@@ -57,13 +57,14 @@ def may_think(request: ModelRequest) -> bool:
     Claude refuses thinking within a sequence of tool calls that began without thinking, such as one
     that another model began.
     """
-    first: ToolCall | None = None
+    first_call: ToolCall | None = None
     for message in reversed(request.messages):
         if message.role == "assistant":
-            first = next((p for p in message.parts if isinstance(p, ToolCall)), first)
+            first_call = next((p for p in message.parts if isinstance(p, ToolCall)), first_call)
         elif not any(isinstance(part, ToolResult) for part in message.parts):
             break
-    return first is None or first.token is not None
+    # A call without a token was made without thinking, or by another model.
+    return first_call is None or first_call.token is not None
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:

@@ -229,8 +229,10 @@ class _Arguments:
 
     def schema(self) -> dict[str, Any]:
         """Return a JSON schema of the arguments, with the names that scripts use."""
-        kept_keys = ("$schema", "$defs", "definitions")
-        definitions = {key: self._root_schema[key] for key in kept_keys if key in self._root_schema}
+        definition_keys = ("$schema", "$defs", "definitions")
+        definitions = {
+            key: self._root_schema[key] for key in definition_keys if key in self._root_schema
+        }
         return {
             "type": "object",
             "properties": dict(self._schemas),

@@ -30,20 +30,20 @@ _FORMATS: Final = frozenset(
 _MAX_SHOWN_LIMIT: Final = 2**31 - 1
 
 
-def hints_of(document: Document, schema: Any, max_hints: int, depth: int) -> str:
+def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str:
     """Return the constraints of a value and its parts: ``≤ 200``, ``address.zip matches ^[0-9]+$``.
 
     Args:
         document: The document, for resolving references.
         schema: The schema of a parameter.
-        max_hints: The maximum number of characters; whole hints are omitted.
+        max_chars: The maximum number of characters; whole hints are omitted.
         depth: The number of nested record levels to include.
     """
     hints: list[str] = []
     size = 0
     for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MAX_VISITS])):
         hint = f"{path}: {text}" if path else text
-        if size + len(hint) <= max_hints:
+        if size + len(hint) <= max_chars:
             hints.append(hint)
             size += len(hint) + 2
     return "; ".join(hints)

@@ -102,8 +102,8 @@ def _python_name(name: str, prefix: str) -> str:
     if not name or not (name[0].isalpha()):
         name = f"{prefix}_{name}".rstrip("_")
     if len(name) > _MAX_NAME:
-        mark = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
-        name = f"{name[: _MAX_NAME - 5].rstrip('_')}_{mark}"
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
+        name = f"{name[: _MAX_NAME - 5].rstrip('_')}_{digest}"
     if keyword.iskeyword(name) or not name.isidentifier():
         name = f"{name}_" if keyword.iskeyword(name) else f"{prefix}_{mark_of(name)}"
     return name

@@ -124,8 +124,7 @@ def _keys(
             yield _Key(part_path, text, -1 if _UNITS.search(text) else _rank(resolved_part))
         nested_schemas.append((part, part_path))
     for keyword in ("allOf", "anyOf", "oneOf"):
-        parts = resolved.get(keyword)
-        nested_schemas += [(part, path) for part in cast("list[Any]", parts or [])] if parts else []
+        nested_schemas += [(part, path) for part in _list_at(resolved, keyword)]
     nested_schemas += [
         (resolved.get(keyword), path) for keyword in ("items", "additionalProperties")
     ]

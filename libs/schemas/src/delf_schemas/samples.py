@@ -129,8 +129,8 @@ class Samples:
         while self._has_unsaved_changes:
             self._has_unsaved_changes = False
             types_by_name = {
-                name: [[list(place), kind] for place, kind in each]
-                for name, each in self._undeclared.items()
+                name: [[list(path), kind] for path, kind in types]
+                for name, types in self._undeclared.items()
             }
             content = {"shapes": dict(self._shapes), "found": types_by_name}
             await asyncio.to_thread(store.write, content)
@@ -279,14 +279,17 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     result |= _merged_keys(old, second)
     if "items" in old or "items" in second:
         result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
-    texts = [shape for shape in (old, second) if "string" in _kinds(shape)]
-    contents = [shape[_JSON] for shape in texts if _JSON in shape]
+    string_shapes = [shape for shape in (old, second) if "string" in _kinds(shape)]
+    contents = [shape[_JSON] for shape in string_shapes if _JSON in shape]
     if contents:
+        # With only one shape of content, it is merged with itself, which changes nothing.
         result[_JSON] = merge_shapes(contents[0], contents[-1])
-        notations = {shape.get(_NOTATION) for shape in texts if _JSON in shape}
+        notations = {shape.get(_NOTATION) for shape in string_shapes if _JSON in shape}
         if notations != {None}:
             result[_NOTATION] = (notations.pop() or "") if len(notations) == 1 else _MIXED
-        if len(contents) < len(texts) or any(_SOMETIMES_JSON in shape for shape in texts):
+        if len(contents) < len(string_shapes) or any(
+            _SOMETIMES_JSON in shape for shape in string_shapes
+        ):
             result[_SOMETIMES_JSON] = True
     return result
 
@@ -299,8 +302,8 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:
-        kept_keys = (*_KEYS, "required", _HAS_OPTIONAL_KEYS)
-        return {key: shape[key] for shape in objects for key in kept_keys if key in shape}
+        copied_keys = (*_KEYS, "required", _HAS_OPTIONAL_KEYS)
+        return {key: shape[key] for shape in objects for key in copied_keys if key in shape}
     first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
@@ -312,8 +315,8 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
             for name in names
         }
-        marks = {_HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
-        return {"properties": properties, "required": required, **marks}
+        optional_flag = {_HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
+        return {"properties": properties, "required": required, **optional_flag}
     values: Any = None
     for shape in objects:
         for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):

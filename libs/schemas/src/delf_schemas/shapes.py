@@ -165,7 +165,7 @@ class Shapes:
         name = self._recursive_names.get(ref)
         if name is None:
             words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
-            name = "".join(keyword.capitalize() for keyword in words if keyword)[:40]
+            name = "".join(word.capitalize() for word in words if word)[:40]
             name = name if name and name[0].isalpha() else f"Model{len(self._recursive_names) + 1}"
             self._recursive_names[ref] = name
         return name
@@ -271,7 +271,11 @@ class Shapes:
             record_properties = cast("dict[str, Any]", properties)
             has_missing_keys = schema.get("x-seen") is True
             return self._object_text(
-                record_properties, _names(schema), depth, mode, marks_optional=has_missing_keys
+                record_properties,
+                _required_names(schema),
+                depth,
+                mode,
+                marks_optional=has_missing_keys,
             )
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
@@ -295,9 +299,8 @@ class Shapes:
         """
         if depth <= 0:
             return "dict"
-        max_properties = self._extent.properties[
-            min(self._extent.depth - depth, self._extent.depth)
-        ]
+        level = self._extent.depth - depth  # 0 for the outermost object
+        max_properties = self._extent.properties[min(level, self._extent.depth)]
         order = _order(properties, required, mode)
         lines: list[str] = []
         for name in order:
@@ -339,7 +342,7 @@ def _has_structure(choice: dict[str, Any]) -> bool:
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
-def _names(schema: dict[str, Any]) -> set[str]:
+def _required_names(schema: dict[str, Any]) -> set[str]:
     required_names = schema.get("required")
     items = cast("list[Any]", required_names) if isinstance(required_names, list) else []
     return {name for name in items if isinstance(name, str)}
@@ -477,15 +480,16 @@ def merge_object(
     if isinstance(kind, list):
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
-        # Any text but "object" will do for several types, because these are not an object.
-        kind = next((k for k in kinds if k != "null"), None) if len(kinds) <= 2 else "several"
+        non_null_kinds = [k for k in kinds if k != "null"]
+        # Three or more types are no object; "several" only has to differ from "object".
+        kind = "several" if len(kinds) > 2 else next(iter(non_null_kinds), None)
     if kind not in (None, "object"):
         return None
     properties: Any = resolved.get("properties")
     additional: Any = resolved.get("additionalProperties")
     result = Merged(
         dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
-        _names(resolved),
+        _required_names(resolved),
         additional is True or (isinstance(additional, dict) and "not" not in additional),
         nullable,
     )
@@ -542,7 +546,7 @@ def object_choices(
     common = merge_object(
         document, {k: v for k, v in resolved.items() if k not in ("allOf", "oneOf", "anyOf")}
     )
-    objects = [common or Merged({}, _names(resolved), additional=False, nullable=False)]
+    objects = [common or Merged({}, _required_names(resolved), additional=False, nullable=False)]
     groups = [[part] for part in _list_at(resolved, "allOf")]
     groups += [
         choices

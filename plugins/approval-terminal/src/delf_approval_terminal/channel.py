@@ -56,14 +56,14 @@ class TerminalChannel:
         return await self._ask_person(request, _Question)
 
     async def _ask_person(
-        self, request: ApprovalRequest, kind: type[_Approval | _Question]
+        self, request: ApprovalRequest, request_class: type[_Approval | _Question]
     ) -> Decision | None:
         async with TURNS.turn():
             with Terminal.standard() as terminal:
                 if terminal is None:
                     return None
                 try:
-                    decision = await kind(terminal, request).ask()
+                    decision = await request_class(terminal, request).ask()
                 except asyncio.CancelledError:
                     terminal.write(f"\n{style('no answer is needed any more', 'dim')}\n")
                     raise
@@ -140,9 +140,12 @@ class _Question(_Request):
             return self._show(whole=True)
         if answer in ("", "?"):
             return self._terminal.say(help_text(self._request))
-        number = int(answer) if answer.isdecimal() and answer.isascii() else 0
-        if answer not in question.options and 0 < number <= len(question.options):
-            return Answered(question.options[number - 1])
+        is_number = answer.isdecimal() and answer.isascii()
+        # An option that is itself a number, such as "2", is meant as the option.
+        if is_number and answer not in question.options:
+            option_number = int(answer)
+            if 0 < option_number <= len(question.options):
+                return Answered(question.options[option_number - 1])
         try:
             return Answered(question.read(answer))
         except DelfError as error:

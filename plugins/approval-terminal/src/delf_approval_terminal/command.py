@@ -136,9 +136,13 @@ def approve(
     """Approve the call or the script of a request."""
     if any_arguments and remember is None:
         raise click.UsageError("--any-arguments goes with --remember", ctx)
-    lasts: Remember = "until_revoked" if remember == "until-revoked" else "task"
+    lifetimes: dict[str | None, Remember] = {
+        None: "no",
+        "task": "task",
+        "until-revoked": "until_revoked",
+    }
     decision = Approved(
-        remember="no" if remember is None else lasts,
+        remember=lifetimes[remember],
         covers="action" if any_arguments else "call",
         reason=note,
     )
@@ -215,7 +219,8 @@ def assign(
 
     The person is notified as they chose. Everybody else who may decide still may.
     """
-    if nobody == (person is not None):
+    has_person = person is not None
+    if has_person == nobody:  # both or neither of the two
         raise click.UsageError("name a person, or give --nobody", ctx)
     request = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
     record = ask_journal(ctx, lambda journal: answering.assign(journal, request, person, _WHO))
@@ -323,7 +328,7 @@ def _answer(
         edited: Mapping[str, Any] = decision.arguments if isinstance(decision, Edited) else {}
         for line in listing.facts_of(request, edited):
             click.echo(line, err=True)
-        if not click.confirm(f"{request.requested.request_id}: decide so?", err=True):
+        if not click.confirm(f"{request.requested.request_id}: send this decision?", err=True):
             click.echo("nothing was decided", err=True)
             ctx.exit(1)
     record, decided = ask_journal(
@@ -333,7 +338,7 @@ def _answer(
         click.echo(json_text(answering.decided_data(record, decided), indent=2))
         return
     if isinstance(decided, ApprovalVoted):
-        click.echo(f"approved, and another person has to, too: {listing.line(record)}")
+        click.echo(f"approved; another person has to approve it, too: {listing.line(record)}")
         return
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
 

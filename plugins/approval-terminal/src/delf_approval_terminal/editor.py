@@ -32,7 +32,7 @@ class Editor:
         self._terminal = terminal
         self._request = request
         self.arguments: Mapping[str, Any] = dict(request.arguments)
-        self._refused: dict[str, str] = {}  # refused inputs, to be edited again
+        self._invalid_inputs: dict[str, str] = {}  # by argument, to be edited again
 
     @property
     def is_edited(self) -> bool:
@@ -63,16 +63,16 @@ class Editor:
         """Let the person edit an argument; an invalid text is offered again at the next attempt."""
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
-        start_text = self._refused.pop(name, text)
+        start_text = self._invalid_inputs.pop(name, text)
         try:
             typed = await self._read_value(name, start_text, "text" if is_text else "JSON")
             if typed is None or typed == text:
                 return
-            self._refused[name] = typed
+            self._invalid_inputs[name] = typed
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)
-            del self._refused[name]
+            del self._invalid_inputs[name]
         except ValueError as error:
             self._terminal.complain(f"that is not JSON: {escape(str(error))}")
         except ToolRefusedError as error:

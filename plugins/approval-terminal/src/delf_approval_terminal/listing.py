@@ -119,9 +119,9 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
 def show(record: RequestRecord) -> None:
     """Write a request in full to stdout."""
     request, decided = record.requested, record.decided
-    name = state_of_request(record)
+    state = state_of_request(record)
     click.echo(
-        f"{request.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
+        f"{request.request_id}: {click.style(state, fg=_COLOURS.get(state))}, asked "
         f"{_age(request.at)} ago"
     )
     click.echo(wrap_text(f"task {request.task_id}: {one_line(record.task.task)}"))

@@ -210,19 +210,19 @@ def request_text(
         waiting: The number of other requests that wait for the terminal.
         whole: Whether to show all facts in full.
     """
-    mark = "yellow" if can_be_undone(request.effect) else "red"
+    colour = "yellow" if can_be_undone(request.effect) else "red"
     request = as_edited(request, arguments)
-    question, effect, *other_facts = facts(request)
+    headline, effect, *other_facts = facts(request)
     waiting_note = f" · {waiting} more waiting" if waiting else ""
-    title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
-    lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
-    bar, content_width = style("│", mark), width - 3
-    question_or_none = Question.from_request(request)
-    whole = whole or (question_or_none is not None and _takes_any_text(question_or_none))
+    title = f"{_line(headline.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
+    lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
+    bar, content_width = style("│", colour), width - 3
+    question_to_person = Question.from_request(request)
+    whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
     body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
     menu = _menu(request, edited=edited, unseen=omitted_chars)
-    lines += _close_frame(_wrap_menu(menu, content_width), mark)
+    lines += _close_frame(_wrap_menu(menu, content_width), colour)
     return "\n".join(lines) + "\n"
 
 
@@ -239,17 +239,22 @@ def fact_lines(
     """
     parts: list[Part] = []
     omitted_facts: list[Fact] = []
-    arguments = 0
+    argument_count = 0
     for fact in shown_facts:
-        arguments += fact.kind is FactKind.ARGUMENT
-        if fact.about and arguments > _MAX_ARGUMENTS and not whole and not _needs_attention(fact):
+        argument_count += fact.kind is FactKind.ARGUMENT
+        if (
+            fact.about
+            and argument_count > _MAX_ARGUMENTS
+            and not whole
+            and not _needs_attention(fact)
+        ):
             omitted_facts.append(fact)
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
     if omitted_facts:
         unseen = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
-        omitted_values = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
-        parts.append(Part([f"… {omitted_values} more arguments; v shows them"], unseen))
+        omitted_count = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
+        parts.append(Part([f"… {omitted_count} more arguments; v shows them"], unseen))
     is_call = request.code is None and not request.is_question
     if is_call and not any(fact.about for fact in shown_facts):
         parts.append(Part(["(no arguments)"]))
@@ -277,9 +282,9 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
         width: The width in columns.
         whole: Whether to show the fact in full instead of its beginning.
     """
-    omitted_values = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
-    if fact.kind in omitted_values:
-        return _argument_part(fact, omitted_values[fact.kind][fact.about], whole=whole, width=width)
+    values_by_kind = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
+    if fact.kind in values_by_kind:
+        return _argument_part(fact, values_by_kind[fact.kind][fact.about], whole=whole, width=width)
     if fact.kind is FactKind.ORIGIN:
         if not whole and not fact.required:
             return Part([])
@@ -324,7 +329,7 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
     """Return the keys with their labels, and how many characters of the request are not shown."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if (question := Question.from_request(request)) is not None:
-        return f"{_answers(question)}{note}{'' if _takes_any_text(question) else _MORE}"
+        return f"{_answer_keys(question)}{note}{'' if _takes_any_text(question) else _MORE}"
     reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
         return f"a approve{note} · {reject_keys} · v view all · ? help"
@@ -332,8 +337,8 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
         return f"a make it again{note} · h it did happen · r reject · v view all · ? help"
     if edited:
         return f"a approve as edited{note} · {reject_keys} · e edit · v view all · ? help"
-    alike = f"A every {escape(request.action)} in this task"
-    return f"a approve{note} · {reject_keys} · e edit · {alike} · v view all · ? help"
+    approve_all = f"A every {escape(request.action)} in this task"
+    return f"a approve{note} · {reject_keys} · e edit · {approve_all} · v view all · ? help"
 
 
 _MORE: Final = " · r answer nothing · v view all · ? help"
@@ -344,7 +349,7 @@ def _takes_any_text(question: Question) -> bool:
     return not question.choices and question.answer == "text"
 
 
-def _answers(question: Question) -> str:
+def _answer_keys(question: Question) -> str:
     if question.options:
         return "1 choose" if len(question.options) == 1 else f"1-{len(question.options)} choose"
     match question.answer:

@@ -94,8 +94,8 @@ def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
             return int(opened)
         if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
             break
-    number = ctypes.get_errno()
-    raise OSError(number, os.strerror(number), path)
+    error_number = ctypes.get_errno()
+    raise OSError(error_number, os.strerror(error_number), path)
 
 
 def _open_stepwise(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:

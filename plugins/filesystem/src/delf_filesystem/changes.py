@@ -70,10 +70,10 @@ def _diff(change: Change) -> list[str]:
     old = _lines_to_compare(before)
     new = _lines_to_compare(b"".join(change.parts)) if is_small else None
     if old is None or new is None:
-        was = "new" if change.before is None else f"{len(before)} bytes"
-        return [f"{name}: {was} → {change.size} bytes"]
-    first = "/dev/null" if change.before is None else name
-    return list(difflib.unified_diff(old, new, first, name, lineterm="", n=3))
+        old_size = "new" if change.before is None else f"{len(before)} bytes"
+        return [f"{name}: {old_size} → {change.size} bytes"]
+    old_name = "/dev/null" if change.before is None else name
+    return list(difflib.unified_diff(old, new, old_name, name, lineterm="", n=3))
 
 
 def _lines_to_compare(content: bytes) -> list[str] | None:

@@ -91,12 +91,12 @@ class Filesystem(Connection[FilesystemSettings]):
     async def context(self, task: str) -> str | None:
         """Return a list of the roots, for the prompt."""
         lines = [f"{self.name}: paths begin with one of these folders:"]
-        writes = any(item.effect != "read" for item in self._allowed)
+        can_write = any(item.effect != "read" for item in self._allowed)
         for place in self._roots:
             settings = place.settings
-            kinds = f", only {' '.join(settings.suffixes)}" if settings.suffixes else ""
-            mode = "read and write" if settings.mode == "rw" and writes else "read only"
-            lines.append(f"- {place.name}/ ({mode}{kinds})")
+            allowed_suffixes = f", only {' '.join(settings.suffixes)}" if settings.suffixes else ""
+            mode = "read and write" if settings.mode == "rw" and can_write else "read only"
+            lines.append(f"- {place.name}/ ({mode}{allowed_suffixes})")
         return "\n".join(lines)
 
     async def check(self, call: ProposedCall) -> Verdict:
@@ -115,7 +115,7 @@ class Filesystem(Connection[FilesystemSettings]):
         ]
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Return a file for another connection, such as ``workers``.
+        """Return a file that another connection may read, such as ``workers``.
 
         Args:
             path: The path with its root.
@@ -133,7 +133,7 @@ class Filesystem(Connection[FilesystemSettings]):
         reading_actions = [item for item in self._allowed if item.permission == _READING]
         if not reading_actions:
             raise ToolRefusedError(f"{self.name} may not read files here")
-        asks = place.settings.read_approval or any(
+        needs_approval = place.settings.read_approval or any(
             needs_confirmation(self.confirm, item) for item in reading_actions
         )
         with reading(place) as file:
@@ -142,7 +142,7 @@ class Filesystem(Connection[FilesystemSettings]):
             name=place.parts[-1],
             size=size,
             read=lambda: self.read_bytes(path),
-            asks=f"{place.name} asks before each read" if asks else None,
+            asks=f"{place.name} needs_approval before each read" if needs_approval else None,
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
@@ -151,11 +151,9 @@ class Filesystem(Connection[FilesystemSettings]):
             path = str(arguments.get("path", "."))
             places = list(self._roots) if path == "." else [self._roots.place(path)]
             asking_roots = [place.name for place in places if place.settings.read_approval]
-            return (
-                NeedsApproval(reason=f"{asking_roots[0]} asks before each read")
-                if asking_roots
-                else Allowed()
-            )
+            if asking_roots:
+                return NeedsApproval(reason=f"{asking_roots[0]} asks before each read")
+            return Allowed()
         if not self._needs_preview():
             return Allowed()
         changes = list(self._changes(name, arguments))
@@ -211,7 +209,8 @@ class Filesystem(Connection[FilesystemSettings]):
         with reading(place) as file:
             file.seek(offset)
             max_bytes = place.settings.max_file_bytes
-            content = file.read(min(max_bytes + 1, max_bytes + 1 if length is None else length))
+            one_too_many = max_bytes + 1  # enough to notice that the content is too long
+            content = file.read(one_too_many if length is None else min(length, one_too_many))
             if len(content) > max_bytes:
                 raise _too_large(place, "read", "read_bytes(path, offset, length) reads a part")
             return content
@@ -344,8 +343,8 @@ class Filesystem(Connection[FilesystemSettings]):
         approved = None if context is None else context.basis
         if approved is not None and approved != basis_of(changes):
             raise ToolExecutionError(
-                "a file has changed since a person saw what would be written; nothing was. Call "
-                f"{name} again to ask about it as it is now"
+                "a file has changed since a person approved the write, so nothing was written. "
+                f"Call {name} again to ask about the present file"
             )
         return changes
 
@@ -359,8 +358,8 @@ class Filesystem(Connection[FilesystemSettings]):
                 yield self._edit_change(
                     str(arguments["path"]), old_text.encode(), new_text.encode()
                 )
-            case _:
-                old, new = (str(arguments[name]).encode() for name in ("old_text", "new_text"))
+            case _:  # replace
+                old, new = (str(arguments[key]).encode() for key in ("old_text", "new_text"))
                 if not old:
                     raise ToolRefusedError("old_text is empty")
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
@@ -420,7 +419,7 @@ class Filesystem(Connection[FilesystemSettings]):
         for place, status in self._files(path, pattern):
             if path == "." and place.settings.mode != "rw":
                 continue
-            self._roots.file(str(place), write=True)
+            self._roots.file(str(place), write=True)  # raises for a file that must not be changed
             if status.st_nlink == 1:
                 yield place
 
@@ -446,15 +445,19 @@ def _read_whole(place: Place, file: BinaryIO, verb: str = "read") -> bytes:
 
 def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
     """Read some lines of a file; memory is bounded even if lines are long."""
-    max_bytes, content, size = place.settings.max_file_bytes, list[bytes](), 0
-    number, end = 1, None if lines is None else start + lines
-    while (end is None or number < end) and (piece := file.readline(_CHUNK_BYTES)):
-        if number >= start:
+    max_bytes = place.settings.max_file_bytes
+    content: list[bytes] = []
+    size = 0
+    line_number = 1
+    end = None if lines is None else start + lines
+    while (end is None or line_number < end) and (piece := file.readline(_CHUNK_BYTES)):
+        if line_number >= start:
             content.append(piece)
             size += len(piece)
             if size > max_bytes:
                 raise _too_large(place, "read", "ask for fewer lines")
-        number += piece.endswith(b"\n")
+        if piece.endswith(b"\n"):
+            line_number += 1
     return b"".join(content)
 
 
@@ -508,5 +511,5 @@ class _LineEnds:
         if b"\r" in self._text or b"\n" not in self._text:
             return self._text
         lines = occurrence[0] if b"\n" in occurrence[0] else self._content
-        is_crlf = 2 * lines.count(b"\r\n") > lines.count(b"\n")
-        return self._text.replace(b"\n", b"\r\n") if is_crlf else self._text
+        is_mostly_crlf = 2 * lines.count(b"\r\n") > lines.count(b"\n")
+        return self._text.replace(b"\n", b"\r\n") if is_mostly_crlf else self._text

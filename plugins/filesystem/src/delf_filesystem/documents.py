@@ -85,9 +85,9 @@ def convert(content: bytes, name: str, suffix: str) -> str:
     except MarkItDownException as error:
         if "MemoryError" in str(error):
             raise MemoryError from None
-        locked = "; it has a password" if _is_locked(content) else ""
+        password_note = "; it has a password" if _is_locked(content) else ""
         raise ToolExecutionError(
-            f"{name!r} cannot be read as a {suffix} document{locked}"
+            f"{name!r} cannot be read as a {suffix} document{password_note}"
         ) from error
     if suffix == ".pdf":
         _note_pages_without_text(content, name)

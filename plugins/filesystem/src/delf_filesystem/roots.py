@@ -106,7 +106,7 @@ class Roots:
 
 
 def _is_name(path: str) -> bool:
-    """Return True if a path can be a file's name on this system."""
+    """Return True if this system can encode a path as a file name."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -182,8 +182,8 @@ def reading(place: Place) -> Generator[BinaryIO]:
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb", closefd=True) as file:
             if not is_plain_file(descriptor):
-                folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-                kind = "a folder" if folder else "not a plain file"
+                is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+                kind = "a is_folder" if is_folder else "not a plain file"
                 raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
             # No path shows that the content of a hard link belongs to a file outside of the root.
             if os.fstat(descriptor).st_nlink > 1:

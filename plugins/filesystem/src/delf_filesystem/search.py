@@ -181,7 +181,8 @@ def _matching_lines(
     place: Place, piece: bytes, expression: re.Pattern[bytes], line: int
 ) -> Iterator[Match]:
     """Yield the lines of a piece of a file that match; ``line`` is the piece's first line."""
-    counted_to, end = 0, -1
+    counted_to = 0  # the position up to which line breaks are counted
+    end = -1  # the end of the last line with a match
     for hit in expression.finditer(piece):
         if hit.start() < end:  # in the same line as the last match
             continue

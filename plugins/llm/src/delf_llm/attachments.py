@@ -103,7 +103,10 @@ def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
             "name": str() as name_text,
             "data": bytes() as data,
         }:
-            return name_text, data  # as calls give files, such as attachments of mails
+            return (
+                name_text,
+                data,
+            )  # the form in which calls return files, such as a mail's attachments
         case _:
             raise ToolExecutionError(
                 f"file_data: item {number} must be the name of an input file, bytes, or "
@@ -116,7 +119,7 @@ def _part(name: str, data: bytes) -> Part:
     if media_type is None:
         raise ToolExecutionError(
             f"file_data: the type of {name!r} is unknown; give (name, bytes) with "
-            "a name that ends as such files do"
+            "a file name extension, such as .pdf"
         )
     if not data:
         raise ToolExecutionError(f"file_data: {name!r} is empty")
@@ -135,15 +138,13 @@ def _media_type(name: str, data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     guessed_type = mimetypes.guess_type(name)[0] or ""
+    names_text = guessed_type.startswith("text/")
     if _is_text(data):
-        return (
-            guessed_type
-            if guessed_type.startswith("text/") or guessed_type in _TEXTS
-            else "text/plain"
-        )
-    return (
-        None if guessed_type in IMAGES or guessed_type.startswith("text/") else guessed_type or None
-    )
+        return guessed_type if names_text or guessed_type in _TEXTS else "text/plain"
+    # The name must be wrong: these bytes are neither text nor an image.
+    if names_text or guessed_type in IMAGES:
+        return None
+    return guessed_type or None
 
 
 def _is_text(data: bytes) -> bool:

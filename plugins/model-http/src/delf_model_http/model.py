@@ -191,7 +191,7 @@ class HttpModel(EndpointModel):
         """Close the connections. Idempotent; a later request opens new connections."""
         await self._pool.aclose()
 
-    async def _whole(self, request: ModelRequest) -> ModelReply:
+    async def _complete_once(self, request: ModelRequest) -> ModelReply:
         if self._is_live_only:
             return await self._complete_in_session(request)
         async with (
@@ -219,7 +219,7 @@ class HttpModel(EndpointModel):
         answer.use_reasoning()
         return answer
 
-    def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+    def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         return self._pieces_in_session(request) if self._is_live_only else self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import (
-    OF_PROXIES,
+    PROXY_ERRORS,
     UNREADABLE,
     Failure,
     by_status,
@@ -26,7 +26,7 @@ from delf_model_providers.failures import (
 _CLASS_NAMES: Final = re.compile(r"^(?:[\w.]*(?:Error|Exception|Timeout)\b\s*(?:[:-]\s*|(?=\w)))+")
 # The words after which a message of litellm repeats itself.
 _REPETITION: Final = " Original exception:"
-_CONNECTION_ERRORS: Final = OF_PROXIES | {"CertificatesError", "ClientSSLError", "SSLError"}
+_CONNECTION_ERRORS: Final = PROXY_ERRORS | {"CertificatesError", "ClientSSLError", "SSLError"}
 _NO_COMPLETION: Final = re.compile(
     r"Unable to get json response|converting to valid response|[Pp]rovider returned .*'choices'"
     r"|Empty or invalid response"

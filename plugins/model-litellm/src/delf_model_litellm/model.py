@@ -124,7 +124,7 @@ class LiteLLMModel(EndpointModel):
         endpoint = self._endpoint
         search = self._search_for(request)
         if search is not None and not _can_search(litellm, endpoint):
-            raise searches.cannot(endpoint, "litellm knows no search of this provider")
+            raise searches.unsupported_search(endpoint, "litellm knows no search of this provider")
         role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
         arguments: dict[str, Any] = {
             "model": _litellm_name(endpoint),
@@ -154,16 +154,16 @@ class LiteLLMModel(EndpointModel):
         finally:
             wants_stream.reset(before)
 
-    def _is_streamed(self, error: Exception) -> bool:
+    def _is_unexpected_stream(self, error: Exception) -> bool:
         causes = list(chain(error))
         return any(
             isinstance(one, StreamedError) or _UNEXPECTED_STREAM.search(str(one)) for one in causes
         )
 
-    def _is_whole(self, error: Exception) -> bool:
+    def _is_missing_stream(self, error: Exception) -> bool:
         return any(isinstance(one, WholeError) for one in chain(error))
 
-    async def _whole(self, request: ModelRequest) -> ModelReply:
+    async def _complete_once(self, request: ModelRequest) -> ModelReply:
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
         choice = response.choices[0] if response.choices else None
@@ -186,7 +186,7 @@ class LiteLLMModel(EndpointModel):
         name = getattr(response, "id", None)
         return await self._reply(request, text, used, finish, calls, name)
 
-    async def _pieces(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
+    async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         collected = _StreamContent()
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
         async with asyncio.timeout_at(deadline):

@@ -73,9 +73,10 @@ class Answer:
             text = self._text().removeprefix("\ufeff")
         try:
             value = reader.value(text)
-        except ValueError:  # valid UTF-8, but in another charset
+        except ValueError:
+            # The bytes happened to be valid UTF-8, but the declared charset is another.
             value = reader.value(self._text().removeprefix("\ufeff"))
-        reader.tell()
+        reader.tell()  # adds notes about repeated keys and similar faults to the call
         return value
 
     def _text(self) -> str:
@@ -124,10 +125,9 @@ def _body_text(answer: Answer, request: Request) -> str:
 
 def scrub(text: str, request: Request) -> str:
     """Redact a request's credentials in a text, because some services repeat them in errors."""
-    for value in [
-        *request.secret.values(),
-        *(p.partition("=")[2] for p in request.query.split("&")),
-    ]:
+    query_values = [pair.partition("=")[2] for pair in request.query.split("&")]
+    for value in [*request.secret.values(), *query_values]:
+        # Of ``Bearer TOKEN``, a service may repeat only the token.
         for part in {value, value.partition(" ")[2]}:
             if len(part) >= 4:
                 text = text.replace(part, "•••")

@@ -120,11 +120,11 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     content = body.get("content")
     if not isinstance(content, dict):
         raise SpecError("its requestBody has no content")
-    kinds = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
-    if not kinds:
+    declarations = {str(k): v for k, v in cast("dict[str, Any]", content).items()}
+    if not declarations:
         return None
-    media = min(kinds, key=_rank_of)
-    spec = document.reference(kinds[media]) if kinds[media] is not None else {}
+    media = min(declarations, key=_rank_of)
+    spec = document.reference(declarations[media]) if declarations[media] is not None else {}
     schema: Any = spec.get("schema")
     required = body.get("required") is True
     kind = kind_of(media)
@@ -187,7 +187,7 @@ def _flatten(
     if len(writable) > _MAX_FIELDS:
         return None, None
     if not merged.properties and not _forbids_additional(document, schema):
-        return None, None  # its properties are not declared
+        return None, None  # the specification leaves the body's properties open
     if not writable and merged.additional:
         return None, None
     if not writable and not whole_allowed:

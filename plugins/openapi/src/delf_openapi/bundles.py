@@ -52,7 +52,7 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
         nonlocal remaining_nodes
         remaining_nodes -= 1
         if remaining_nodes < 0:
-            raise SpecError("the schema is too large to validate by")
+            raise SpecError("the schema is too large for validation")
         if isinstance(node, list):
             return [copied(item) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):
@@ -98,7 +98,8 @@ def _convert_to_2020(
     document: Document, copy: dict[str, Any], original: dict[str, Any]
 ) -> dict[str, Any]:
     """Convert a copied schema to JSON Schema 2020-12; drop rules that services rarely enforce."""
-    if "oneOf" in copy:  # many alternatives overlap, and services take what fits several
+    # Alternatives often overlap, and services accept a value that matches several of them.
+    if "oneOf" in copy:
         one_of, any_of = copy.pop("oneOf"), copy.pop("anyOf", None)
         if any_of is None:
             copy["anyOf"] = one_of
@@ -108,12 +109,13 @@ def _convert_to_2020(
     if isinstance(kind, str) and kind not in _TYPES:
         del copy["type"]
     for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        # In OpenAPI 3.0, the keyword is a flag of the limit; in 2020-12, it is the limit.
         if isinstance(copy.get(exclusive), bool):
-            copy |= (
-                {exclusive: copy.pop(keyword)} if copy.pop(exclusive) and keyword in copy else {}
-            )
+            is_exclusive = copy.pop(exclusive)
+            if is_exclusive and keyword in copy:
+                copy[exclusive] = copy.pop(keyword)
     if not isinstance(copy.get("multipleOf"), int):
-        copy.pop("multipleOf", None)  # inexact for fractions
+        copy.pop("multipleOf", None)  # a check of fractions is inexact
     format_name = copy.get("format")
     if kind == "string" and isinstance(format_name, str) and format_name in _FORMATS:
         copy.setdefault("pattern", _FORMATS[format_name])

@@ -120,7 +120,10 @@ def _digest(text: str) -> str:
 
 
 def _file_version(uri: str) -> list[int]:
-    """Return a file's modification time and size; for a URL, the current time in seconds."""
+    """Return a file's modification time and size; for a URL, the current time in seconds.
+
+    The list is empty if the file is missing.
+    """
     if not uri.startswith("file:"):
         return [int(time.time())]
     try:

@@ -73,14 +73,14 @@ class Caller:
                 document,
                 read_operation(document, call.entry.spot),
                 self._settings,
-                call.expected(),
+                call.signature(),
                 call.hidden,
                 functools.partial(self._warn_once, f"{self.name}.{name}"),
             )
             self._builders[name] = builder
         return builder
 
-    async def send(self, call: Call, given: dict[str, Any]) -> Any:
+    async def send(self, call: Call, arguments: dict[str, Any]) -> Any:
         """Make a call with validated arguments.
 
         Raises:
@@ -91,13 +91,14 @@ class Caller:
         """
         from delf_openapi.transport import Transport
 
-        context: CallContext | None = given.pop(CONTEXT, None)
+        context: CallContext | None = arguments.pop(CONTEXT, None)
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._keep_secret)
-        is_full_response = FULL not in call.names and bool(given.pop(FULL, False))
+        # An API may have a parameter of the name ``FULL``, which is then sent.
+        is_full_response = FULL not in call.names and bool(arguments.pop(FULL, False))
         builder = self.builder(call)
-        request = builder.build(given)
+        request = builder.build(arguments)
         answer = await self._transport.send(request)
         if answer.status >= 400:
             raise failure(answer, request)
@@ -140,7 +141,7 @@ class Caller:
             return
         self._known_types[name] |= new_types
         declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        # Types deeper than the declared type is shown would change nothing.
+        # Omit types whose place the shortened declared type does not show.
         shown_types = {each for each in new_types if with_types(declared, [each]) != declared}
         self.samples.note_undeclared(name, shown_types)
 
@@ -173,7 +174,8 @@ class Caller:
         text = f"{label}, and not as its specification says: {listed}{more}"
         if is_error:
             raise ToolExecutionError(
-                text, hint='the call was made; validate="warn" gives what it answered'
+                text,
+                hint='the call was made; validate="warn" returns its response',
             )
         if len(self._reported) < _MAX_LISTED:
             self._reported.update(keys)
@@ -219,7 +221,7 @@ class Call:
         """The keywords that scripts can pass."""
         return {a.arg for a in self._shown}
 
-    def expected(self) -> str:
+    def signature(self) -> str:
         """Return the action's signature, for error messages."""
         parts = [
             f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")

@@ -38,7 +38,7 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     program: Program = ctx.find_root().obj
     project = program.load_project()
     tool = project.connector(program.discover(project.environ))(connection)
-    action_names, count = asyncio.run(_proposed(tool))
+    action_names, count = asyncio.run(_propose_reads(tool))
     if as_json:
         effects = dict.fromkeys(action_names, "read")
         click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
@@ -52,7 +52,8 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _proposed(tool: Any) -> tuple[list[str], int]:
+async def _propose_reads(tool: Any) -> tuple[list[str], int]:
+    """Return the names of actions that probably only read, and the number of all actions."""
     from delf_openapi.connection import APITool
 
     if not isinstance(tool, APITool):

@@ -262,14 +262,17 @@ def _body_arguments(
 ) -> list[Argument]:
     """Return an argument for each field of a body, or one argument for the whole body."""
     if body.fields is None:
-        kinds = {"binary": "bytes", "text": "str"}
-        type_text = kinds.get(body.kind) or safe_text(
+        types_by_kind = {"binary": "bytes", "text": "str"}
+        type_text = types_by_kind.get(body.kind) or safe_text(
             shapes, body.schema, "in", 3 * limits.argument
         )
-        doc = hints_of(document, body.schema, limits.doc, limits.depth)
-        doc = doc if body.kind == "json" else clean(body.media, 60)
+        if body.kind == "json":
+            doc = hints_of(document, body.schema, limits.doc, limits.depth)
+        else:
+            doc = clean(body.media, 60)
         default = None if body.required else "..."
-        notes = _parameter_texts(text_of(document, body.schema), body.schema, document, limits)[1]
+        text = text_of(document, body.schema)
+        _, notes = _parameter_texts(text, body.schema, document, limits)
         return [Argument(body.whole or "body", "", "body", type_text, default, doc, notes)]
     result = [_field_argument(f, body, shapes, document, limits) for f in body.fields]
     if body.extra:
@@ -285,8 +288,12 @@ def _field_argument(
     type_text = safe_text(shapes, item.schema, "in", limits.argument)
     if body.kind == "multipart":
         type_text = _BYTES.sub(_FILE_TYPE, type_text)
-    # "...": the body is optional, but the field is required in a body.
-    default = None if required else "..." if item.required else default_text(resolved)
+    if required:
+        default = None
+    elif item.required:
+        default = "..."  # a body without this field is invalid, but the body is optional
+    else:
+        default = default_text(resolved)
     texts = _parameter_texts(text_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 

@@ -198,7 +198,7 @@ class APITool(Connection[OpenAPISettings]):
         configured = self._configured_parameters(api)
         # Many operations share arguments; their parameters are made once.
         parameters: dict[Argument, Parameter] = {}
-        # Part of each action's version: actions do not show their servers.
+        # Changed servers change the version of every action; nothing else in an action shows them.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
         return tuple(self._action(api, entry, configured, parameters, servers) for entry in entries)

@@ -71,7 +71,7 @@ class Trees:
         self.documents[uri] = tree
 
     def _check_allowed(self, uri: str) -> None:
-        """Raise unless the main document's folder or origin, or an allowed one, has a document.
+        """Raise unless a document is in the main document's folder or origin, or in an allowed one.
 
         Raises:
             SpecError: If references may not lead to the document's address.
@@ -92,9 +92,9 @@ class Trees:
             if origin_of(uri) in origins or origin_of(uri) == origin_of(main_uri):
                 return
             if is_private(urlsplit(uri).hostname or ""):
-                raise SpecError(f"$ref to {uri}: a private address")
+                raise SpecError(f"$ref to {uri} leads to a private address")
         raise SpecError(
-            f"$ref to {uri} leaves the place of the specification",
+            f"$ref to {uri} leaves the folder or origin of the specification",
             hint="allow it with refs=[…], if you trust it",
         )
 
@@ -180,7 +180,7 @@ class Document:
         address, _, fragment = self.absolute(ref).partition("#")
         if address and not urlsplit(address).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
-        # In this order: replaced first, ~0 would turn ~01 into a slash.
+        # Replace ~1 first: in the other order, ~01 would become a slash.
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is not a JSON pointer")

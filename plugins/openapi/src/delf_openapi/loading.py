@@ -109,7 +109,8 @@ def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
         for argument in entry.arguments
         if argument.place == "header" and argument.default is not None
     )
-    return frozenset(key for key, count in counts.items() if 2 * count > len(entries))
+    min_count = len(entries) // 2 + 1  # most operations have the header
+    return frozenset(key for key, count in counts.items() if count >= min_count)
 
 
 def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[Source, Read]:
@@ -120,9 +121,9 @@ def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[
     def read_document(uri: str) -> Source:
         return read(uri, limit) if cache is None else cache.document(uri, limit)
 
-    return of_mapping(tree) if tree is not None else read_document(
-        uri_of(settings.spec or "")
-    ), read_document
+    if tree is not None:
+        return of_mapping(tree), read_document
+    return read_document(uri_of(settings.spec or "")), read_document
 
 
 def _choose(

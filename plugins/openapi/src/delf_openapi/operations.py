@@ -18,8 +18,17 @@ from delf_schemas.names import argument_name, method_name, snake, unique
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _MAX_PARAMETERS: Final = 300
 _PLACES: Final = ("path", "query", "header", "cookie")
-_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization", "host"})
-_IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding", "connection"})
+_IGNORED_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+    }
+)
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
 
 _NON_WORD: Final = re.compile(r"\W")
@@ -106,23 +115,24 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
     """
     spots: list[Spot] = []
     taken_names: set[str] = set()
-    counts: dict[str, int] = {}
+    last_numbers: dict[str, int] = {}
     operations = list(_declared_operations(document, warnings))
-    short_counts = Counter(
+    short_id_counts = Counter(
         _without_path(_operation_id(op), method, path) for method, path, _, op in operations
     )
     for method, path, tokens, operation in operations:
         operation_id = _operation_id(operation)
         short_id = _without_path(operation_id, method, path)
-        shown_id = short_id if short_counts[short_id] == 1 else operation_id
-        base = method_name(_operation_name(shown_id, method, path))
-        name = base
-        if name in taken_names:
-            # Continue from the last number; restarting would be slow for many clashes.
-            name = unique(base, taken_names, method) if base not in counts else base
+        shown_id = short_id if short_id_counts[short_id] == 1 else operation_id
+        wanted_name = method_name(_operation_name(shown_id, method, path))
+        name = wanted_name
+        if name in taken_names:  # try the method as a suffix first, then numbers
+            # Continue from the name's last number, because many operations may want the name.
+            if wanted_name not in last_numbers:
+                name = unique(wanted_name, taken_names, method)
             while name in taken_names:
-                counts[base] = counts.get(base, 1) + 1
-                name = f"{base}_{counts[base]}"
+                last_numbers[wanted_name] = last_numbers.get(wanted_name, 1) + 1
+                name = f"{wanted_name}_{last_numbers[wanted_name]}"
         taken_names.add(name)
         declared_tags: Any = operation.get("tags")
         listed_tags = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
@@ -189,7 +199,8 @@ def _template(
         for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
             with contextlib.suppress(SpecError):
                 param = document.reference(entry)
-                declared |= {param.get("name")} if param.get("in") == "path" else set()
+                if param.get("in") == "path":
+                    declared.add(param.get("name"))
 
     def in_braces(param: re.Match[str]) -> str:
         name = param[1] or param[2]
@@ -247,7 +258,7 @@ def _read_params(
             name, place = param.get("name"), param.get("in")
             if not isinstance(name, str) or place not in _PLACES:
                 raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
-            if place == "header" and name.lower() in _IGNORED_HEADERS | _IGNORED_HEADERS_MORE:
+            if place == "header" and name.lower() in _IGNORED_HEADERS:
                 continue
             merged[place, name] = param
     for name in _placeholders(spot.path):
@@ -256,16 +267,16 @@ def _read_params(
     if len(merged) > _MAX_PARAMETERS:
         raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")
     params: list[Param] = []
-    names: dict[str, str] = {}
+    places_by_keyword: dict[str, str] = {}
     order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
     placeholders = set(_placeholders(spot.path))
     for (place, name), param in order:
         if place == "path" and name not in placeholders:
             continue
-        arg = unique(argument_name(name), names, place)
-        names[arg] = place
+        arg = unique(argument_name(name), places_by_keyword, place)
+        places_by_keyword[arg] = place
         params.append(_parse_param(document, arg, name, cast("Place", place), param))
-    return tuple(params), names
+    return tuple(params), places_by_keyword
 
 
 def _placeholders(path: str) -> list[str]:

@@ -55,7 +55,9 @@ def write_body(
 
 
 def file_of(body: Body, value: Any) -> tuple[bytes, str]:
-    """Return the bytes and the media type of a file; the declared media type without another.
+    """Return the bytes and the media type of a file.
+
+    The media type is the declared one, unless the value is a dict with another ``content_type``.
 
     Raises:
         Misfit: If the value is not a file.
@@ -100,8 +102,8 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     """Serialise a form to quoted pairs of names and values.
 
-    Nested values have their declared style. Without a declared style, they are written with
-    brackets if another property of the form is, otherwise as JSON, as OpenAPI says.
+    A nested value is written in its declared style. Without a declared style, it is written with
+    brackets if the form declares brackets for any property, otherwise as JSON, as OpenAPI says.
     """
     uses_brackets = any(
         _encoding(body, name).get("style") == "deepObject" for name in body.encoding
@@ -189,7 +191,8 @@ def _part(
         filename = str(file.get("filename") or name)
         media = str(file["content_type"]) if file.get("content_type") else media
         value = file["content"]
-    if isinstance(value, (bytes, str)) and (isinstance(value, bytes) or is_binary(schema)):
+    is_file = isinstance(value, bytes) or is_binary(schema)
+    if isinstance(value, (bytes, str)) and is_file:
         filename = filename or name
         media = media or "application/octet-stream"
         data = value if isinstance(value, bytes) else value.encode()

@@ -284,28 +284,28 @@ class RequestBuilder:
                 cookies += cookie_pairs(param, value)
         url = base + path
         joined = "&".join(f"{k}={v}" for k, v in query)
-        # Some templates contain a query.
+        # The path template of some operations already contains a query.
         url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
         self._check_origin(url, base)
         content, media = self._content(arguments)
-        headers["Accept"] = accepted(self._document, operation)
+        headers["Accept"] = accept_header(self._document, operation)
         if media is not None:
             headers["Content-Type"] = media
-        secret = self._secret_headers(credentials, cookies)
+        secret_headers = self._secret_headers(credentials, cookies)
         secret_query = self._secret_query(credentials)
         if secret_query or constants or self._holds_key(credentials):
             self._servers.check(url, self._where)
         if credentials.oauth and settings.token_url is None:
             self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
         # Scripts cannot override headers from the user's settings or credentials.
-        secret_names = {name.lower() for name in secret}
+        secret_names = {name.lower() for name in secret_headers}
         return Request(
             label=f"{operation.spot.method} {operation.spot.path}",
             method=operation.spot.method,
             url=url,
             headers={k: v for k, v in headers.items() if k.lower() not in secret_names},
             content=content,
-            secret=secret,
+            secret=secret_headers,
             query=secret_query,
             oauth=credentials.oauth,
             unmet=credentials.unmet,
@@ -350,9 +350,11 @@ class RequestBuilder:
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
             cookie_text = "; ".join(f"{k}={v}" for k, v in pairs)
-            secret_names = next((k for k in secret if k.lower() == "cookie"), "Cookie")
-            secret[secret_names] = (
-                f"{secret[secret_names]}; {cookie_text}" if secret_names in secret else cookie_text
+            cookie_header = next((k for k in secret if k.lower() == "cookie"), "Cookie")
+            secret[cookie_header] = (
+                f"{secret[cookie_header]}; {cookie_text}"
+                if cookie_header in secret
+                else cookie_text
             )
         return {k: safe_header(k, v) for k, v in secret.items()}
 
@@ -389,7 +391,7 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
 
 
 def _unvalidated_faults(body: Body, value: Any) -> list[str]:
-    """Return the faults of a body that is not validated by its schema."""
+    """Return the basic faults of a text, binary or multipart body, whose schema is not checked."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):
@@ -403,7 +405,7 @@ def _unvalidated_faults(body: Body, value: Any) -> list[str]:
 
 
 def _content_of_file(value: Any) -> Any:
-    """Return the content of a file in a dict with name and type; other values unchanged."""
+    """Return the content of a file that a dict describes; return other values unchanged."""
     if isinstance(value, list):
         return [_content_of_file(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -412,9 +414,9 @@ def _content_of_file(value: Any) -> Any:
     return value
 
 
-def accepted(document: Document, operation: Operation) -> str:
+def accept_header(document: Document, operation: Operation) -> str:
     """Return the value of the Accept header."""
-    kinds: dict[str, None] = {}
+    media_types: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":
             continue
@@ -423,10 +425,11 @@ def accepted(document: Document, operation: Operation) -> str:
         except SpecError:
             continue
         if isinstance(content, dict):
-            kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
-    exact = [k for k in kinds if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
+            media_types |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
+    exact = [k for k in media_types if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
     exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
     is_json = not exact or kind_of(exact[0]) == "json"
     # With JSON alone, the service cannot choose another media type.
-    best = (exact or ["application/json"])[: 1 if is_json else 5]
-    return ", ".join([*best, "*/*;q=0.5"])
+    max_types = 1 if is_json else 5
+    preferred = (exact or ["application/json"])[:max_types]
+    return ", ".join([*preferred, "*/*;q=0.5"])

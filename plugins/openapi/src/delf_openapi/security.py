@@ -53,10 +53,10 @@ def credentials_for(
     schemes = _schemes(document)
     alternatives: Any = operation.raw.get("security", document.at("#").get("security"))
     if not isinstance(alternatives, list):
-        # Without declared schemes, send the given credentials.
-        return _all_given_credentials(settings)
+        # Without declared schemes, send the configured credentials.
+        return _credentials_without_schemes(settings)
     unmet: list[str] = []
-    best: Credentials | None = None
+    is_optional = False
     for alternative in cast("list[Any]", alternatives):
         if not isinstance(alternative, dict):
             continue
@@ -67,12 +67,12 @@ def credentials_for(
         ]
         if missing:
             unmet += missing
-        elif names or best is None:
-            best = credentials
-            if names:
-                return credentials
-    if best is not None:
-        return best
+        elif names:
+            return credentials
+        else:
+            is_optional = True  # an empty set allows calls without credentials
+    if is_optional:
+        return Credentials()
     return Credentials(unmet=tuple(dict.fromkeys(unmet)))
 
 
@@ -113,7 +113,7 @@ def asks_for_key(name: str, doc: str) -> bool:
     return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
 
 
-def _all_given_credentials(settings: OpenAPISettings) -> Credentials:
+def _credentials_without_schemes(settings: OpenAPISettings) -> Credentials:
     credentials = Credentials()
     if settings.token:
         credentials.headers["Authorization"] = f"Bearer {settings.token.get_secret_value()}"

@@ -16,7 +16,9 @@ from delf_openapi.operations import Spot
 _MAX_LISTED: Final = 30
 
 
-def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
+def choose(
+    spots: Sequence[Spot], selectors: Sequence[str], setting: str, connection_name: str
+) -> list[Spot]:
     """Return the operations that selectors match, in the order of the specification.
 
     A selector is an action's name, an operationId, a tag, or a pattern of names (``repos_*``) or
@@ -26,9 +28,9 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
 
     Args:
         spots: All operations.
-        wanted: The selectors.
-        which: The setting with the selectors: ``allow``, ``confirm`` or ``effects``.
-        where: The connection's name, for messages.
+        selectors: The selectors.
+        setting: The setting with the selectors: ``allow``, ``confirm`` or ``effects``.
+        connection_name: The connection's name, for messages.
 
     Raises:
         ConnectionConfigurationError: If a selector of ``allow`` or ``effects`` matches nothing.
@@ -36,12 +38,12 @@ def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str)
     """
     chosen: dict[str, None] = {}
     matcher = _OperationMatcher(spots)
-    for selector in wanted:
+    for selector in selectors:
         names = [*matcher.find(selector)]
-        if which == "confirm":
+        if setting == "confirm":
             names += matcher.tagged(selector)
         if not names:
-            raise _unknown_selector_error(selector, spots, which, where)
+            raise _unknown_selector_error(selector, spots, setting, connection_name)
         chosen.update(dict.fromkeys(names))
     return [spot for spot in spots if spot.name in chosen]
 
@@ -63,8 +65,10 @@ class _OperationMatcher:
             return [selector]
         if selector in self._ids:
             return self._ids[selector]
-        alike = {name.lower() for name in (*self._names, *self._ids)}
-        if selector.strip().lower() not in alike and (tagged_names := self.tagged(selector)):
+        lower_case_names = {name.lower() for name in (*self._names, *self._ids)}
+        if selector.strip().lower() not in lower_case_names and (
+            tagged_names := self.tagged(selector)
+        ):
             return tagged_names
         return self._match_pattern(selector)
 
@@ -90,16 +94,17 @@ class _OperationMatcher:
 
 
 def _unknown_selector_error(
-    selector: str, spots: Sequence[Spot], which: str, where: str
+    selector: str, spots: Sequence[Spot], setting: str, connection_name: str
 ) -> ConnectionConfigurationError | AgentConfirmationError:
-    kind = AgentConfirmationError if which == "confirm" else ConnectionConfigurationError
+    error_type = AgentConfirmationError if setting == "confirm" else ConnectionConfigurationError
     names = [spot.name for spot in spots]
     tags = sorted({tag for spot in spots for tag in spot.tags})
     ids = [spot.operation_id for spot in spots if spot.operation_id]
     listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
     tagged = f"; its tags: {', '.join(tags[:_MAX_LISTED])}" if tags else ""
-    return kind(
-        f"{which} of {where!r} names {selector!r}, which is not an operation, tag or pattern of it"
+    return error_type(
+        f"{setting} of {connection_name!r} names {selector!r}, which is not an "
+        "operation, tag or pattern of it"
         f"{did_you_mean(selector, [*names, *tags, *ids])}",
         hint=f"its actions: {listed}{tagged}",
     )

@@ -30,19 +30,22 @@ def server_of(
         ConnectionConfigurationError: If no address is known.
     """
     if base_url:
-        return _check_url(base_url)
+        return _normalise_url(base_url)
     root = document.at("#")
     for holder in (operation.raw, operation.item, root):
         servers = holder.get("servers")
         if isinstance(servers, list) and servers:
-            address = _choose(cast("list[Any]", servers), values)
+            address = _choose_address(cast("list[Any]", servers), values)
             if address is not None:
-                return _check_url(urljoin(document.trees.uri, address))
-    return _check_url(urljoin(document.trees.uri, "/"))
+                return _normalise_url(urljoin(document.trees.uri, address))
+    return _normalise_url(urljoin(document.trees.uri, "/"))
 
 
-def _choose(servers: list[Any], values: Mapping[str, str]) -> str | None:
-    """Return the first server's address, with https if the list has that, too; None if empty."""
+def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None:
+    """Return the first server's address, or its https variant if that is also in the list.
+
+    None if no server has an address.
+    """
     addresses = [
         _fill_variables(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)
     ]
@@ -67,7 +70,7 @@ def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | 
     return url
 
 
-def _check_url(url: str) -> str:
+def _normalise_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port

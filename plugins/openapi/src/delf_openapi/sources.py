@@ -48,8 +48,9 @@ class Source:
 def of_mapping(tree: Mapping[str, Any]) -> Source:
     """Make a document from a mapping."""
     try:
-        # Statuses are numbers in some mappings, and those cannot be sorted among texts.
-        text = json.dumps(json.loads(dumps(dict(tree))), sort_keys=True)
+        # JSON has only text keys: numeric keys, such as statuses, cannot be sorted among text keys.
+        tree_with_text_keys = json.loads(dumps(dict(tree)))
+        text = json.dumps(tree_with_text_keys, sort_keys=True)
     except (ValueError, RecursionError):
         return Source("", dict(tree), "")
     return Source("", dict(tree), digest_of(text.encode()))
@@ -188,7 +189,7 @@ def origin_of(uri: str) -> str:
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is a non-public address, or a name of one."""
+    """Return whether a host is, or resolves to, a non-public address."""
     try:
         addresses = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:

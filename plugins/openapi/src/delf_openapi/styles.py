@@ -20,7 +20,7 @@ _DELIMITERS: Final = {
     "form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"
 }  # fmt: skip
 # Only Swagger 2.0 has these in paths and headers.
-_OF_SWAGGER: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
+_SWAGGER_DELIMITERS: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
 
 
 def text_of(value: Any) -> str:
@@ -49,7 +49,7 @@ def path_text(param: Param, value: Any) -> str:
         text = quote(_json(value), safe=_UNRESERVED)
     elif param.style == "label":
         text = "." + _expand(value, param.explode, ".", name, with_name=False)
-    elif param.style in _OF_SWAGGER and isinstance(value, list):
+    elif param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
         separator = _DELIMITERS[param.style]
         text = separator.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
@@ -58,7 +58,7 @@ def path_text(param: Param, value: Any) -> str:
         text = _expand(value, param.explode, ",", name, with_name=False)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
-    # Many servers decode a slash within a segment, and then take the dots for steps.
+    # Many servers decode a quoted slash, and then resolve ``.`` and ``..`` next to it.
     steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
     if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
@@ -167,7 +167,7 @@ def header_text(param: Param, value: Any) -> str:
     if param.media is not None:
         text = _json(value)
     elif isinstance(value, list):
-        separator = _OF_SWAGGER.get(param.style, ",")
+        separator = _SWAGGER_DELIMITERS.get(param.style, ",")
         text = separator.join(text_of(item) for item in cast("list[Any]", value))
     elif isinstance(value, dict):
         separator = "=" if param.explode else ","

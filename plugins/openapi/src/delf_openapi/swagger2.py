@@ -28,21 +28,21 @@ _FLOWS: Final = {
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     """Convert a Swagger 2.0 specification to OpenAPI 3.0."""
     paths = tree.get("paths")
-    converted_paths: dict[str, Any] = {}
-    if isinstance(paths, dict):
-        for path, item in cast("dict[str, Any]", paths).items():
-            converted_paths[path] = _path_item(document, tree, item)
     defined: Any = tree.get("securityDefinitions")
     schemes = cast("dict[str, Any]", defined) if isinstance(defined, dict) else {}
     result: dict[str, Any] = {
         **{k: v for k, v in tree.items() if k not in ("paths", "swagger", "securityDefinitions")},
         "openapi": "3.0.3",
-        "paths": converted_paths if isinstance(paths, dict) or paths is None else paths,
         "servers": _servers(document, tree, tree.get("schemes")),
         "components": {"securitySchemes": {k: _convert_scheme(v) for k, v in schemes.items()}},
     }
-    if paths is None:
-        del result["paths"]
+    if isinstance(paths, dict):
+        result["paths"] = {
+            path: _path_item(document, tree, item)
+            for path, item in cast("dict[str, Any]", paths).items()
+        }
+    elif paths is not None:
+        result["paths"] = paths  # invalid; the caller reports the fault
     return result
 
 
@@ -88,9 +88,10 @@ def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dic
     if not isinstance(host, str) or not host:
         return [{"url": base}]
     listed = cast("list[Any]", schemes) if isinstance(schemes, list) else []
-    # By default the API has the scheme and host of its specification.
-    own = "http" if document.trees.uri.startswith("http://") else "https"
-    names = [s for s in ("https", "http") if s in listed] or ([own] if not listed else [])
+    if not listed:
+        # By default the API has the scheme of its specification's address.
+        listed = ["http" if document.trees.uri.startswith("http://") else "https"]
+    names = [scheme for scheme in ("https", "http") if scheme in listed]
     return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]
 
 
@@ -101,19 +102,22 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
         path_item = document.path_item(cast("dict[str, Any]", item))
     except SpecError:
         return cast("Any", item)
-    shared: Any = path_item.get("parameters") or []
+    shared_parameters: Any = path_item.get("parameters") or []
     result = {k: v for k, v in path_item.items() if k != "parameters"}
     for method in METHODS:
-        given = path_item.get(method)
-        if isinstance(given, dict):
-            operation = cast("dict[str, Any]", given)
+        declared = path_item.get(method)
+        if isinstance(declared, dict):
+            operation = cast("dict[str, Any]", declared)
             try:
-                result[method] = _operation(document, tree, operation, shared)
+                result[method] = _operation(document, tree, operation, shared_parameters)
             except (SpecError, TypeError, AttributeError):
                 # Keep the original, for which the compiler reports the fault and its location, with
-                # the path's shared parameters.
-                own: Any = operation.get("parameters") or []
-                result[method] = {**operation, "parameters": _as_list(shared) + _as_list(own)}
+                # the path's shared_parameters parameters.
+                own_parameters: Any = operation.get("parameters") or []
+                result[method] = {
+                    **operation,
+                    "parameters": _as_list(shared_parameters) + _as_list(own_parameters),
+                }
     return result
 
 
@@ -122,13 +126,16 @@ def _as_list(listed: Any) -> list[Any]:
 
 
 def _operation(
-    document: Document, tree: dict[str, Any], operation: dict[str, Any], shared: list[Any]
+    document: Document,
+    tree: dict[str, Any],
+    operation: dict[str, Any],
+    shared_parameters: list[Any],
 ) -> dict[str, Any]:
     parameters: list[Any] = []
     form: list[dict[str, Any]] = []
     body: dict[str, Any] | None = None
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
-    listed: list[Any] = [*shared, *(operation.get("parameters") or [])]
+    listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
     for raw in listed:
         item = document.reference(raw)
         merged[item.get("name"), item.get("in")] = item
@@ -148,11 +155,11 @@ def _operation(
         result["requestBody"] = _form_body(form, consumes)
     elif body is not None:
         media = {"schema": body.get("schema", {})}
-        kinds = consumes or ["application/json"]
+        media_types = consumes or ["application/json"]
         result["requestBody"] = {
             "description": body.get("description", ""),
             "required": bool(body.get("required")),
-            "content": dict.fromkeys(kinds, media),
+            "content": dict.fromkeys(media_types, media),
         }
     if operation.get("schemes"):
         result["servers"] = _servers(document, tree, operation["schemes"])
@@ -193,10 +200,10 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    files = any(i.get("type") == "file" for i in items)
-    kind = "multipart/form-data" if files else "application/x-www-form-urlencoded"
-    if not files and "multipart/form-data" in consumes and kind not in consumes:
-        kind = "multipart/form-data"
+    has_files = any(i.get("type") == "file" for i in items)
+    media_type = "multipart/form-data" if has_files else "application/x-www-form-urlencoded"
+    if not has_files and "multipart/form-data" in consumes and media_type not in consumes:
+        media_type = "multipart/form-data"
     encoding: dict[str, Any] = {}
     for item in items:
         if item.get("type") == "array":
@@ -208,7 +215,7 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     media: dict[str, Any] = {"schema": schema}
     if encoding:
         media["encoding"] = encoding
-    return {"required": bool(required), "content": {kind: media}}
+    return {"required": bool(required), "content": {media_type: media}}
 
 
 def _description(item: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +234,7 @@ def _response(document: Document, raw: Any, produces: list[str]) -> Any:
         if shape.get("type") == "file":
             shape = {"type": "string", "format": "binary"}
             produces = [p for p in produces if "json" not in p] or ["application/octet-stream"]
-        result["content"] = {kind: {"schema": shape} for kind in produces}
+        result["content"] = {media_type: {"schema": shape} for media_type in produces}
     return result
 
 

@@ -57,8 +57,10 @@ class Tokens:
             ToolExecutionError: If the server grants no token, or the URL is public without TLS.
         """
         cached = self._tokens.get(url)
-        if cached is not None and cached[0] != instead_of and cached[1] > time.monotonic():
-            return cached[0]
+        if cached is not None:
+            token, expires_at = cached
+            if token != instead_of and expires_at > time.monotonic():
+                return token
         token_task = self._requests.get(url)
         if (
             token_task is None
@@ -74,7 +76,7 @@ class Tokens:
         if urlsplit(url).scheme != "https" and not await asyncio.to_thread(is_private, host):
             raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")
         answer = await self._send(self._request(url, in_body=False))
-        if answer.status in (400, 401):  # some accept the secret in the body only
+        if answer.status in (400, 401):  # some servers accept the secret only in the body
             answer = await self._send(self._request(url, in_body=True))
         try:
             body: Any = json.loads(answer.content)

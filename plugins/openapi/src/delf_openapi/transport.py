@@ -197,15 +197,17 @@ class Transport:
 async def check_redirect(url: str, original_origin: str, method: str, label: str) -> None:
     """Raise if a redirect to another origin is unsafe.
 
-    A redirect must not lead a request that writes to another origin, from https to http, or from
-    a public to a private address.
+    A redirect to another origin is unsafe for a request that writes, from https to http, and from a
+    public to a private address.
     """
     host = urlsplit(url).hostname or ""
     where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
     if urlsplit(url).scheme not in ("http", "https") or not host:
         raise ToolExecutionError(f"{where}, which is not a web address")
     if method not in ("GET", "HEAD"):
-        raise ToolExecutionError(f"{where}, and only reading follows to another server")
+        raise ToolExecutionError(
+            f"{where}, and only a request that reads may follow to another server"
+        )
     if original_origin.startswith("https://") and not url.startswith("https://"):
         raise ToolExecutionError(f"{where}, from a secure to an insecure address")
     if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(

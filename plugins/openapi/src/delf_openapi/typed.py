@@ -142,6 +142,7 @@ class Responses:
         return None
 
     def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
+        """Return an unmarshaller for a schema; the fault as text if the schema is unusable."""
         try:
             spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
@@ -213,25 +214,26 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
             return {name: typed.get(name, item) for name, item in properties.items()}
 
     validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
-    follow = validator.VALIDATORS["$ref"]
+    follow_reference = validator.VALIDATORS["$ref"]
 
-    def followed(checker: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    # Only references can make validation endless, so they check the deadline.
+    def follow_until_deadline(checker: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
         if time.monotonic() > _deadline.get():
             raise _TooLongError
-        yield from follow(checker, ref, instance, schema) or ()
+        yield from follow_reference(checker, ref, instance, schema) or ()
 
-    def pattern(_checker: Any, text: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    def pattern(_checker: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
         from jsonschema.exceptions import ValidationError
 
-        if isinstance(instance, str) and isinstance(text, str) and not matches(text, instance):
-            yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(text, 60)!r}")
+        if isinstance(instance, str) and isinstance(regex, str) and not matches(regex, instance):
+            yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(regex, 60)!r}")
 
-    bounded: Any = extend(validator, {"$ref": followed, "pattern": pattern})
+    bounded_validator: Any = extend(validator, {"$ref": follow_until_deadline, "pattern": pattern})
     checker = library.OAS30ReadValidator.FORMAT_CHECKER
     library_types = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
     kinds = {**library_types.unmarshallers, "array": Items, "object": Properties}
     types = TypesUnmarshaller(kinds, library_types.default, library_types.multi)
-    return SchemaValidatorsFactory(bounded, checker), types
+    return SchemaValidatorsFactory(bounded_validator, checker), types
 
 
 @lru_cache

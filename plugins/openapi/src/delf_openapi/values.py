@@ -60,13 +60,13 @@ class Checker:
         return with_decimals(value, schema, self._document.resolve)
 
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
-        """Convert a parameter's value to its schema's type; a request writes 5 and "5" alike."""
+        """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same."""
         try:
             resolved = self._document.resolve(schema)
         except SpecError:
             return value
-        kinds = _type_names(resolved)
-        if not kinds or depth > _MAX_DEPTH:
+        type_names = _type_names(resolved)
+        if not type_names or depth > _MAX_DEPTH:
             return value
         if isinstance(value, list):
             items: Any = resolved.get("items", {})
@@ -74,14 +74,18 @@ class Checker:
             return [self.coerced(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
             return cast("Any", value)
-        if kinds == {"array"}:
+        if type_names == {"array"}:
             return [self.coerced(resolved.get("items", {}), value, depth + 1)]
         if isinstance(value, bool):
-            return value if "boolean" in kinds or "string" not in kinds else str(value).lower()
-        if isinstance(value, (int, float)) and kinds == {"string"}:
+            return (
+                value
+                if "boolean" in type_names or "string" not in type_names
+                else str(value).lower()
+            )
+        if isinstance(value, (int, float)) and type_names == {"string"}:
             return str(value)
-        if isinstance(value, str) and "string" not in kinds:
-            return _from_text(value, kinds)
+        if isinstance(value, str) and "string" not in type_names:
+            return _from_text(value, type_names)
         return value
 
 

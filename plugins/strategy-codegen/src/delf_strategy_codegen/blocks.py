@@ -71,11 +71,10 @@ class _Line(NamedTuple):
 
 
 class _Open(NamedTuple):
-    line: int
-    lead: str
+    line: int  # the index of the line with the fence
+    lead: str  # the text before the fence in its line
     marks: str
     language: str
-    text_before: str
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -96,27 +95,27 @@ class _BlockParser:
         self.blocks: list[Block] = []
         self._remaining_extensions = _MAX_EXTENDED
         self._last_end = 0
-        number = 0
-        while number < len(self._lines):
-            number = self._parse_line(number)
+        index = 0
+        while index < len(self._lines):
+            index = self._parse_line(index)
 
-    def _parse_line(self, number: int) -> int:
+    def _parse_line(self, index: int) -> int:
         """Parse a line outside of a block, or the block that begins there.
 
         Returns:
             The index of the next line.
         """
-        line = self._lines[number]
+        line = self._lines[index]
         fence = _FENCE.fullmatch(line.text)
-        if fence is not None and (block := _one_line(fence)) is not None:
+        if fence is not None and (block := _one_line_block(fence)) is not None:
             language, code = block
             self._add(language, code, fence["lead"], line.start, line.end)
-            return number + 1
+            return index + 1
         if fence is None or ("`" in fence["info"] and fence["marks"][0] == "`"):
             fence = _fence_after_text(line.text)
         if fence is None:
-            return number + 1
-        opened = _Open(number, fence["lead"], fence["marks"], _language(fence["info"]), "")
+            return index + 1
+        opened = _Open(index, fence["lead"], fence["marks"], _language(fence["info"]))
         return self._parse_block(opened)
 
     def _parse_block(self, opened: _Open) -> int:
@@ -125,22 +124,22 @@ class _BlockParser:
         A fence within a Python string is part of the code, unless the string has no end.
         """
         first_close: tuple[int, int] | None = None
-        number = opened.line + 1
-        while number < len(self._lines):
-            step = self._closing_step(self._lines[number].text, opened)
-            if step is not None:
-                code = self._between(opened, number)
-                first_close = first_close or (number, step)
+        index = opened.line + 1
+        while index < len(self._lines):
+            skipped_lines = self._lines_to_skip(self._lines[index].text, opened)
+            if skipped_lines is not None:
+                code = self._between(opened, index)
+                first_close = first_close or (index, skipped_lines)
                 may_be_python = not opened.language or opened.language in PYTHON
                 if not (may_be_python and self._remaining_extensions and stops_in_string(code)):
-                    return self._close(opened, number, step)
+                    return self._close(opened, index, skipped_lines)
                 self._remaining_extensions -= 1
-            number += 1
+            index += 1
         if first_close is not None:  # the string has no end
             return self._close(opened, *first_close)
         return self._close(opened, len(self._lines), 0)
 
-    def _closing_step(self, line: str, opened: _Open) -> int | None:
+    def _lines_to_skip(self, line: str, opened: _Open) -> int | None:
         """Return the number of lines to skip if a line closes a block; None for another line.
 
         The number is 0 if the closing line also opens the next block, otherwise 1.
@@ -155,16 +154,22 @@ class _BlockParser:
             return None
         return 0 if _language(info) in _KNOWN_LANGUAGES else 1
 
-    def _close(self, opened: _Open, number: int, step: int) -> int:
-        """Add a block that ends at a line; return the index of the next line."""
-        code = self._between(opened, number)
+    def _close(self, opened: _Open, index: int, skipped_lines: int) -> int:
+        """Add a block that ends at a line; return the index of the next line.
+
+        Args:
+            opened: The opening fence of the block.
+            index: The index of the closing line, or the number of lines if none closes the block.
+            skipped_lines: 1 if the closing line belongs to the block, otherwise 0.
+        """
+        code = self._between(opened, index)
         end = len(self._text)
-        if number < len(self._lines):
-            line = self._lines[number]
-            marks = _FENCE.fullmatch(line.text) if step else None
+        if index < len(self._lines):
+            line = self._lines[index]
+            marks = _FENCE.fullmatch(line.text) if skipped_lines else None
             end = line.start + (0 if marks is None else marks.end("marks"))
         self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
-        return number + step
+        return index + skipped_lines
 
     def _between(self, opened: _Open, number: int) -> str:
         lines = [line.text for line in self._lines[opened.line + 1 : number]]
@@ -185,7 +190,7 @@ def _fence_after_text(line: str) -> re.Match[str] | None:
     return match if match is not None and _language(match["info"]) in PYTHON | JSON else None
 
 
-def _one_line(match: re.Match[str]) -> tuple[str, str] | None:
+def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
     """Return the language and the code of a block in one line; None for another fence."""
     parts = _ONE_LINE.fullmatch(match["info"])
     if parts is None or not parts["marks"].startswith(match["marks"]):

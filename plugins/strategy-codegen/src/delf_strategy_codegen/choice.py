@@ -77,6 +77,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         return _reading_without_script(parts)
     candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
     if candidates and len(candidates) < len(scripts):
+        # Ignore examples, unless a candidate needs a name that only an example binds.
         example_names = _union(
             bound_names(block.code) for block in scripts if block not in candidates
         )
@@ -139,23 +140,23 @@ def _reading_without_script(parts: Sequence[Block]) -> Reading:
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
     """Remove blocks whose code is part of another block; of equal blocks the last stays."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
-    own_blocks: list[Block] = []
-    for number, block_lines in enumerate(lines[:_MAX_COMPARED]):
-        others = [(n, other_lines) for n, other_lines in enumerate(lines) if n != number]
+    distinct_blocks: list[Block] = []
+    for index, block_lines in enumerate(lines[:_MAX_COMPARED]):
+        others = [(i, other_lines) for i, other_lines in enumerate(lines) if i != index]
         if not any(
-            block_lines < other_lines or (block_lines == other_lines and n > number)
-            for n, other_lines in others
+            block_lines < other_lines or (block_lines == other_lines and i > index)
+            for i, other_lines in others
         ):
-            own_blocks.append(blocks[number])
-    return [*own_blocks, *blocks[_MAX_COMPARED:]]
+            distinct_blocks.append(blocks[index])
+    return [*distinct_blocks, *blocks[_MAX_COMPARED:]]
 
 
 def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
     """Return whether a block is a new version of earlier blocks, not their continuation."""
     earlier = "\n\n".join(block.code for block in earlier_blocks)
-    first, second = bound_names(earlier), bound_names(later_block.code)
-    shared = first & second
-    if shared and len(shared) * 2 >= min(len(first), len(second)):
+    earlier_names, later_names = bound_names(earlier), bound_names(later_block.code)
+    shared = earlier_names & later_names
+    if shared and len(shared) * 2 >= min(len(earlier_names), len(later_names)):
         return True
     matcher = difflib.SequenceMatcher(None, earlier.split("\n"), later_block.code.split("\n"))
     return matcher.quick_ratio() > _MIN_SIMILARITY

@@ -42,13 +42,15 @@ def read_reply(reply: ModelReply) -> Reading:
 
     The scripts of several calls are joined. The calls count even if no tool was offered.
     """
-    readings = [(call, from_arguments(call.arguments, read)) for call in reply.calls]
-    codes = [reading.code for _, reading in readings if reading.code is not None]
-    unreadable = next((reading for _, reading in readings if reading.why), None)
+    readings = [from_arguments(call.arguments, read) for call in reply.calls]
+    codes = [reading.code for reading in readings if reading.code is not None]
+    unreadable = next((reading for reading in readings if reading.why), None)
     if codes:
         return Reading("\n\n".join(codes)) if unreadable is None else unreadable
     from_text = read(reply.text)
-    return unreadable if unreadable is not None and from_text.code is None else from_text
+    if from_text.code is None and unreadable is not None:
+        return unreadable
+    return from_text
 
 
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:
@@ -148,7 +150,7 @@ def _script_in_prose(text: str) -> Reading:
     """Return the script that stands without a fence between lines of prose."""
     lines = text.split("\n")[:_MAX_LINES]
     remaining_tries = _MAX_TRIES
-    for start in [number for number, line in enumerate(lines) if _CODE_START.match(line)]:
+    for start in [index for index, line in enumerate(lines) if _CODE_START.match(line)]:
         end = len(lines)
         while end > start and remaining_tries:
             remaining_tries -= 1

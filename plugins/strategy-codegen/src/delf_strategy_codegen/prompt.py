@@ -29,7 +29,7 @@ only read and print nothing: end with rerun(context, remaining), the data to see
 You then write the next script with that context; variables stay, and prints stay in the answer."""
 
 _ASKS = "\n- Calls marked [asks] wait for a person; a refusal raises ApprovalRejected."
-_MAY_BE_LEFT_OUT = (
+_TYPE_NOTATION = (
     '\n- In types, ?"key" may be missing, and dict is a record that is not spelled out.'
 )
 _IN_FENCE = "Answer with the script alone, in one ```python block."
@@ -66,8 +66,9 @@ def script_rules(
     library_text = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(language=language, libraries=library_text, answer=answer)
+    # In stubs, ``[asks]`` marks an action that needs approval, and ``?`` a key that may be missing.
     rules += _ASKS if "[asks]" in stubs else ""
-    rules += _MAY_BE_LEFT_OUT if '?"' in stubs else ""
+    rules += _TYPE_NOTATION if '?"' in stubs else ""
     rules += (
         f"\n- This sandbox runs a part of Python. It lacks {unsupported}." if unsupported else ""
     )

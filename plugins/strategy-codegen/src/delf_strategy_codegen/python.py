@@ -138,8 +138,9 @@ def _without_run_call(code: str) -> str:
     expression = getattr(tree.body[0], "value", None)
     parts = expression.elts if isinstance(expression, ast.List) else [expression]
     scripts = [_argument(part) for part in parts]
-    own_scripts = [script for script in scripts if script is not None]
-    return "\n\n".join(own_scripts) if own_scripts and len(own_scripts) == len(scripts) else code
+    run_scripts = [script for script in scripts if script is not None]
+    has_other_parts = len(run_scripts) < len(scripts)
+    return code if has_other_parts or not run_scripts else "\n\n".join(run_scripts)
 
 
 def _argument(node: ast.AST | None) -> str | None:
@@ -173,6 +174,7 @@ def free_names(code: str) -> set[str]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
         value = getattr(node, "value", None)
+        # ``x = x + 1`` uses ``x`` before it binds ``x``. A loop or function binds names for itself.
         bound_inside = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
         free |= loaded_names - bound_inside - stored_names
         stored_names |= _stored([node])

@@ -80,14 +80,15 @@ def _without_prompts(code: str) -> str:
     if not _FIRST_PROMPT.search(code):
         return code
     lines_without_prompts: list[str] = []
+    has_prompt = False
     for line in code.split("\n"):
         prompt = _PROMPT.match(line)
-        # Lines before the first prompt are code; later lines without a prompt are results.
-        is_before_prompts = not any(lines_without_prompts) and prompt is None
         if prompt is not None:
+            has_prompt = True
             lines_without_prompts.append(line[prompt.end() :])
         else:
-            lines_without_prompts.append(line if is_before_prompts else "")
+            # Lines before the first prompt are code; later lines without a prompt are results.
+            lines_without_prompts.append("" if has_prompt else line)
     return "\n".join(lines_without_prompts)
 
 
@@ -169,10 +170,10 @@ class _Field:
     def is_new_for(self, quotes: str) -> bool:
         """Return True if only Python 3.12 and later can parse the field between these quotes."""
         text = "".join(part.as_written() if isinstance(part, _Text) else part for part in self.code)
-        has_lines = "\n" in text and len(quotes) == 1
+        has_line_break = "\n" in text and len(quotes) == 1
         nested_fields = [part for part in self.spec or () if isinstance(part, _Field)]
         return (
-            has_lines
+            has_line_break
             or quotes in text
             or "\\" in text
             or "#" in text
@@ -253,8 +254,8 @@ class _Reader:
     def _string(self, prefix: str) -> _Text:
         opened = self._text[self._position]
         # The typographic quotes of the same kind, any of which may close the string.
-        curly = _DOUBLE if opened in _DOUBLE else _SINGLE if opened in _SINGLE else ""
-        plain = '"' if opened in _DOUBLE else "'" if opened in _SINGLE else opened
+        curly = next((quotes for quotes in (_DOUBLE, _SINGLE) if opened in quotes), "")
+        plain = {_DOUBLE: '"', _SINGLE: "'"}.get(curly, opened)
         closers = curly if self._by_kind and curly else curly + plain
         quotes, count = plain, 1
         if self._text[self._position : self._position + 3] == 3 * opened or (
