@@ -179,7 +179,7 @@ def test_thinking_parts_of_content_are_not_the_answer():
     answer = ChatCompletions().parse({"choices": [{"message": {"content": content}}]})
     assert answer.text == "42"
     alone = ChatCompletions().parse({"choices": [{"message": {"content": [thinking]}}]})
-    alone.use_reasoning()
+    alone.use_reasoning_if_empty()
     assert alone.text == "```python\nx\n```"
 
 

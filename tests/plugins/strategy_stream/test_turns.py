@@ -400,13 +400,13 @@ def test_native_call_arguments_are_shortened_unless_signed(
     arguments = json.dumps({"rows": list(range(500)), "text": "a" * 500})
     asked = ToolCall(id="1", name="put", arguments=arguments, token=token)
     notation = FunctionCalls(())
-    turns = [Turn(ids=(asked,))] * 3
+    turns = [Turn(provider_calls=(asked,))] * 3
     first, *rest = compact(turns, 10, notation)
-    assert [turn.ids for turn in rest] == [(asked,), (asked,)]
+    assert [turn.provider_calls for turn in rest] == [(asked,), (asked,)]
     if token is not None:
-        assert first.ids == (asked,)
+        assert first.provider_calls == (asked,)
         return
-    shown = json.loads(first.ids[0].arguments)
+    shown = json.loads(first.provider_calls[0].arguments)
     assert shown["rows"] == [*range(20), "… (shortened, of 500 items)"]
     assert shown["text"] == "a" * 200 + "… (shortened, of 500 characters)"
 

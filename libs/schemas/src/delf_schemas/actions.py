@@ -275,7 +275,7 @@ class _Arguments:
         return checked
 
     def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
-        """Return the name of the argument at fault if its value is None, otherwise None."""
+        """Return the name of the argument with a fault if the argument's value is None."""
         arg = self._argument_name(fault.path[0]) if fault.path else ""
         return arg if arg in arguments and arguments[arg] is None else None
 

@@ -218,7 +218,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _content(text: str) -> Mapping[str, Any]:
-    """Return keywords with the shape and notation of data in a text; empty for plain text."""
+    """Return schema keywords for the data that a text encodes; empty for plain text."""
     if not text.lstrip().startswith(("{", "[", "(")):
         return {}
     for notation, parser in _PARSERS:
@@ -253,7 +253,7 @@ _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return True if at least three objects all have the same shape, as people by name do."""
+    """Return True if three or more objects have one shape, as in a mapping from id to record."""
     first = shapes[0] if len(shapes) >= _MIN_ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 

@@ -581,7 +581,7 @@ def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
 
 
 def _only_requires(choice: Any) -> bool:
-    """Return whether an alternative only lists required properties."""
+    """Return True if an alternative has no other rule than ``required``."""
     if not isinstance(choice, dict):
         return False
     return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})

@@ -87,23 +87,23 @@ def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
         request: The request.
         so_far: The votes, comments and assignments of the request.
     """
-    question, *other_facts = facts(request, so_far)
+    headline, *other_facts = facts(request, so_far)
     files: dict[str, str] = {}
     texts = [_fact_text(fact, files) for fact in other_facts]
-    if len(question.text) > _MAX_HEADER_SIZE:
-        texts.insert(0, _fact_text(question, files))
+    if len(headline.text) > _MAX_HEADER_SIZE:
+        texts.insert(0, _fact_text(headline, files))
     sections = _pack_sections(texts, _SECTION_CHARS)
     if len(sections) > _MAX_SECTIONS:
         sections = _pack_sections(texts, _MAX_TEXT_CHARS)
     has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
-    blocks = [_header(question.text), *map(plain, sections[:_MAX_SECTIONS])]
+    blocks = [_header(headline.text), *map(plain, sections[:_MAX_SECTIONS])]
     return LaidOut(blocks=blocks, files=[*files.items()][:_MAX_FILES], has_room=has_room)
 
 
 def question_of(
     request: ApprovalRequest,
     *,
-    offers_yes: bool,
+    offers_approval: bool,
     page_url: str | None = None,
     so_far: Iterable[Event] = (),
 ) -> list[Block]:
@@ -111,15 +111,15 @@ def question_of(
 
     Args:
         request: The request.
-        offers_yes: Whether Slack shows all facts. Without them, the message has no button for
+        offers_approval: Whether Slack shows all facts. Without them, the message has no button for
             approval, and says where else a person can approve.
         page_url: The URL of delf's page; None without a page.
         so_far: The votes, comments and assignments of the request.
     """
     buttons: list[Block] = []
-    if offers_yes and request.is_question:
+    if offers_approval and request.is_question:
         buttons.append(_button("Answer…", ANSWER, request))
-    elif offers_yes:
+    elif offers_approval:
         approve_label = "Make it again" if request.outcome_unknown else "Approve"
         buttons.append(_button(approve_label, APPROVE, request))
         if request.outcome_unknown:
@@ -130,7 +130,7 @@ def question_of(
     buttons.append(_button(reject_label, REJECT, request))
     if request.takes_changes:
         buttons.append(_button("Ask for changes…", CHANGES, request))
-    notes = [] if offers_yes else [plain(_decide_elsewhere_text(request, page_url))]
+    notes = [] if offers_approval else [plain(_decide_elsewhere_text(request, page_url))]
     return [
         *lay_out(request, so_far).blocks,
         *notes,
@@ -139,11 +139,11 @@ def question_of(
 
 
 def _decide_elsewhere_text(request: ApprovalRequest, page_url: str | None) -> str:
-    page = (
-        f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or " if page_url else ""
-    )
+    page_choice = ""
+    if page_url:
+        page_choice = f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or "
     return (
-        f"⚠ {incomplete_text(request)} Look at it at {page}with: "
+        f"⚠ {incomplete_text(request)} Look at it at {page_choice}with: "
         f"delf approvals show {request.request_id}"
     )
 
@@ -161,8 +161,8 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
     name = _file_name(fact, files)
     files[name] = fact.text
     beginning = f"{fact.text[:_MAX_VALUE_CHARS]}… (whole in the thread: {name})"
-    cut = replace(fact, label=fact.label[:_MAX_VALUE_CHARS], text=beginning)
-    return "\n".join(plain_lines([cut], mark="⚠ "))
+    shortened_fact = replace(fact, label=fact.label[:_MAX_VALUE_CHARS], text=beginning)
+    return "\n".join(plain_lines([shortened_fact], mark="⚠ "))
 
 
 def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
@@ -175,7 +175,7 @@ def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
 
 
 def _pack_sections(texts: Iterable[str], limit: int) -> list[str]:
-    """Join texts into sections of at most ``limit`` characters; a longer text stays alone."""
+    """Join texts into sections of at most ``limit`` characters; a longer text stays whole."""
     sections: list[str] = []
     for text in texts:
         if sections and len(sections[-1]) + len(text) < limit:
@@ -337,7 +337,9 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
             "confirm": _text("Approve"),
             "deny": _text("Back"),
         }
-    return button | ({"style": "primary"} if action == APPROVE else {})
+    if action == APPROVE:
+        button["style"] = "primary"
+    return button
 
 
 def _view(

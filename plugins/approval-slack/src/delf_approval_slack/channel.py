@@ -198,8 +198,8 @@ class SlackChannel:
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
-                # Set by delf, because slack_sdk ignores NO_PROXY.
-                client.proxy = proxy and proxy.checked_address(socks=None)
+                # Set by delf, because slack_sdk ignores NO_PROXY; aiohttp has no SOCKS proxies.
+                client.proxy = None if proxy is None else proxy.checked_address(socks=None)
                 receiver = receiver_of(self._settings, client, self.handle)
                 try:
                     with convert_failures("listen to Slack"):
@@ -219,13 +219,13 @@ class SlackChannel:
         """
         channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
-        message = await self._recorded_message(request.task_id, request.request_id)
+        message_ts = await self._recorded_message(request.task_id, request.request_id)
         is_shown = await self._upload_long_values(client, thread, request)
-        blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
+        blocks = question_of(request, offers_approval=is_shown, page_url=self._settings.page_url)
         with convert_failures("ask in Slack"):
-            if message is not None:
-                await client.chat_update(channel=channel, ts=message, text=text, blocks=blocks)
-                return message
+            if message_ts is not None:
+                await client.chat_update(channel=channel, ts=message_ts, text=text, blocks=blocks)
+                return message_ts
             posted = await client.chat_postMessage(
                 channel=channel,
                 thread_ts=thread,
@@ -352,9 +352,8 @@ class SlackChannel:
             except DelfError as error:
                 _log.warning("how a question ended is not known: %s", error.message)
                 return None
-            if record is None or record.task.state.is_terminal:
-                return _end_text(record)
-            if record.decided is not None:
+            is_over = record is None or record.task.state.is_terminal or record.decided is not None
+            if is_over:
                 return _end_text(record)
             if self._is_closing or time.monotonic() > deadline:
                 return None
@@ -486,13 +485,16 @@ class SlackChannel:
                 return None, _GONE
         elif waiting is None or waiting.answer.done():
             return None, _GONE
-        request = waiting.request if waiting is not None else record and record.requested
-        if request is None:
+        if waiting is not None:
+            request = waiting.request
+        elif record is not None:
+            request = record.requested
+        else:
             return None, _GONE
         pending = _PendingRequest(request, waiting, record)
-        return pending, await self._problem(client, pending, user, decision)
+        return pending, await self._refusal(client, pending, user, decision)
 
-    async def _problem(
+    async def _refusal(
         self, client: Any, pending: _PendingRequest, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """Return the reason why a person cannot decide; None if the person can."""
@@ -503,7 +505,7 @@ class SlackChannel:
         if not is_rejection and (name in self._unshown or not has_room):
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")
-        if not await self._people.may(client, user):
+        if not await self._people.is_approver(client, user):
             return "You may not decide this: you are not one of the configured approvers."
         if pending.request.rule and person not in self._settings.names:
             return "A rule of the team holds, and delf does not know you: `names` says who you are."
@@ -581,7 +583,7 @@ class SlackChannel:
         if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
             await self._upload(client, thread, files)
         blocks = question_of(
-            request, offers_yes=is_shown, page_url=self._settings.page_url, so_far=so_far
+            request, offers_approval=is_shown, page_url=self._settings.page_url, so_far=so_far
         )
         with convert_failures("say in Slack comments and assignments"):
             await client.chat_update(
@@ -605,7 +607,7 @@ def _needs_others(request: ApprovalRequest) -> bool:
 
 
 def _end_text(record: RequestRecord | None) -> str:
-    """Describe how a request ended; None counts as a request that nobody waits for."""
+    """Describe how a request ended; without a record, nobody waits for the request."""
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."
@@ -617,9 +619,12 @@ def _end_text(record: RequestRecord | None) -> str:
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
     is_rejection = decided.decision in ("rejected", "changes_requested")
-    why = f" ({decided.reason})" if is_rejection and decided.reason else ""
-    why = why if decided.answer is None else f" ({value_text(decided.answer)})"
-    return f"{outcome}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
+    details = ""
+    if decided.answer is not None:
+        details = f" ({value_text(decided.answer)})"
+    elif is_rejection and decided.reason:
+        details = f" ({decided.reason})"
+    return f"{outcome}{details} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
 
 def _value(given: object) -> str | None:
@@ -650,8 +655,8 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
     if question is None:
         raise DelfError(_GONE)
     if question.choices:  # the form names a choice by its number
-        numbers = map(str, range(len(question.choices)))
-        chosen = dict(zip(numbers, question.choices, strict=True)).get(text)
+        choice_by_number = {str(number): choice for number, choice in enumerate(question.choices)}
+        chosen = choice_by_number.get(text)
         if chosen is None:
             raise DelfError("choose an answer")
         text = chosen

@@ -36,7 +36,7 @@ class People:
         """Set the journal that has people's rights and teams."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
-    async def may(self, client: Any, user: Mapping[str, Any]) -> bool:
+    async def is_approver(self, client: Any, user: Mapping[str, Any]) -> bool:
         """Return True if a person is an approver."""
         approvers, person = self._settings.approvers, str(user.get("id") or "")
         if person and person in approvers:

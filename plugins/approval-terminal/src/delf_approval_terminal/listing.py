@@ -75,7 +75,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 
 def _warnings(record: RequestRecord) -> str:
-    """Name the kinds of facts that need attention, dangerous kinds first; ``-`` without such.
+    """Name the kinds of facts that need attention, dangerous kinds first; ``-`` if there are none.
 
     A required fact is one that the person must see before deciding.
     """

@@ -362,7 +362,7 @@ def _answer_keys(question: Question) -> str:
 
 
 def _wrap_menu(menu: str, width: int) -> Iterator[str]:
-    """Wrap a menu between its keys."""
+    """Wrap a menu at the separators between its keys."""
     line = ""
     for key in menu.split(" · "):
         longer = f"{line} · {key}" if line else key

@@ -123,7 +123,7 @@ class SentenceTransformersEmbedder:
         self._batch_size = batch_size
         self._download = download
         self._model: _Loaded | None = None
-        self._load: Future[_Loaded] | None = None
+        self._load_future: Future[_Loaded] | None = None
         self._lock = Lock()
 
     @property
@@ -173,13 +173,15 @@ class SentenceTransformersEmbedder:
             return
         await self.check()  # report a missing model before importing torch
         with self._lock:
-            if self._load is None or (self._load.done() and self._load.exception() is not None):
+            if self._load_future is None or (
+                self._load_future.done() and self._load_future.exception() is not None
+            ):
                 # A thread of its own: an event loop that ends does not wait for it.
-                self._load = Future()
-                arguments = (self._load, self._name, self._device, self._download)
+                self._load_future = Future()
+                arguments = (self._load_future, self._name, self._device, self._download)
                 Thread(target=_load_for, args=arguments, daemon=True, name="delf-load").start()
-            load = self._load
-        self._model = await asyncio.shield(asyncio.wrap_future(load))
+            load_future = self._load_future
+        self._model = await asyncio.shield(asyncio.wrap_future(load_future))
 
     async def check(self) -> None:
         """Raise if the model is not available; the model is not loaded.
@@ -192,7 +194,7 @@ class SentenceTransformersEmbedder:
 
     async def aclose(self) -> None:
         """Release the model; its memory is freed when no embedder of this process uses it."""
-        self._model = self._load = None
+        self._model = self._load_future = None
 
 
 def _encode(model: Any, name: str, texts: list[str], kind: EmbeddingKind) -> Any:

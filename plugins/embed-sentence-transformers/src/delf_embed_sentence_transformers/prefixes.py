@@ -22,17 +22,17 @@ _PREFIXES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 
-def prefix_of(model: str, kind: EmbeddingKind, own: Mapping[str, str]) -> str:
+def prefix_of(model: str, kind: EmbeddingKind, declared_prompts: Mapping[str, str]) -> str:
     """Return the prefix that a model needs before a text.
 
     Args:
         model: The model's name or path.
         kind: The kind of text: ``query`` or ``passage``.
-        own: A mapping from name to prompt, as the model declares; these take precedence.
+        declared_prompts: The prompts that the model declares, by name; these take precedence.
     """
     for name in (kind, "document" if kind == "passage" else "query"):
-        if own.get(name):
-            return own[name]
+        if declared_prompts.get(name):
+            return declared_prompts[name]
     for part, query, passage in _PREFIXES:
         if part in model.lower():
             return query if kind == "query" else passage

@@ -489,7 +489,7 @@ def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for a text, whose line ends also match CRLF unless the text has CR."""
+    """Return a pattern for a text; a newline also matches CRLF unless the text has CR."""
     exact = re.escape(text)
     return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
 

@@ -183,7 +183,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
         with os.fdopen(descriptor, "rb", closefd=True) as file:
             if not is_plain_file(descriptor):
                 is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-                kind = "a is_folder" if is_folder else "not a plain file"
+                kind = "a folder" if is_folder else "not a plain file"
                 raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
             # No path shows that the content of a hard link belongs to a file outside of the root.
             if os.fstat(descriptor).st_nlink > 1:

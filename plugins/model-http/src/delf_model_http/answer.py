@@ -70,17 +70,17 @@ class _Call:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     token: str | None = None
-    kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    returned_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_emitted: bool = False
 
-    def to_tool_call(self, kept: Mapping[str, Any]) -> ToolCall:
+    def to_tool_call(self, returned_fields: Mapping[str, Any]) -> ToolCall:
         """Convert the call; missing arguments become an empty object.
 
         Args:
-            kept: The fields of the message with the call that the server expects back.
+            returned_fields: The fields of the message with the call that the server expects back.
         """
         arguments = "".join(self.arguments) or "{}"
-        token = self.token or token_of(kept, self.kept)
+        token = self.token or token_of(returned_fields, self.returned_fields)
         return ToolCall(id=self.id, name=self.name, arguments=arguments, token=token)
 
 
@@ -95,8 +95,8 @@ class Answer:
         is_complete: Whether nothing follows, not even token counts.
         searches: The number of web searches by the provider.
         reply_id: The provider's id of the answer.
-        signed: The blocks of thinking before the next call, which the provider expects back.
-        kept: The fields of the message that the server expects back with the calls.
+        signed_blocks: The blocks of thinking before the next call, which the provider expects back.
+        returned_fields: The fields of the message that the server expects back with the calls.
     """
 
     tokens: Tokens | None = None
@@ -105,8 +105,8 @@ class Answer:
     is_complete: bool = False
     searches: int = 0
     reply_id: str | None = None
-    signed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    signed_blocks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    returned_fields: dict[str, Any] = field(default_factory=dict[str, Any])
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
     _index_by_number: dict[int, int] = field(default_factory=dict[int, int])
@@ -128,7 +128,7 @@ class Answer:
         return tuple(self._tool_call(index) for index in range(len(self._calls)))
 
     def _tool_call(self, index: int) -> ToolCall:
-        return self._calls[index].to_tool_call({} if index else self.kept)
+        return self._calls[index].to_tool_call({} if index else self.returned_fields)
 
     @property
     def is_empty(self) -> bool:
@@ -165,13 +165,13 @@ class Answer:
             names: The names of the fields that the server expects back.
         """
         for name in names:
-            piece, collected = message.get(name), self.kept.get(name)
+            piece, collected = message.get(name), self.returned_fields.get(name)
             if isinstance(piece, str):
-                self.kept[name] = f"{collected or ''}{piece}"
+                self.returned_fields[name] = f"{collected or ''}{piece}"
             elif isinstance(piece, list):
-                self.kept[name] = [*items(collected), *items(piece)]
+                self.returned_fields[name] = [*items(collected), *items(piece)]
 
-    def use_reasoning(self) -> list[ModelDelta]:
+    def use_reasoning_if_empty(self) -> list[ModelDelta]:
         """Use the reasoning as the text if only reasoning arrived, and it has a fenced script.
 
         Returns:
@@ -196,7 +196,7 @@ class Answer:
         name: Any,
         arguments: Any = "",
         token: str | None = None,
-        kept: Mapping[str, Any] | None = None,
+        returned_fields: Mapping[str, Any] | None = None,
     ) -> list[ModelDelta]:
         """Add a call; return the deltas to emit.
 
@@ -205,14 +205,16 @@ class Answer:
             name: The name of the tool.
             arguments: The arguments as JSON, or the first piece of them.
             token: The value that the provider expects back with the call.
-            kept: The fields of the call that the server expects back.
+            returned_fields: The fields of the call that the server expects back.
         """
         if len(self._calls) >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
         call_id = _text(id_) if id_ else f"{GENERATED_ID_PREFIX}{uuid4().hex[:12]}"
-        complete_calls = self.complete_calls(is_over=False)
-        self._calls.append(_Call(call_id, _text(name), token=token, kept=kept or {}))
-        return [*complete_calls, *self.add_arguments(self.last_call, arguments)]
+        deltas = self.emit_complete_calls(is_over=False)
+        self._calls.append(
+            _Call(call_id, _text(name), token=token, returned_fields=returned_fields or {})
+        )
+        return [*deltas, *self.add_arguments(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
         """Return True if an id is the id of the latest call."""
@@ -235,7 +237,7 @@ class Answer:
         known_call = self._calls[index]
         return id_ != known_call.id if id_ else _is_json("".join(known_call.arguments))
 
-    def complete_calls(self, *, is_over: bool = True) -> list[ModelDelta]:
+    def emit_complete_calls(self, *, is_over: bool = True) -> list[ModelDelta]:
         """Return deltas with the calls that became complete.
 
         Args:
@@ -278,7 +280,10 @@ def _text(value: Any) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments as a dict; the key ``arguments`` has any other text."""
+    """Return a call's arguments as a dict.
+
+    Text that is not a JSON object becomes the value of the key ``arguments``.
+    """
     try:
         arguments: Any = json.loads(call.arguments)
     except ValueError:

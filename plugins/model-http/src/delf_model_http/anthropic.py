@@ -106,7 +106,7 @@ class Messages:
         if system := _system(request.messages):
             result["system"] = system
         for name, value in parts.settings.items():
-            if name in _SETTINGS and not (facts.fixed and name in _SAMPLING):
+            if name in _SETTINGS and not (facts.refuses_sampling and name in _SAMPLING):
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
         thinking = _thinking(parts)
         if thinking:
@@ -115,8 +115,8 @@ class Messages:
                 result.pop(name, None)
             if "max_tokens" not in parts.settings:  # the limit includes thinking
                 result["max_tokens"] += count(thinking["thinking"], "budget_tokens")
-        if facts.longest:
-            result["max_tokens"] = min(result["max_tokens"], facts.longest)
+        if facts.max_output_tokens:
+            result["max_tokens"] = min(result["max_tokens"], facts.max_output_tokens)
         tools = [
             {
                 "name": tool.name,
@@ -139,7 +139,9 @@ class Messages:
     def max_tokens(self, facts: Facts) -> int | None:
         """Return the maximum of output tokens, which every request of this API must state."""
         return (
-            min(_DEFAULT_MAX_TOKENS, facts.longest) if facts.longest else _UNKNOWN_MODEL_MAX_TOKENS
+            min(_DEFAULT_MAX_TOKENS, facts.max_output_tokens)
+            if facts.max_output_tokens
+            else _UNKNOWN_MODEL_MAX_TOKENS
         )
 
     def parse(self, data: Any) -> Answer:
@@ -168,8 +170,8 @@ class Messages:
                 delta = fields(piece.get("delta"))
                 if delta.get("type") == "text_delta":
                     return answer.add_text(delta.get("text"))
-                if delta.get("type") in _THINKING_DELTAS and answer.signed:
-                    block = answer.signed[-1]
+                if delta.get("type") in _THINKING_DELTAS and answer.signed_blocks:
+                    block = answer.signed_blocks[-1]
                     for name in ("thinking", "signature"):
                         block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
                     answer.add_reasoning(delta.get("thinking"))
@@ -195,7 +197,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {} if _has_budget(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
-    if parts.facts.fixed:  # newer models take an effort, not a budget
+    if parts.facts.refuses_sampling:  # newer models take an effort, not a budget
         level = "low" if effort == "minimal" else effort
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     if not may_think(parts.request):
@@ -205,7 +207,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
 
 
 def _has_budget(thinking: Mapping[str, Any]) -> bool:
-    """Return whether the fields enable thinking with a token budget, which has stricter rules."""
+    """Return True if the fields limit thinking by a token budget, which excludes other settings."""
     return fields(thinking.get("thinking")).get("type") == "enabled"
 
 
@@ -228,6 +230,7 @@ def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     blocks = _thinking_before(calls[0]) if calls else []
     for part in parts:
         blocks += [*(_thinking_before(part) if part in calls[1:] else ()), _block(part)]
+    # A block without text, such as an image, is not empty.
     non_empty = [block for block in blocks if block.get("text", "-").strip()]
     return non_empty or [{"type": "text", "text": "(nothing)"}]
 
@@ -274,11 +277,11 @@ def _start_block(
         return answer.add_text(block.get("text"))
     if block.get("type") == "tool_use":
         arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
-        token = json.dumps(answer.signed) if answer.signed else None
-        answer.signed.clear()
+        token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
+        answer.signed_blocks.clear()
         return answer.add_call(block.get("id"), required(block, "name"), arguments, token)
     if block.get("type") in ("thinking", "redacted_thinking"):
-        answer.signed.append(dict(block))
+        answer.signed_blocks.append(dict(block))
         answer.add_reasoning(block.get("thinking"))
     return []
 
@@ -293,32 +296,32 @@ def _searches(used: Any) -> int:
     return count(fields(used).get("server_tool_use"), "web_search_requests")
 
 
-def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
+def _tokens(counts: Any, earlier: Tokens | None = None) -> Tokens | None:
     """Parse token counts.
 
     Args:
-        used: The counts that the API sent. In a stream, the last event has only output tokens.
-        before: The counts of earlier events.
+        counts: The counts that the API sent. In a stream, the last event has only output tokens.
+        earlier: The counts of earlier events.
     """
-    if not fields(used):
-        return before
-    has_input_tokens = fields(used).get("input_tokens") is not None
-    if before is not None and not has_input_tokens:
+    if not fields(counts):
+        return earlier
+    has_input_tokens = fields(counts).get("input_tokens") is not None
+    if earlier is not None and not has_input_tokens:
         return Tokens(
-            input=before.input,
-            cached=before.cached,
-            written=before.written,
-            output=count(used, "output_tokens") or before.output,
-            reasoning=_thought(used) or before.reasoning,
+            input=earlier.input,
+            cached=earlier.cached,
+            written=earlier.written,
+            output=count(counts, "output_tokens") or earlier.output,
+            reasoning=_thought(counts) or earlier.reasoning,
         )
-    read = count(used, "cache_read_input_tokens")
-    written = count(used, "cache_creation_input_tokens")
+    read = count(counts, "cache_read_input_tokens")
+    written = count(counts, "cache_creation_input_tokens")
     return Tokens(
-        input=count(used, "input_tokens") + read + written,
+        input=count(counts, "input_tokens") + read + written,
         cached=read,
         written=written,
-        output=count(used, "output_tokens"),
-        reasoning=_thought(used),
+        output=count(counts, "output_tokens"),
+        reasoning=_thought(counts),
     )
 
 

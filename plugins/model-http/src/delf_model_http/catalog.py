@@ -51,17 +51,17 @@ class Facts:
         rates: The prices; None if unknown.
         long_from: The number of input tokens above which a call has other prices.
         long_rates: The prices of calls with more input tokens than ``long_from``.
-        longest: The maximum number of output tokens; 0 if unknown.
+        max_output_tokens: The maximum number of output tokens; 0 if unknown.
         reasons: Whether the model thinks before it answers.
-        fixed: Whether the model refuses a temperature and similar settings.
+        refuses_sampling: Whether the model refuses a temperature and similar settings.
     """
 
     rates: Rates | None = None
     long_from: int = 0
     long_rates: Rates | None = None
-    longest: int = 0
+    max_output_tokens: int = 0
     reasons: bool = False
-    fixed: bool = False
+    refuses_sampling: bool = False
 
     @property
     def price(self) -> Price | None:
@@ -91,15 +91,15 @@ def facts(provider: str, model: str) -> Facts:
     entry = models.get(model.removeprefix("models/"))
     if entry is None:
         return Facts()
-    # The number of tokens from which a call is long, then the prices of long calls.
-    long: list[float] = entry.get("long") or []
+    # The number of input tokens above which a call is long, then the prices of long calls.
+    long_from, *long_prices = entry.get("long") or [0]
     return Facts(
         rates=Rates(**_rates(entry["usd"])),
-        long_from=int(long[0]) if long else 0,
-        long_rates=Rates(**_rates(long[1:])) if long else None,
-        longest=entry.get("longest", 0),
+        long_from=int(long_from),
+        long_rates=Rates(**_rates(long_prices)) if long_prices else None,
+        max_output_tokens=entry.get("longest", 0),
         reasons=entry.get("reasons", False),
-        fixed=entry.get("fixed", False),
+        refuses_sampling=entry.get("fixed", False),
     )
 
 

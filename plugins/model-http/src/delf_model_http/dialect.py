@@ -38,9 +38,11 @@ def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, A
     """Merge extra fields into a request body; nested objects are merged, other values replaced."""
     merged = dict(body)
     for name, value in extra.items():
-        present = merged.get(name)
-        both_are_objects = isinstance(present, dict) and isinstance(value, Mapping)
-        merged[name] = with_extra(fields(present), fields(value)) if both_are_objects else value
+        current_value = merged.get(name)
+        both_are_objects = isinstance(current_value, dict) and isinstance(value, Mapping)
+        merged[name] = (
+            with_extra(fields(current_value), fields(value)) if both_are_objects else value
+        )
     return merged
 
 

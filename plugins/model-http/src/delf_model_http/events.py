@@ -56,17 +56,17 @@ class EventReader:
 
     def _line(self, line: bytes) -> str | None:
         line = line.rstrip(b"\r\n")
-        if line:
-            if line.startswith(b"{"):  # an error as bare JSON
-                self._data.append(line)
-                self._size += len(line)
-                return self._event_data()
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                self._data.append(value.removeprefix(b" "))
-                self._size += len(line)
-            return None
-        return self._event_data() if self._data else None
+        if not line:  # an empty line ends an event
+            return self._event_data() if self._data else None
+        if line.startswith(b"{"):  # an error as bare JSON
+            self._data.append(line)
+            self._size += len(line)
+            return self._event_data()
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+            self._size += len(line)
+        return None
 
     def _event_data(self) -> str:
         data = b"\n".join(self._data)

@@ -25,7 +25,7 @@ class GeminiLive:
         self._setup: dict[str, Any] = {}
         self._handle: str | None = None
         self._is_closing = False
-        self._cancelled: set[str] = set()
+        self._cancelled_ids: set[str] = set()
 
     @property
     def must_move(self) -> bool:
@@ -70,18 +70,18 @@ class GeminiLive:
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return a message with the results of calls, or with the turns of the conversation."""
-        cancelled, self._cancelled = self._cancelled, set()
+        cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
         messages = [
-            _without_cancelled(m, cancelled) for m in request.messages if m.role != "system"
+            _without_cancelled(m, cancelled_ids) for m in request.messages if m.role != "system"
         ]
         parts = [part for message in messages for part in message.parts]
         results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
         if results and all(message.role == "user" for message in messages):
-            answers = [_response(result) for result in results]
+            function_responses = [_response(result) for result in results]
             if texts:  # a separate text would interrupt the model
-                answers[-1]["response"]["notice"] = "\n".join(texts)
-            return [{"toolResponse": {"functionResponses": answers}}]
+                function_responses[-1]["response"]["notice"] = "\n".join(texts)
+            return [{"toolResponse": {"functionResponses": function_responses}}]
         turns = [
             {
                 "role": "model" if message.role == "assistant" else "user",
@@ -99,7 +99,7 @@ class GeminiLive:
         if "goAway" in event:
             self._is_closing = True
         if cancelled := fields(event.get("toolCallCancellation")):
-            self._cancelled |= {str(each) for each in items(cancelled.get("ids"))}
+            self._cancelled_ids |= {str(each) for each in items(cancelled.get("ids"))}
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         """Add an event to an answer; return the deltas to emit."""

@@ -133,7 +133,8 @@ class GenerateContent:
             answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
                 is_call = reason == "STOP" and answer.last_call >= 0
-                answer.finish_reason, answer.is_finished = "tool_calls" if is_call else reason, True
+                answer.finish_reason = "tool_calls" if is_call else reason
+                answer.is_finished = True
         return pieces
 
 
@@ -183,9 +184,9 @@ def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
     """Add a signature to the first call, because newer models refuse a call without one."""
-    first = next((part for part in parts if "functionCall" in part), None)
-    if first is not None and _HAS_LEVELS.search(endpoint.name):
-        first.setdefault("thoughtSignature", _FOREIGN_SIGNATURE)
+    first_call = next((part for part in parts if "functionCall" in part), None)
+    if first_call is not None and _HAS_LEVELS.search(endpoint.name):
+        first_call.setdefault("thoughtSignature", _FOREIGN_SIGNATURE)
     return parts
 
 

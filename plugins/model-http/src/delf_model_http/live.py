@@ -119,7 +119,9 @@ class LiveSession:
                 self._address,
                 additional_headers=headers,
                 user_agent_header="delf",
-                proxy=proxy and proxy.checked_address("python_socks", "python-socks[asyncio]"),
+                proxy=None
+                if proxy is None
+                else proxy.checked_address("python_socks", "python-socks[asyncio]"),
                 max_size=MAX_BYTES,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=_PING_SECONDS,
@@ -153,7 +155,7 @@ class LiveSession:
                     event = await self._receive()
                 for piece in self._dialect.event(event, answer):
                     yield piece
-            for piece in answer.complete_calls():
+            for piece in answer.emit_complete_calls():
                 yield piece
         except DelfError:
             await self.aclose()
@@ -172,7 +174,7 @@ class LiveSession:
             await self._open(request)
         elif not await self._is_alive():
             if not self._dialect.can_move:
-                raise BrokenStreamError("it ended between two turns")
+                raise BrokenStreamError("the session ended between two turns")
             await self._close_socket()
             await self.connect()
             await self._open(request)

@@ -135,7 +135,8 @@ class HttpModel(EndpointModel):
         address = None
         if name.startswith(("ws://", "wss://")):
             self._endpoint.check_address(name)
-            address, name = name, parse_qs(urlsplit(name).query).get("model", [""])[0]
+            address = name
+            name = parse_qs(urlsplit(address).query).get("model", [""])[0]
         dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
         settings = {
             n: v for n, v in self._settings.items() if v is not None and n not in _DELF_SETTINGS
@@ -181,7 +182,7 @@ class HttpModel(EndpointModel):
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
                     return piece
-        raise BrokenStreamError("it has no end")
+        raise BrokenStreamError("the answer has no end")
 
     async def price(self) -> Price | None:
         """Return the model's price from the catalogue; None if the price is unknown."""
@@ -202,7 +203,7 @@ class HttpModel(EndpointModel):
         if body.lstrip(_BLANKS).startswith(_STREAM_STARTS):
             return self._reply(self._parse_event_stream(body, request), request=request)
         answer = self._dialect_of(request).parse(parsed(body))
-        answer.use_reasoning()
+        answer.use_reasoning_if_empty()
         return self._reply(answer, request=request)
 
     def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
@@ -214,9 +215,10 @@ class HttpModel(EndpointModel):
             elif data.strip():
                 self._dialect_of(request).event(parsed(data), answer)
         if not answer.is_finished:
-            raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
-        answer.complete_calls()
-        answer.use_reasoning()
+            error_type = UnreadableError if answer.is_empty else BrokenStreamError
+            raise error_type("the answer has no end")
+        answer.emit_complete_calls()
+        answer.use_reasoning_if_empty()
         return answer
 
     def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
@@ -234,22 +236,24 @@ class HttpModel(EndpointModel):
                     continue
                 if isinstance(data, bytes):  # the server does not stream: the whole answer
                     answer = self._dialect_of(request).parse(parsed(data))
-                    answer.use_reasoning()
+                    answer.use_reasoning_if_empty()
                     if answer.text:
                         yield ModelDelta(answer.text)
-                    for piece in answer.complete_calls():
+                    for piece in answer.emit_complete_calls():
                         yield piece
                     break
                 last_event = data
                 for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
-                for piece in answer.complete_calls() if answer.is_finished else ():
-                    yield piece
+                if answer.is_finished:
+                    for piece in answer.emit_complete_calls():
+                        yield piece
         if not answer.is_finished:
-            raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+            error_type = UnreadableError if answer.is_empty else BrokenStreamError
+            raise error_type("the answer has no end")
         if answer.is_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
-        for piece in answer.use_reasoning():
+        for piece in answer.use_reasoning_if_empty():
             yield piece
         yield self._reply(answer, request=request)
 
@@ -269,10 +273,8 @@ class HttpModel(EndpointModel):
             while True:
                 limit = deadline
                 if answer.is_finished:  # the rest only allows reusing the connection
-                    limit = min(
-                        deadline,
-                        clock() + (_SECONDS_FOR_REST if answer.is_complete else _SECONDS_FOR_USAGE),
-                    )
+                    seconds = _SECONDS_FOR_REST if answer.is_complete else _SECONDS_FOR_USAGE
+                    limit = min(deadline, clock() + seconds)
                 try:
                     async with asyncio.timeout_at(limit):
                         chunk = await anext(chunks)
@@ -334,10 +336,10 @@ class HttpModel(EndpointModel):
         fees = 0.0 if request is None else self._fees(request, answer.searches)
         cost = (facts or self._facts).cost(answer.tokens)
         usage = answer.tokens.usage if answer.tokens else None
-        # The limit that delf chose, which explains a truncated answer.
-        default_limit = self._dialect.max_tokens(facts or self._facts)
-        if "max_tokens" in self._settings:
-            default_limit = None
+        default_limit = None
+        if "max_tokens" not in self._settings:
+            # The limit that delf chose, which explains a truncated answer.
+            default_limit = self._dialect.max_tokens(facts or self._facts)
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,

@@ -108,7 +108,7 @@ class ChatCompletions:
                 fields(call).get("id"),
                 required(function, "name"),
                 _arguments(function),
-                kept=_returned_fields(call),
+                returned_fields=_returned_fields(call),
             )
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
@@ -140,19 +140,21 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
-    number, call_id, name = call.get("index"), call.get("id"), function.get("name")
-    last = answer.last_call
-    if isinstance(number, int):
-        index = answer.index_of(number)
+    server_index, call_id, name = call.get("index"), call.get("id"), function.get("name")
+    last_index = answer.last_call
+    if isinstance(server_index, int):
+        index = answer.index_of(server_index)
     elif call_id:
-        index = last if answer.is_last(call_id) else last + 1
+        index = last_index if answer.is_last(call_id) else last_index + 1
     else:
-        index = 0 if name and last < 0 else last
-    if index == last + 1 or (name and answer.is_new_call(index, call_id)):
-        return answer.add_call(call_id, name or "", arguments, kept=_returned_fields(call))
+        index = 0 if name and last_index < 0 else last_index
+    if index == last_index + 1 or (name and answer.is_new_call(index, call_id)):
+        return answer.add_call(
+            call_id, name or "", arguments, returned_fields=_returned_fields(call)
+        )
     # A piece at the index of a complete call belongs to the latest call.
-    if 0 <= index < last and answer.is_emitted(index):
-        index = last
+    if 0 <= index < last_index and answer.is_emitted(index):
+        index = last_index
     return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
 
 
@@ -183,6 +185,7 @@ def _arguments(function: Any) -> Any:
 
 def _check(reply: Any) -> None:
     """Raise ReportedError for a failure in a response with status 200, or in an event."""
+    # Some servers send an error as a list with one object.
     first = fields((items(reply) or [reply])[0])
     error = first.get("error") or _unwrapped_error(first)
     if error:
@@ -191,7 +194,7 @@ def _check(reply: Any) -> None:
 
 
 def _unwrapped_error(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a reply that is an error without the usual key ``error``, as vLLM sends; else None."""
+    """Return a reply if it is an error without the key ``error``, as from vLLM; otherwise None."""
     message = next((reply[name] for name in _ERROR_FIELDS if reply.get(name)), None)
     if "choices" in reply or not message:
         return None

@@ -109,7 +109,7 @@ class Realtime:
             index = self._calls.get(str(event.get("item_id")), -1)
             return answer.add_arguments(index, event.get("delta"))
         if kind == "response.function_call_arguments.done":
-            return answer.complete_calls(is_over=False)
+            return answer.emit_complete_calls(is_over=False)
         if kind == "response.done":
             _finish(fields(event.get("response")), answer)
         return []
@@ -150,7 +150,6 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
-    """Convert a message to items of the conversation."""
     items: list[dict[str, Any]] = []
     content: list[dict[str, Any]] = []
     for part in message.parts:

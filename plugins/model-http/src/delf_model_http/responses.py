@@ -166,7 +166,8 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
         input_items.insert(position, {"role": role, "content": content})
     if len(input_items) == 1:
         return input_items
-    return [item for item in input_items if item.get("content", "-") != ""]
+    # The API refuses empty content; an item without content, such as a call, stays.
+    return [item for item in input_items if item.get("content") != ""]
 
 
 def _call_items(call: ToolCall) -> list[dict[str, Any]]:
@@ -184,7 +185,7 @@ def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dic
 
 
 def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
-    """Convert a part of a message, by way of the format of chat completions."""
+    """Convert a part of a message to an input part."""
     [content] = chat.content([part])
     kind = content["type"]
     if kind == "text":
@@ -198,16 +199,18 @@ def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add the start of an output item, such as a call; return the deltas to emit."""
     if item.get("type") != "function_call":
         return []
-    token = json.dumps(answer.signed) if answer.signed else None
-    answer.signed.clear()
+    token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
+    answer.signed_blocks.clear()
     return answer.add_call(item.get("call_id"), required(item, "name"), "", token)
 
 
 def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
     """Add a complete output item: store reasoning, and count web searches."""
     if item.get("type") == "reasoning":
-        answer.signed.append({name: item[name] for name in _REASONING_FIELDS if item.get(name)})
-        answer.signed[-1].setdefault("summary", [])
+        answer.signed_blocks.append(
+            {name: item[name] for name in _REASONING_FIELDS if item.get(name)}
+        )
+        answer.signed_blocks[-1].setdefault("summary", [])
     answer.searches += item.get("type") == "web_search_call"
 
 

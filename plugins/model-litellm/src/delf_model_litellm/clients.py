@@ -22,7 +22,7 @@ _request_sent: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default
 
 
 async def _prepare_request(request: Any) -> None:
-    """Prepare a request: accept only encodings that delf can inflate, and note the sending."""
+    """Accept only encodings that delf can inflate, and signal that the request is sent."""
     request.headers["Accept-Encoding"] = ACCEPTED
     if (event := _request_sent.get()) is not None:
         event.set()

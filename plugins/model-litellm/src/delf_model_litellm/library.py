@@ -94,7 +94,7 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _load_header_table() -> None:
-    """Load litellm's table of Anthropic's headers from the package, before the network is asked."""
+    """Load litellm's table of Anthropic's headers from the package, so that none is downloaded."""
     try:
         manager: Any = importlib.import_module("litellm.anthropic_beta_headers_manager")
         manager.get_provider_name("anthropic")

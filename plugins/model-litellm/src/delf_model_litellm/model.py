@@ -44,7 +44,7 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
-    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    returned_fields: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass
@@ -56,7 +56,7 @@ class _StreamContent:
     usage: Any = None
     finish_reason: str | None = None
     reply_id: str | None = None
-    kept: dict[str, Any] = field(default_factory=dict[str, Any])
+    returned_fields: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def has_content(self) -> bool:
@@ -71,16 +71,16 @@ class _StreamContent:
         Args:
             part: The piece of a call, with the server's number of the call.
         """
-        number, last = int(part.index), len(self.calls) - 1
-        if number > last:
-            return number
-        call = self.calls[number]
+        index, last_index = int(part.index), len(self.calls) - 1
+        if index > last_index:
+            return index
+        call = self.calls[index]
         is_whole = _is_json("".join(call.arguments))
         # A piece without an id belongs to another call if the arguments are already complete.
         is_other_call = part.id != call.id if part.id else is_whole
         if part.function.name and is_other_call:
-            return last + 1
-        return last if is_whole else number
+            return last_index + 1
+        return last_index if is_whole else index
 
 
 class LiteLLMModel(EndpointModel):
@@ -147,12 +147,13 @@ class LiteLLMModel(EndpointModel):
             "stream_options": {"include_usage": True} if stream else None,
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
-        before = wants_stream.set(stream)
+        token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
+            # Providers without a dialect use litellm's client, which does not report sent requests.
             return await (cancellable(call) if endpoint.dialect else call)
         finally:
-            wants_stream.reset(before)
+            wants_stream.reset(token)
 
     def _is_unexpected_stream(self, error: Exception) -> bool:
         causes = list(chain(error))
@@ -178,7 +179,7 @@ class LiteLLMModel(EndpointModel):
                 id=call.id,
                 name=call.function.name or "",
                 arguments=[call.function.arguments or ""],
-                kept=convert.returned_fields_of_call(call),
+                returned_fields=convert.returned_fields_of_call(call),
             )
             for call in getattr(message, "tool_calls", None) or ()
         ]
@@ -208,7 +209,7 @@ class LiteLLMModel(EndpointModel):
 
     async def _streamed(self, request: ModelRequest, collected: _StreamContent) -> ModelReply:
         text = "".join(collected.texts)
-        calls = _tool_calls(collected.calls, collected.kept)
+        calls = _tool_calls(collected.calls, collected.returned_fields)
         used, reason = collected.usage, collected.finish_reason
         return await self._reply(request, text, used, reason, calls, collected.reply_id)
 
@@ -259,7 +260,7 @@ def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tu
             id=convert.id_of(call.id),
             name=call.name,
             arguments="".join(call.arguments),
-            token=token_of({} if index else message_fields, call.kept),
+            token=token_of({} if index else message_fields, call.returned_fields),
         )
         for index, call in enumerate(calls)
     )
@@ -310,9 +311,8 @@ def _check_end(response: Any, collected: _StreamContent) -> None:
     """Raise if a stream was truncated, because a truncated script must not run."""
     tail: Any = importlib.import_module("delf_model_litellm.tail")
     if not tail.ended(response):
-        raise (BrokenStreamError if collected.has_content else UnreadableError)(
-            "no end of the stream"
-        )
+        error_type = BrokenStreamError if collected.has_content else UnreadableError
+        raise error_type("the stream has no end")
 
 
 def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
@@ -324,21 +324,21 @@ def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
         return []
     choice = chunk.choices[0]
     collected.finish_reason = choice.finish_reason or collected.finish_reason
-    convert.add_returned_fields(collected.kept, convert.returned_fields(choice.delta))
+    convert.add_returned_fields(collected.returned_fields, convert.returned_fields(choice.delta))
     pieces: list[ModelDelta] = []
     if text := getattr(choice.delta, "content", None) or "":
         collected.texts.append(text)
         pieces.append(ModelDelta(text))
     for part in getattr(choice.delta, "tool_calls", None) or ():
-        number = collected.index_of(part)
-        if number >= _MAX_CALLS:
+        index = collected.index_of(part)
+        if index >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
-        while len(collected.calls) <= number:
+        while len(collected.calls) <= index:
             collected.calls.append(_Call())
-        call = collected.calls[number]
-        call.kept |= convert.returned_fields_of_call(part)
+        call = collected.calls[index]
+        call.returned_fields |= convert.returned_fields_of_call(part)
         call.id, call.name = part.id or call.id, part.function.name or call.name
         if part.function.arguments:
             call.arguments.append(part.function.arguments)
-            pieces.append(ModelDelta(part.function.arguments, call=number))
+            pieces.append(ModelDelta(part.function.arguments, call=index))
     return pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
@@ -89,13 +90,13 @@ class RecordedModel:
             RecordingMismatch: If no unused entry matches; the error says what differs.
         """
         reply = self._take_answer(request)
-        size = max(1, -(-len(reply.text) // _MAX_DELTAS))
+        size = max(1, math.ceil(len(reply.text) / _MAX_DELTAS))
         for start in range(0, len(reply.text), size):
             # Other tasks run between the pieces, as they do while a real model writes.
             await asyncio.sleep(0)
             yield ModelDelta(reply.text[start : start + size])
-        for number, call in enumerate(reply.calls):
-            yield ModelDelta(call.arguments, call=number)
+        for index, call in enumerate(reply.calls):
+            yield ModelDelta(call.arguments, call=index)
         yield reply
 
     async def aclose(self) -> None:

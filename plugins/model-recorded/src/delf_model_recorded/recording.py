@@ -232,16 +232,16 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 def _problem(fields: dict[str, Any]) -> str | None:
     """Return the fault of a parsed line; None for a valid line."""
-    where: tuple[str, ...] = ()
+    location: tuple[str, ...] = ()
     try:
         request = _Line.model_validate(fields).request
-        where = ("request",)
+        location = ("request",)
         (_ByHand if "contains" in request else _Whole).model_validate(request)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        # Report an unknown field before a missing one: it is probably a misspelling of that one.
-        first = min(problems, key=lambda one: one["type"] != "extra_forbidden")
-        return f"{'.'.join(map(str, (*where, *first['loc'])))}: {first['msg']}"
+        # Report an unknown field before a missing field, which it probably misspells.
+        reported = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
+        return f"{'.'.join(map(str, (*location, *reported['loc'])))}: {reported['msg']}"
     return None
 
 

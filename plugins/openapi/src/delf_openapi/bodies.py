@@ -94,7 +94,7 @@ def kind_of(media: str) -> BodyKind:
 
 
 def _rank_of(media: str) -> int:
-    """Return a sort key that prefers media types; 0 is best."""
+    """Return how well a media type suits a body; 0 is best."""
     media_type = media.partition(";")[0].strip().lower()
     order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
     exact = {"application/json": 0, "application/merge-patch+json": 1}
@@ -154,7 +154,6 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
 
 
 def _forbids_additional(document: Document, schema: Any) -> bool:
-    """Return whether an object forbids additional properties."""
     resolved = document.resolve(schema)
     parts: Any = resolved.get("allOf")
     listed = cast("list[Any]", parts) if isinstance(parts, list) else []

@@ -146,7 +146,7 @@ class Caller:
         self.samples.note_undeclared(name, shown_types)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
-        """Log a warning, but only once, about invalid arguments that are sent nevertheless."""
+        """Log the faults of arguments that are sent nevertheless; repeat no warning."""
         key = (action, tuple(faults))
         if key in self._reported:
             return

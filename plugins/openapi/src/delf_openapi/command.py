@@ -69,7 +69,7 @@ async def _propose_reads(tool: Any) -> tuple[list[str], int]:
 def _likely_reads(tool: APITool) -> tuple[list[str], int]:
     """Return the names of writing actions that probably only read, and the number of all actions.
 
-    The names and paths of the actions decide.
+    Actions are judged by their names and paths.
     """
     from delf_openapi.selection import only_reads
 

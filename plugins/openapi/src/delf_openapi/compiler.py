@@ -342,7 +342,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
 def _parameter_texts(
     text: Any, schema: Any, document: Document, limits: TextLimits
 ) -> tuple[str, str]:
-    """Return a line with a parameter's constraints and description, and further notes."""
+    """Return a parameter's constraints and description in one line, and further notes."""
     resolved = _resolved(document, schema)
     shown = sentence(text, limits.doc)
     if isinstance(text, str) and _explains_values(resolved) and len(shown) < len(text):

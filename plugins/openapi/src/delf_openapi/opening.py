@@ -50,7 +50,7 @@ def open_document(
 
 
 def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """Resolve top-level sections that are a reference, as in specifications of several files."""
+    """Replace top-level sections that are references by the sections they refer to."""
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
         if name in result:

@@ -318,7 +318,7 @@ class RequestBuilder:
         return bool(has_credentials or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
-        """Fill the quoted arguments into the operation's path."""
+        """Return the operation's path with the quoted arguments in place of placeholders."""
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":
@@ -335,7 +335,7 @@ class RequestBuilder:
         return path
 
     def _check_origin(self, url: str, base: str) -> None:
-        """Raise if a request's address leaves its server, whichever argument caused that."""
+        """Raise if arguments lead a request to another server than ``base``."""
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
 

@@ -112,7 +112,7 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
                 result[method] = _operation(document, tree, operation, shared_parameters)
             except (SpecError, TypeError, AttributeError):
                 # Keep the original, for which the compiler reports the fault and its location, with
-                # the path's shared_parameters parameters.
+                # the path's shared parameters.
                 own_parameters: Any = operation.get("parameters") or []
                 result[method] = {
                     **operation,
@@ -178,7 +178,6 @@ def _schema(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(item: dict[str, Any]) -> dict[str, Any]:
-    """Convert a Swagger parameter to OpenAPI 3.0."""
     result: dict[str, Any] = {
         "name": item.get("name"),
         "in": item.get("in"),

@@ -80,7 +80,7 @@ class Transport:
         await self._client.aclose()
 
     async def _check_public(self, url: str, request: Request, what: str) -> None:
-        """Raise if an address is in a private network, but the specification is public."""
+        """Raise if a public specification sends a request to a private network."""
         host, spec_host = urlsplit(url).hostname or "", request.spec_host or ""
         if host == spec_host or host in self._checked_hosts:
             return
@@ -109,7 +109,7 @@ class Transport:
             raise self._no_answer_error(request, error) from None
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Return when to repeat a request; None to accept its response."""
+        """Return the delay before a request is repeated; None to accept its response."""
         if answer.status not in _TEMPORARY_STATUSES or not request.is_repeatable:
             return None
         seconds = retry_after(answer.headers)

@@ -91,7 +91,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
 
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:
-    """Join scripts that continue each other; of versions of a script, use the last."""
+    """Join scripts that continue each other; of several versions of a script, return the last."""
     earlier_blocks = [scripts[0]]
     is_ambiguous = False
     for block in scripts[1:]:
@@ -127,7 +127,7 @@ def _nearby_text(text: str) -> str:
 
 
 def _reading_without_script(parts: Sequence[Block]) -> Reading:
-    """Return the longest block, whose error is feedback for the model; nothing for prose."""
+    """Return the longest block, so that the model gets its syntax error; no script for prose."""
     if not parts:
         return Reading()
     best = max(parts, key=lambda block: len(block.code))

@@ -303,10 +303,10 @@ class _Passes:
         most: The maximum number of passes after a write call; 0 forbids all passes.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_passes: int) -> None:
         self.has_changed = False
         """True after a write call, even if its outcome is unknown."""
-        self._most = most
+        self._max_passes = max_passes
         self._read_passes = 0
         self._passes_after_change = 0
 
@@ -318,11 +318,12 @@ class _Passes:
         """
         # Passes before the first change only read, and have their own limit.
         if self.has_changed:
-            used, limit = self._passes_after_change, self._most
+            used, limit = self._passes_after_change, self._max_passes
             self._passes_after_change += 1
         else:
             used = self._read_passes
-            limit = max(_MAX_READ_PASSES, self._most) if self._most else 0
+            # A limit of 0 forbids passes that only read, too.
+            limit = max(_MAX_READ_PASSES, self._max_passes) if self._max_passes else 0
             self._read_passes += 1
         if used >= limit:
             raise SandboxExecutionError(
@@ -333,7 +334,7 @@ class _Passes:
 
 
 def _last_answer(result: ScriptResult) -> str:
-    """Return the answer of a last script that printed nothing: that its searches found nothing.
+    """Return the answer of a last script that printed nothing because its searches found nothing.
 
     Raises:
         SandboxExecutionError: If the script did not search, so that there is no answer.

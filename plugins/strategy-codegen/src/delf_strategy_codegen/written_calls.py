@@ -68,7 +68,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     if _CODE_KEY.search(text) is None:
         return None
     values: list[Any] = []
-    why = ""
+    parse_error = ""
     position, tries = 0, 0
     while tries < _MAX_TRIES and (start := _next_bracket(text, position)) >= 0:
         tries += 1
@@ -78,18 +78,18 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
             return Reading(None, BROKEN.format(error))
         except (ValueError, RecursionError) as error:
             if _OBJECT.match(text, start):
-                why = str(error)
+                parse_error = str(error)
                 break  # do not search within an invalid object
             position = start + 1
             continue
         if _code_texts(content):
             values.append(content)
-    if values and not why:
+    if values and not parse_error:
         return _join_scripts(values, extract)
     content = _literal(text)
     if content is not None:
         return _join_scripts(content, extract)
-    return Reading(None, BROKEN.format(why)) if why else None
+    return Reading(None, BROKEN.format(parse_error)) if parse_error else None
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
@@ -123,7 +123,7 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts in the parsed arguments of one or several calls."""
     texts = _code_texts(content)
     readings = [extract(text) for text in texts]
-    # A text in the place of code is run as it is; if invalid, the model gets its syntax error.
+    # Without a script, the text itself is the code; if invalid, the model gets its syntax error.
     readings = [
         Reading(repair_script(text)) if reading == Reading() else reading
         for text, reading in zip(texts, readings, strict=True)

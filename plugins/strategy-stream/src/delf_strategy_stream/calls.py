@@ -64,9 +64,9 @@ def _parse_with_entities(text: str) -> Any:
 
 def _parse_python(text: str) -> Any:
     """Parse a Python literal; raise if a key is repeated or strings are written side by side."""
-    kinds = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
-    kinds = [kind for kind in kinds if kind not in (tokenize.NL, tokenize.NEWLINE)]
-    if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
+    token_types = [t.type for t in tokenize.generate_tokens(io.StringIO(text).readline)]
+    token_types = [kind for kind in token_types if kind not in (tokenize.NL, tokenize.NEWLINE)]
+    if (tokenize.STRING, tokenize.STRING) in pairwise(token_types):
         raise ValueError("two texts are side by side")
     return json.loads(json.dumps(read_literal(text)))
 

@@ -31,7 +31,7 @@ class Turn:
         thoughts: The model's reasoning.
         text: The text for the user.
         calls: The calls in written order.
-        ids: The calls as the provider reported them; empty if the model writes calls as text.
+        provider_calls: The calls as the provider reported them; empty for calls written as text.
         results: The results of the calls, in the same order.
         problems: The parts of the answer that are unreadable or ignored.
         is_cut: Whether the answer is truncated.
@@ -41,7 +41,7 @@ class Turn:
     thoughts: str = ""
     text: str = ""
     calls: tuple[Called, ...] = ()
-    ids: tuple[ToolCall, ...] = ()
+    provider_calls: tuple[ToolCall, ...] = ()
     results: tuple[Result, ...] = ()
     problems: tuple[Misread | Invented, ...] = ()
     is_cut: bool = False
@@ -123,8 +123,10 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
         calls = tuple(
             replace(call, arguments=_shorten_value(call.arguments)) for call in turn.calls
         )
-        ids = tuple(map(_shorten_call, turn.ids))
-        shorter[index] = replace(turn, thoughts="", results=results, calls=calls, ids=ids)
+        provider_calls = tuple(map(_shorten_call, turn.provider_calls))
+        shorter[index] = replace(
+            turn, thoughts="", results=results, calls=calls, provider_calls=provider_calls
+        )
     return tuple(shorter)
 
 

@@ -27,13 +27,14 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
     names_by_spelling: dict[str, set[str]] = defaultdict(set)
     for name, tool in tools.items():
         connection = tool.connection
-        other_number = connection[:-1] if connection.endswith("s") else f"{connection}s"
+        # The plural of a singular name, the singular of a plural name.
+        other_form = connection[:-1] if connection.endswith("s") else f"{connection}s"
         spellings_of_tool = [
             name,
             tool.method,
             connection,
             connection + tool.method,
-            other_number + tool.method,
+            other_form + tool.method,
         ]
         for spelling in filter(None, spellings_of_tool if connection else [name]):
             names_by_spelling[normalise_spelling(spelling)].add(name)

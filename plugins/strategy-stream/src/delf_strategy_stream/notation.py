@@ -67,15 +67,15 @@ class Markers:
 
     model_tools: tuple[ModelTool, ...] = ()
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], further_rules: str = "") -> str:
         """Return the system prompt: the rules, and the tools.
 
         Args:
             tools: The callable tools.
-            more: Further rules.
+            further_rules: Further rules.
         """
         lines = [_tool_line(tool) for tool in tools]
-        rules = _RULES.format(how=_MARKERS, more=more)
+        rules = _RULES.format(how=_MARKERS, more=further_rules)
         return f"{rules}\n\nTools:\n" + ("\n".join(lines) or "There are none.")
 
     def reader(self) -> Reader:
@@ -123,9 +123,9 @@ class FunctionCalls:
             for tool in tools
         )
 
-    def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
+    def rules(self, tools: Sequence[ToolDescription], further_rules: str = "") -> str:
         """Return the system prompt with the rules; the request has the tools in its own field."""
-        return _RULES.format(how=_TOOLS, more=more)
+        return _RULES.format(how=_TOOLS, more=further_rules)
 
     def reader(self) -> Reader:
         """Return a parser for the next answer."""
@@ -133,14 +133,18 @@ class FunctionCalls:
 
     def written(self, turn: Turn) -> Message:
         """Return the message with the model's answer: text, and the provider's function calls."""
-        return assistant(turn.text.strip(), turn.ids) if turn.ids else assistant(turn.text)
+        return (
+            assistant(turn.text.strip(), turn.provider_calls)
+            if turn.provider_calls
+            else assistant(turn.text)
+        )
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
         """Return the messages with a result for every call, and about the mistakes."""
         misread = iter(p for p in turn.problems if isinstance(p, Misread))
         numbered_results = iter(enumerate(turn.results, 1))
         tool_results: list[ToolResult] = []
-        for call in turn.ids:
+        for call in turn.provider_calls:
             if isinstance(_parse_provider_call(call, self._tools), Called):
                 result = next(numbered_results, None)
                 text = _NOT_MADE if result is None else _result_text(*result)
@@ -182,7 +186,6 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
-    """Make a turn from the events of an answer."""
     joined = join_texts(list(events))
     is_cut = reply.broken_by is not None
     thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]
@@ -190,7 +193,7 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
         thoughts="".join(thoughts),
         text="".join(e.text for e in joined if isinstance(e, Prose)),
         calls=tuple(e for e in joined if isinstance(e, Called)),
-        ids=reply.calls,
+        provider_calls=reply.calls,
         problems=tuple(
             e for e in joined if isinstance(e, Invented) or (isinstance(e, Misread) and not is_cut)
         ),
@@ -232,7 +235,6 @@ def _tool_line(tool: ToolDescription) -> str:
 
 
 def _result_text(number: int, result: Result) -> str:
-    """Format a call's result for the model, as JSON."""
     key = "result" if result.status == "ok" else "error"
     if result.is_untrusted:
         key = "from_outside"

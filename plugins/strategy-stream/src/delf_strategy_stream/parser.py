@@ -147,7 +147,7 @@ class Parser:
         return True
 
     def _is_valid_tag(self, tag: str) -> bool:
-        """Return whether a tag counts in its line, because it is not quoted or in a fence."""
+        """Return True if a tag is valid: it is neither quoted nor in a code fence."""
         line = "".join(self._line)
         # Calls that a model quotes in an explanation must not be made. A tuple, because the empty
         # string is in every string.
@@ -167,7 +167,7 @@ class Parser:
         return True
 
     def _quoted_thought(self, events: list[Event]) -> bool:
-        """Parse ``<think>…</think>`` in the text, which is text for the user."""
+        """Parse ``<think>…</think>`` within the text, which the user sees as text."""
         text, end_tag, rest = self._rest.partition("</think>")
         if not end_tag:
             return False
@@ -189,8 +189,8 @@ class Parser:
             if end < 0 or not _is_in_string(self._rest[:end]):
                 break
             self._searched_to = end + 1
-        rest_of_line, line_ended, _ = self._rest[end + len(_END_EXECUTE) :].partition("\n")
-        if end >= 0 and not rest_of_line.strip() and not line_ended and not self._is_over:
+        rest_of_line, line_break, _ = self._rest[end + len(_END_EXECUTE) :].partition("\n")
+        if end >= 0 and not rest_of_line.strip() and not line_break and not self._is_over:
             self._searched_to = end
             return False
         if end >= 0 and rest_of_line.strip() and not rest_of_line.lstrip().startswith("<"):
@@ -239,12 +239,9 @@ class Parser:
             self._report_garbage(events)
             self._state = self._after_calls
         elif rest[0] == "{":
-            self._state, self._searched_to, self._depth, self._in_string = (
-                self._one_call,
-                0,
-                0,
-                False,
-            )
+            self._state = self._one_call
+            self._searched_to = self._depth = 0
+            self._in_string = False
         elif rest.startswith(_JSON_FENCE[:3]):
             self._rest = rest[len(_JSON_FENCE) if rest.startswith(_JSON_FENCE) else 3 :]
         else:
@@ -253,7 +250,7 @@ class Parser:
         return True
 
     def _one_call(self, events: list[Event]) -> bool:
-        """Parse one call, a JSON object."""
+        """Parse one call, a JSON object; return False if the text ends within the call."""
         while True:
             match = (_IN_STRING if self._in_string else _OUTSIDE).search(
                 self._rest, self._searched_to
@@ -322,7 +319,8 @@ class Parser:
         *lines, last = text.split("\n")
         for line in lines:
             full_line = "".join([*self._line, line])
-            self._in_fence ^= full_line.lstrip().startswith(_FENCES)
+            if full_line.lstrip().startswith(_FENCES):  # opens or closes a fence
+                self._in_fence = not self._in_fence
             self._line.clear()
         self._line.append(last)
 

@@ -25,13 +25,15 @@ class Turns:
     Args:
         host: The strategy's host.
         seconds: The timeout in seconds for each piece of an answer in a session.
-        is_forced: Whether the conversation fails without a session, instead of using requests.
+        requires_session: Whether the task fails without a session, instead of using requests.
     """
 
-    def __init__(self, host: StrategyHost, seconds: float, *, is_forced: bool = False) -> None:
+    def __init__(
+        self, host: StrategyHost, seconds: float, *, requires_session: bool = False
+    ) -> None:
         self._host = host
         self._seconds = seconds
-        self._is_forced = is_forced
+        self._requires_session = requires_session
         self._session: ModelSession | None = None
         self._remaining_sessions = _MAX_SESSIONS
         self._session_knows_history = False
@@ -74,10 +76,10 @@ class Turns:
             except BudgetExceededError:
                 raise
             except DelfError as error:
-                if self._is_forced and isinstance(error, ModelConfigurationError):
+                if self._requires_session and isinstance(error, ModelConfigurationError):
                     raise
                 await self._close_broken(error.message)
-                if self._is_forced and not self._remaining_sessions:
+                if self._requires_session and not self._remaining_sessions:
                     raise
                 continue
             self._session_knows_history = True
@@ -95,7 +97,7 @@ class Turns:
         if self._session is not None:
             return self._session
         if not self._remaining_sessions:
-            if self._is_forced:
+            if self._requires_session:
                 raise LLMExecutionError(
                     f"{_MAX_SESSIONS} sessions of the model ended",
                     hint="mode = 'auto' goes on without",
@@ -103,14 +105,14 @@ class Turns:
             return None
         self._remaining_sessions -= 1
         self._session = await self._open_session()
-        if self._session is None:  # a replay opens none: keep the attempt for later
+        if self._session is None:  # a replay opens no session: keep the attempt for later
             self._remaining_sessions += 1
         return self._session
 
     async def _open_session(self) -> ModelSession | None:
         try:
             async with asyncio.timeout(self._seconds):
-                session = await self._host.connect(needed=self._is_forced)
+                session = await self._host.connect(needed=self._requires_session)
         except TimeoutError:
             raise _silence_error(self._seconds) from None
         return None if session is None else _SessionWithTimeout(session, self._seconds)
@@ -119,7 +121,7 @@ class Turns:
         """Close a broken session; warn whether another session or requests take its place."""
         problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
-        fallback = "the task fails" if self._is_forced else "requests take its place"
+        fallback = "the task fails" if self._requires_session else "requests take its place"
         retry = "is opened again" if problem == "ended" else "it is tried once more"
         next_step = retry if self._remaining_sessions else fallback
         await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")

@@ -25,7 +25,7 @@ from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
 from delf_strategy_stream.sessions import Turns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
-from delf_strategy_stream.values import within
+from delf_strategy_stream.values import shortened_json
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
 """Returns additional messages for the model; called before the first and after later turns."""
@@ -80,7 +80,7 @@ class StreamStrategy:
             DelfError: If a model call fails or the budget is exceeded.
         """
         mode, seconds = self._settings.mode, self._settings.session_seconds
-        turns = Turns(host, seconds, is_forced=mode == "resume")
+        turns = Turns(host, seconds, requires_session=mode == "resume")
         try:
             chat = None if mode == "replay" else turns
             task = _Task(host, self._settings, chat, self._notifications)
@@ -154,7 +154,7 @@ class _Task:
         )
 
     def _joined_answer(self, text: str) -> str | None:
-        """Join an answer with the truncated answer that it continues; None if they do not fit."""
+        """Join an answer with the truncated answer before it; None if the two do not match."""
         answer = join_continuation(self._answer_start, text)
         self._answer_start = ""
         return None if answer is None else answer.strip()
@@ -187,7 +187,7 @@ class _Task:
         is_untrusted = is_from_tool and any(
             fnmatchcase(result.name, pattern) for pattern in self._settings.untrusted
         )
-        value = within(result.value, _MAX_RESULT_CHARS)
+        value = shortened_json(result.value, _MAX_RESULT_CHARS)
         return replace(result, value=value, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class _Task:
             return ()
         source = self._notifications
 
-        async def text() -> str:
+        async def fetch_notifications() -> str:
             try:
                 async with asyncio.timeout(_NOTIFICATION_SECONDS):
                     return "\n".join(await source())
@@ -207,7 +207,7 @@ class _Task:
                 await self._host.warn(f"the source of notifications failed: {why}")
                 return ""
 
-        return tuple(filter(None, [await self._host.note("notification", text)]))
+        return tuple(filter(None, [await self._host.note("notification", fetch_notifications)]))
 
     async def _compact(self) -> None:
         """Shorten old turns if the conversation is too long, and record this in the journal."""
@@ -232,22 +232,27 @@ class _Task:
             self._failures = 0
             return
         self._failures += 1
-        why = "the answer held neither text nor a call"
+        reason = "the answer held neither text nor a call"
         if turn.is_cut:
-            why = "the answer broke off"
+            reason = "the answer broke off"
         elif turn.notices:
-            why = turn.notices[0]
+            reason = turn.notices[0]
         elif turn.problems:
-            first = turn.problems[0]
-            is_call = isinstance(first, Misread)
-            why = f"a call could not be read: {first.why}" if is_call else "it invented results"
-        if self._failures > self._host.retry_count + 1:
-            kind = LLMExecutionError if turn.is_cut else CodeGenerationError
-            excerpt = quote_answer(turn.text or turn.thoughts)
-            raise kind(
-                f"{self._failures} answers of the model were of no use; the last: {why}; {excerpt}"
+            first_problem = turn.problems[0]
+            is_call = isinstance(first_problem, Misread)
+            reason = (
+                f"a call could not be read: {first_problem.why}"
+                if is_call
+                else "it invented results"
             )
-        await self._host.retrying(why)
+        if self._failures > self._host.retry_count + 1:
+            error_type = LLMExecutionError if turn.is_cut else CodeGenerationError
+            excerpt = quote_answer(turn.text or turn.thoughts)
+            raise error_type(
+                f"{self._failures} answers of the model were of no use; the last: {reason}; "
+                f"{excerpt}"
+            )
+        await self._host.retrying(reason)
 
 
 def _is_own_cancellation(error: BaseException) -> bool:

@@ -102,11 +102,9 @@ class TurnRunner:
 
     def _resolve_name(self, call: Called) -> Called:
         """Replace another spelling of a tool's name in a call by the tool's name."""
-        name = (
-            call.name
-            if call.name in self._tools
-            else self._spellings.get(normalise_spelling(call.name))
-        )
+        if call.name in self._tools:
+            return call
+        name = self._spellings.get(normalise_spelling(call.name))
         return call if name is None else replace(call, name=name)
 
     def _start_calls(self, delta: ModelDelta) -> list[ModelDelta]:
@@ -119,8 +117,8 @@ class TurnRunner:
                 else parsed_event
             )
             if isinstance(event, Called):
-                # Once a call is held, all later ones are: they may depend on it and must not
-                # overtake it.
+                # After a call that has to wait, all later calls wait, too, because they may depend
+                # on that call.
                 self._must_wait = self._must_wait or not self._may_start(event)
                 if not self._must_wait:
                     self._start(event)

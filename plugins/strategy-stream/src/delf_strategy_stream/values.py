@@ -30,14 +30,14 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def within(value: Any, most: int) -> Any:
+def shortened_json(value: Any, max_chars: int) -> Any:
     """Return a plain value unchanged, or the beginning of its JSON if the JSON is too long.
 
     Args:
         value: The result of :func:`plain`.
-        most: The maximum number of characters of the JSON.
+        max_chars: The maximum number of characters of the JSON.
     """
     text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= most:
+    if len(text) <= max_chars:
         return value
-    return f"{text[:most]}… (cut, of {len(text)} characters)"
+    return f"{text[:max_chars]}… (cut, of {len(text)} characters)"
