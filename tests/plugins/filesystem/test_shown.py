@@ -96,7 +96,7 @@ async def test_concurrent_change_is_never_overwritten(notes: Path, name: str) ->
     seen: Any = await disk.check(call)
     context: Any = type("Context", (), {"basis": seen.basis})
     (notes / "plan.md").write_text("one\ntwo\nmine\n")
-    with pytest.raises(ToolExecutionError, match="changed since a person saw"):
+    with pytest.raises(ToolExecutionError, match="changed since a person approved"):
         getattr(disk, name)(**arguments, context=context)
     assert (notes / "plan.md").read_text() == "one\ntwo\nmine\n"
     again: Any = await disk.check(call)
