@@ -37,8 +37,8 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     is_openai = endpoint.dialect == "openai" and endpoint.is_original
     if is_openai and not _SEARCHING.search(endpoint.name):
         reason = (
-            "with this name, only OpenAI's search models can search, such as gpt-5-search-api; "
-            f"other models can as openai-responses/{endpoint.name}"
+            f"use openai-responses/{endpoint.name}, or one of OpenAI's search models, such as "
+            "gpt-5-search-api"
         )
         raise unsupported_search(endpoint, reason)
     supported_filters = _DOMAIN_FILTERS.get(endpoint.dialect or "", ())
