@@ -92,7 +92,8 @@ def facts(provider: str, model: str) -> Facts:
     if entry is None:
         return Facts()
     # The number of input tokens above which a call is long, then the prices of long calls.
-    long_from, *long_prices = entry.get("long") or [0]
+    long_call: list[float] = entry.get("long") or [0]
+    long_from, *long_prices = long_call
     return Facts(
         rates=Rates(**_rates(entry["usd"])),
         long_from=int(long_from),
