@@ -481,7 +481,7 @@ def merge_object(
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
         non_null_kinds = [k for k in kinds if k != "null"]
-        # Three or more types are no object; "several" only has to differ from "object".
+        # Three or more types do not mean an object; "several" only has to differ from "object".
         kind = "several" if len(kinds) > 2 else next(iter(non_null_kinds), None)
     if kind not in (None, "object"):
         return None

@@ -318,7 +318,7 @@ class RequestBuilder:
         return bool(has_credentials or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
-        """Return the operation's path with the quoted arguments in place of placeholders."""
+        """Return the operation's path, with quoted arguments for its placeholders."""
         path = operation_path(self.operation.spot.path)
         for param in self.operation.params:
             if param.place != "path":

@@ -300,7 +300,7 @@ class _Passes:
     A task without write calls gets more passes, because reading again is cheap and harmless.
 
     Args:
-        most: The maximum number of passes after a write call; 0 forbids all passes.
+        max_passes: The maximum number of passes after a write call; 0 forbids all passes.
     """
 
     def __init__(self, max_passes: int) -> None:
