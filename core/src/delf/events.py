@@ -55,7 +55,7 @@ DecisionSource = Literal[
 ]
 DECISION_WORDS: Final[Mapping[DecisionKind, str]] = {
     "approved": "approved",
-    "edited": "edited and approved",
+    "edited": "edited",
     "rejected": "rejected",
     "changes_requested": "changes requested",
     "expired": "expired",

@@ -279,11 +279,12 @@ def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
         raise ModelConfigurationError(
             f"{setting}: tool_type {kind!r} is not supported, only web_search is", hint=hint
         )
-    fields = {name: value for name, value in table.items() if value is not None}
-    for name, value in fields.items():
+    for name in table:
         if name not in _TOOL_FIELDS:
             suggestion = did_you_mean(str(name), _TOOL_FIELDS)
             raise ModelConfigurationError(f"{setting}: unknown field {name!r}{suggestion}")
+    fields = {name: value for name, value in table.items() if value is not None}
+    for name, value in fields.items():
         if name.endswith("_domains"):
             domains = _as_sequence(value)
             if not all(isinstance(domain, str) and domain for domain in domains):

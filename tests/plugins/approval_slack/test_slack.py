@@ -58,7 +58,7 @@ async def approves(slack, message):
 
 async def rejects(slack, message):
     await slack.press(message, REJECT)
-    await slack.send({"reason": "not this one"})
+    await slack.send({"reason": "not to ACME"})
 
 
 async def edits(slack, message):
@@ -237,10 +237,10 @@ async def test_message_shows_every_fact_and_origin(office):
 async def test_decided_message_shows_the_decision_without_buttons(office):
     slack, opens = office
     channel = await opens(rejects)
-    assert (await channel.decide(asked())).decision == Rejected(reason="not this one")
+    assert (await channel.decide(asked())).decision == Rejected(reason="not to ACME")
     await asyncio.wait_for(slack.closed.wait(), 10)
     (update,) = slack.updates
-    assert "Rejected (not this one) by ada (U0ADA)" in texts(update)
+    assert "Rejected (not to ACME) by ada (U0ADA)" in texts(update)
     assert not [block for block in update["blocks"] if block["type"] == "actions"]
 
 
@@ -394,7 +394,7 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
         slack.fails = fails
         channel = await opens(rejects, page_url="https://delf.example")
         request = asked(**fields)
-        assert (await channel.decide(request)).decision == Rejected(reason="not this one")
+        assert (await channel.decide(request)).decision == Rejected(reason="not to ACME")
         (question,) = [m for m in slack.asked if buttons_of(m)[REJECT] == request.request_id]
         assert set(buttons_of(question)) == {REJECT}
         assert "cannot be approved here" in texts(question)
@@ -414,7 +414,7 @@ async def test_button_press_on_a_hidden_request_is_ignored(office):
     slack.fails = ("files.getUploadURLExternal",)
     channel = await opens(presses)
     assert (await channel.decide(asked(preview="y" * 9_000))).decision == Rejected(
-        reason="not this one"
+        reason="not to ACME"
     )
     assert [words["text"].partition(":")[0] for words in slack.ephemeral] == [
         f"{incomplete_text(asked())} Decide on the page or with delf."
@@ -573,4 +573,4 @@ async def test_task_asks_in_slack_and_records_the_person(delf_host, scripted_mod
         (decided,) = [e for e in response.events if isinstance(e, ApprovalDecided)]
         assert (decided.by, decided.via) == ("ada (U0ADA)", "slack")
         await asyncio.wait_for(slack.closed.wait(), 10)
-        assert "Edited and approved by ada" in texts(slack.updates[0])
+        assert "Edited by ada" in texts(slack.updates[0])

@@ -163,7 +163,7 @@ class SlackChannel:
             # Finish posting, so that the message can later show the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
-            decision_text = f"{_decision_text(decided.decision).capitalize()} by {decided.who.name}"
+            decision_text = f"{_decision_text(decided.decision)} by {decided.who.name}"
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
@@ -611,11 +611,11 @@ def _end_text(record: RequestRecord | None) -> str:
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."
-    outcome = DECISION_WORDS[decided.decision].capitalize()
     if decided.source in EXPIRY_REASONS:
-        return f"{outcome}: {EXPIRY_REASONS[decided.source]}."
+        return f"{EXPIRY_REASONS[decided.source].capitalize()}."
     if decided.source != "person":
         return "Nobody waits for it any more."
+    outcome = DECISION_WORDS[decided.decision].capitalize()
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
     is_rejection = decided.decision in ("rejected", "changes_requested")
@@ -668,7 +668,7 @@ def _field_error(field: str, why: str) -> dict[str, Any]:
 
 
 def _decision_text(decision: Decision) -> str:
-    words = DECISION_WORDS[decision.kind]
+    words = DECISION_WORDS[decision.kind].capitalize()
     match decision:
         case Rejected(reason=reason) | ChangesRequested(reason=reason):
             return f"{words} ({reason})"

@@ -22,7 +22,6 @@ from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import is_file_name, read_file, split_into_pieces
 
 if TYPE_CHECKING:
-    from delf.plugins.host import PluginHost
     from delf_engine.project.any_project import AnyProject
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ class _ProjectMemory:
         if isinstance(program, Program):
             # The command line's project is the engine's, which has the agent's configuration.
             project = cast("AnyProject", program.load_project())
-            _check_store(program.discover(project.environ), project)
+            _check_store(program, project)
         default = "default" if project is None else project.agent.memory_config.namespace
         options: Mapping[str, Any] = {}
         if project is not None:
@@ -90,12 +89,12 @@ async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
     return await task
 
 
-def _check_store(host: PluginHost, project: AnyProject) -> None:
+def _check_store(program: Program, project: AnyProject) -> None:
     """Raise if the project is configured with a different memory store."""
     name = project.agent.memory
     if name in (None, _STORE):
         return
-    host.spec(MemorySpec, name)  # raises for an unknown store
+    program.discover(project.environ).spec(MemorySpec, name)  # raises for an unknown store
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
         hint=f"to use the store {_STORE} anyway, set DELF_MEMORY={_STORE} for this command",

@@ -9,9 +9,6 @@ import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 /** Whether another person has to approve a call once it is edited. */
 const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
 
-/** A decision in words; an edit under a rule for several people is no approval yet. */
-export const decisionWords = (decision, rule) => (decision === "edited" && needsOthers(rule) ? "edited" : DECISIONS[decision]);
-
 /** Why nobody has decided a request, after a colon; empty if unknown. */
 const expiryNote = (source) => (EXPIRIES[source] ? `: ${EXPIRIES[source]}` : "");
 
@@ -257,7 +254,7 @@ export class Card {
     setText(this.problem, "");
     if (this.editing) { this.editing = false; this.show(); }
     const again = decided.decision === "edited" && this.needsOthers;
-    const how = decisionWords(decided.decision, question.rule);
+    const how = DECISIONS[decided.decision];
     const why = decided.decision === "expired" ? expiryNote(decided.source) : "";
     const others = decided.others?.length ? ` and ${decided.others.join(", ")}` : "";
     const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;

@@ -1,8 +1,9 @@
 // One task: its words, its answer, its scripts with what they did, and a slider to replay it.
 
 import { Refused, Stream, get, post } from "./api.js";
-import { Card, decisionWords } from "./card.js";
+import { Card } from "./card.js";
 import { ChapterView, long, valueNodes } from "./code.js";
+import { DECISIONS } from "./decisions.js";
 import { el, fill, say, setText, takeAsFile } from "./dom.js";
 import { filesOf } from "./files.js";
 import { Prompts } from "./prompts.js";
@@ -175,9 +176,9 @@ export class TaskView {
     const { progress } = this;
     const models = [...new Set(progress.models.map((one) => one.model.split("/").at(-1)))];
     const decided = new Map(); // what was decided → by whom, and the first of these
-    for (const { request_id: id, decided: one, rule } of progress.questions.values()) {
+    for (const { request_id: id, decided: one } of progress.questions.values()) {
       if (!one || one.decision === "expired") continue;
-      const how = decisionWords(one.decision, rule);
+      const how = DECISIONS[one.decision];
       const known = decided.get(how) || decided.set(how, { id, by: new Set() }).get(how);
       for (const name of [one.by, ...(one.others || [])]) known.by.add(name);
     }
