@@ -226,7 +226,7 @@ def looking_commands():
         yield [filled if word in ("…", "ID", "TYPE") else word for word in words]
 
 
-def test_read_only_commands_named_in_texts_run(delf, tmp_path):
+def test_read_only_commands_that_messages_suggest_can_be_run(delf, tmp_path):
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
         there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-planted-0123456789"}
         assert delf(*SAY, *MINI, **there)[0] == 0

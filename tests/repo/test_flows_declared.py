@@ -51,5 +51,5 @@ def test_actions_declare_whose_words_they_return(name):
     assert is_outside == (name in OUTSIDE), "declare trust=…, or add it to those of others"
 
 
-def test_reading_actions_that_send_arguments_declare_egress():
+def test_read_actions_declare_egress_if_they_send_arguments_out():
     assert {name for name, action in ACTIONS.items() if action.egress} == SENT_OUT

@@ -74,7 +74,7 @@ def test_core_imports_dynamically_only_declared_names() -> None:
     assert found == named
 
 
-def test_guest_imports_only_the_standard_library() -> None:
+def test_sandbox_process_imports_only_the_standard_library() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     names = ("values/conversion", "machine/filenames", "values/encoding")
     shared = [CORE / f"src/delf/{name}.py" for name in names]

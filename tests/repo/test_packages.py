@@ -54,7 +54,7 @@ def test_package_has_its_files(folder: Path) -> None:
     assert not (folder / "LICENSE").is_symlink(), "an sdist would hold a link to nowhere"
 
 
-def test_package_dependencies_come_from_the_clone() -> None:
+def test_packages_depend_on_each_other_within_the_repository() -> None:
     sources = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["sources"]
     assert sources == {name: {"workspace": True} for name in _names()}
 

@@ -395,7 +395,7 @@ def test_address_variable_applies_to_names_without_provider(site, at):
         assert host.model_spec(config).name == "any"
 
 
-def test_protocol_plugin_serves_unclaimed_model_names(site):
+def test_protocol_plugin_serves_model_names_that_no_model_plugin_claims(site):
     site.add("wire", model(providers=(WIRE,)))
     assert site.host().model_spec("llama3.2").name == "wire"
 

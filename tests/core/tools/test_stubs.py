@@ -355,5 +355,5 @@ def test_learned_null_makes_a_type_optional(text, place, after):
         ("str", 'str (JSON: {"a": int})', 'str (JSON: {"a": int})'),
     ],
 )
-def test_learned_value_kind_widens_a_type(text, kind, after):
+def test_new_value_type_in_a_result_extends_the_declared_type(text, kind, after):
     assert with_types(f'{{"x": list[{text}]}}', [(("x", "*"), kind)]) == f'{{"x": list[{after}]}}'

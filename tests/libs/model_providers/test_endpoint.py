@@ -313,7 +313,7 @@ def test_keys_of_other_libraries_are_not_sent_to_a_file_address():
     assert endpoint("azure/x", {"AZURE_API_KEY": "k"}, base_url=HOST).api_key == NO_KEY
 
 
-def test_address_in_a_model_name_has_the_source_of_that_name():
+def test_address_in_a_model_name_is_as_trusted_as_the_name():
     name = "huggingface/https://evil.test/x"
     environ = {"HUGGINGFACE_API_KEY": "s3cret"}
     with pytest.raises(KeyAddressError):

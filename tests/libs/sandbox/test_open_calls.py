@@ -284,7 +284,9 @@ async def test_queued_call_arguments_are_bounded_in_memory(open_guest: Any) -> N
     assert isinstance(await running, Done)
 
 
-async def test_paused_guest_is_read_again_after_its_script_ends(open_guest: Any) -> None:
+async def test_output_of_a_paused_sandbox_is_read_again_after_its_script_ends(
+    open_guest: Any,
+) -> None:
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
 

@@ -49,7 +49,7 @@ def test_zipapp_contains_only_the_guest():
     assert len(zipapp.guest_zipapp()) < 900_000
 
 
-def test_guest_imports_only_the_standard_library(archive):
+def test_sandbox_process_imports_only_the_standard_library(archive):
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); import delf_sandbox.guest.session, "
         "delf_sandbox.guest.__main__; print(json.dumps({n: getattr(m, '__file__', None) for n, m in "

@@ -292,7 +292,7 @@ async def test_team_names_replace_slack_ids(office):
     assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
 
 
-async def test_unknown_slack_user_cannot_decide_under_a_rule(office):
+async def test_unknown_slack_user_cannot_decide_if_the_rule_demands_another_person(office):
     """An unknown Slack user could be the person who asked, so they are not another person."""
     slack, opens = office
 

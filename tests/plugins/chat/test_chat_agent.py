@@ -436,7 +436,7 @@ class TestChatSetLater:
         assert conversation_of(scripted_model.requests[-1]) == []
         assert [text for _, text in turns(first)] == ["of the first", "one"]
 
-    def test_chat_assigned_later_uses_the_agents_model_for_summaries(
+    def test_chat_set_on_an_existing_agent_uses_the_agents_model_for_summaries(
         self, make_agent, scripted_model
     ):
         scripted_model.writes(*["print('one')"] * 3)

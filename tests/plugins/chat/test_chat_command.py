@@ -222,7 +222,7 @@ class TestInterrupts:
 
 
 class TestCommands:
-    def test_slash_commands_report_usage_and_switch_conversations(self, talk: Any):
+    def test_slash_commands_show_costs_and_clear_the_screen(self, talk: Any):
         chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))  # begins again, too
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")

@@ -56,7 +56,7 @@ async def is_waiting(back: asyncio.Task[None]) -> bool:
     return not back.done()
 
 
-async def test_task_waits_for_its_permit_after_an_abandoned_call(
+async def test_task_waits_for_a_free_place_after_an_abandoned_call(
     places: asyncio.Semaphore,
 ) -> None:
     permit = Permit(places)

@@ -49,7 +49,7 @@ def test_audio_content() -> dict[str, Any]:
 
 @tool(effect="read", confirm=False)
 def test_embedded_resource() -> dict[str, Any]:
-    """A resource."""
+    """Return an embedded text resource."""
     return resource(
         "test://embedded-resource", "text/plain", "This is an embedded resource content."
     )

@@ -28,14 +28,18 @@ SAMPLED = {
 }
 
 
-async def test_small_specification_passes_the_oracle(tmp_path: pathlib.Path) -> None:
+async def test_requests_for_a_small_specification_are_valid_for_openapi_core(
+    tmp_path: pathlib.Path,
+) -> None:
     file = tmp_path / "pets.json"
     file.write_text(json.dumps(PETS))
     verdict = await judge_spec(str(file), rounds=5)
     assert (verdict.failures, verdict.operations) == ([], 5)
 
 
-async def test_multi_file_specification_passes_the_oracle(tmp_path: pathlib.Path) -> None:
+async def test_requests_for_a_multi_file_specification_are_valid_for_openapi_core(
+    tmp_path: pathlib.Path,
+) -> None:
     schema = {"type": "object", "properties": {"mum": {"$ref": "#"}, "age": {"type": "integer"}}}
     (tmp_path / "pet.json").write_text(json.dumps(schema))
     operation = {"requestBody": body({"$ref": "pet.json"}), "parameters": [{"$ref": "q.json#/q"}]}
@@ -47,13 +51,15 @@ async def test_multi_file_specification_passes_the_oracle(tmp_path: pathlib.Path
 
 
 @pytest.mark.parametrize("name", SAMPLED)
-async def test_real_specifications_pass_the_oracle(name: str, specs: pathlib.Path) -> None:
+async def test_requests_for_real_specifications_are_valid_for_openapi_core(
+    name: str, specs: pathlib.Path
+) -> None:
     verdict = await judge_spec(str(specs / name), most=SAMPLED[name], seed=7)
     assert verdict.failures == []
     assert verdict.valid > SAMPLED[name]
 
 
-async def test_specification_oracle_detects_a_planted_bug(
+async def test_openapi_core_check_detects_a_planted_bug(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from delf_openapi import requests

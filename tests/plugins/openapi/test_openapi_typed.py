@@ -135,7 +135,9 @@ async def test_wrong_declared_types_are_corrected_from_answers(server, open_api,
     )
 
 
-async def test_validate_raise_error_states_that_the_call_was_made(server, open_api, invoke) -> None:
+async def test_response_validation_error_states_that_the_call_was_made(
+    server, open_api, invoke
+) -> None:
     tool = open_api(spec_of(ONE), validate="raise")
     answers(server, {"day": "2026-01-31"})
     with pytest.raises(ToolExecutionError, match="'id' is a required property") as caught:

@@ -145,7 +145,7 @@ async def test_repair_may_take_several_complete_scripts(report, run, shop, scrip
     assert store.proposed("report")[0].script == REPAIRED
 
 
-async def test_changed_routine_action_without_a_model_reports_the_failure(
+async def test_routine_reports_failure_if_an_action_changed_and_no_model_repairs_it(
     report, run, shop, sent, scripted_model, store
 ):
     report(on_failure="repair")
@@ -252,7 +252,7 @@ async def test_expired_login_is_reported_without_asking_a_model(
     assert not scripted_model.requests
 
 
-async def test_empty_result_asks_before_any_change(report, run, sent, scripted_approvals):
+async def test_changes_need_approval_after_an_empty_result(report, run, sent, scripted_approvals):
     scripted_approvals.says(False)
     response, _ = await run(month="2026-12")
     assert not response.status

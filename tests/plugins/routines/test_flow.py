@@ -136,7 +136,7 @@ def routine(script: str, default: str = "Bob", **more) -> Routine:
 @pytest.mark.parametrize(
     "value", ["x' or name = 'Bob", 'x" --', "x; rm -rf /", "../../etc/passwd", "--all", "$(id)"]
 )
-def test_value_inserted_into_text_is_restricted(script, value):
+def test_value_inserted_into_text_must_match_a_pattern(script, value):
     made = routine(script)
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
@@ -145,7 +145,7 @@ def test_value_inserted_into_text_is_restricted(script, value):
 
 
 @pytest.mark.parametrize("script", WHOLE.values(), ids=WHOLE)
-def test_value_used_whole_is_unrestricted(script):
+def test_value_passed_unchanged_may_be_any_text(script):
     made = routine(script)
     assert made.parameters["name"].pattern is None
     assert made.values({"name": "x' or name = 'Bob"}) == {"name": "x' or name = 'Bob"}
@@ -211,7 +211,7 @@ def test_pattern_is_stored_and_accepts_the_original_value():
         again.values({"name": "O'Connor"})
 
 
-def test_missing_pattern_is_derived_when_reading():
+def test_parameter_without_pattern_in_the_file_gets_one_from_the_script():
     text = routine("shop.query('select ' + name)").text()
     lines = [line for line in text.splitlines() if not line.startswith("# pattern")]
     read = Routine.of_text("r", "\n".join(lines) + "\n", "r.py")

@@ -307,7 +307,7 @@ async def test_sweep_reassigns_tasks_of_a_dead_process(
     assert queue.handed_on == [{"t": "q"}]
 
 
-async def test_sweep_ignores_claimed_tasks(
+async def test_release_of_workflows_ignores_tasks_that_a_runner_works_on(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [0.0]

@@ -36,7 +36,7 @@ async def test_openapi_document_is_valid_and_lists_every_operation(serve):
     assert set(message["paths"]) == {operation.path for operation in OPERATIONS}
 
 
-async def test_openapi_plugin_drives_the_server(serve):
+async def test_openapi_plugin_calls_the_operations_of_the_server(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     spec = (await server.client.get("/openapi.json")).json()
     api = APITool(

@@ -136,7 +136,7 @@ async def test_hook_of_a_person_without_rights_starts_nothing(office, less):
 # -- money ------------------------------------------------------------------------------------
 
 
-async def test_concurrent_tasks_share_the_last_money(serve):
+async def test_concurrent_tasks_do_not_exceed_the_remaining_budget(serve):
     paid = {"cost_usd": 0.5, "allow_unpriced": True}
     hooks = {
         "hers": {"secret": SECRET, "task": doing("print(1)"), "person": "ada"},

@@ -47,7 +47,7 @@ def test_with_code_in_set_to_tool_the_script_comes_from_a_tool_call(make_agent, 
     assert result.text.startswith("The script failed: SyntaxError")
 
 
-def test_code_in_fence_asks_for_a_fence_only(make_agent, scripted_model):
+def test_code_in_fence_never_offers_the_run_tool(make_agent, scripted_model):
     scripted_model.says("I cannot.", call_of("print(42)"))
     assert make_agent(strategy=CodegenStrategy(code_in="fence")).run("what is it?").text == "42"
     assert asked(scripted_model) == [[], []]

@@ -48,7 +48,7 @@ def test_prose_answer_is_retried_once_for_a_script(make_agent, scripted_model, l
     assert (response.text, response.used_tools) == ("42", True)
 
 
-def test_prose_answer_in_a_conversation_costs_one_call(make_agent, scripted_model, look):
+def test_prose_answer_in_a_conversation_needs_one_model_call(make_agent, scripted_model, look):
     scripted_model.says(PROSE)
     response = make_agent(look, chat=Chat()).run("what can you do?")
     assert (response.text, len(scripted_model.requests)) == (PROSE, 1)

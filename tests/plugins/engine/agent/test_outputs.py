@@ -170,7 +170,7 @@ def test_output_type_with_the_stream_strategy_is_a_call(make_agent, scripted_mod
     assert len(scripted_model.requests) == 1
 
 
-def test_tool_named_answer_is_refused(make_agent, scripted_model):
+def test_tool_with_the_name_answer_is_refused(make_agent, scripted_model):
     @tool
     def answer() -> None:
         """Answer."""

@@ -290,7 +290,7 @@ def test_own_results_after_storing_foreign_text_count_as_foreign(desk: Any) -> N
     assert len(desk.asked) == 2
 
 
-def test_approved_plan_still_requires_approval_for_its_flows(desk: Any) -> None:
+def test_approved_plan_still_requires_approval_for_others_data_in_a_call(desk: Any) -> None:
     desk.model.writes("print(pay(mails()[0]['body']))")
     with desk.agent(confirm_mode="plan") as agent:
         assert agent.run("Pay the bill").status

@@ -20,6 +20,6 @@ def test_csv_name_cannot_become_a_formula(name):
 
 
 @pytest.mark.parametrize("name", ["2026-11-26", "mail.send", "Åsa", "gpt-5.5", "", 'a "b", c\nd'])
-def test_csv_name_with_a_letter_or_digit_first_is_unchanged(name):
+def test_csv_cell_that_starts_with_a_letter_or_digit_is_unchanged(name):
     (row,) = csv.DictReader(io.StringIO(figures_csv("day", [Figures(group=name)]), newline=""))
     assert (row["day"], row["tasks"], row["cost_usd"]) == (name, "0", "0.0")

@@ -16,7 +16,7 @@ def note(title: str, who: str, phone: str, kind: str, length: int) -> str:
     return "kept"
 
 
-def test_calls_without_approval_have_origins(delf_host, scripted_model):
+def test_origins_of_values_are_found_for_calls_without_approval(delf_host, scripted_model):
     scripted_model.writes(
         "m = mails()[0]\nnote('Party', m['sender'], m['body'][-15:], 'x-kind', len(m['body']) + 70)"
     )
