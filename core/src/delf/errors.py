@@ -118,7 +118,7 @@ class UnknownKeywordError(ConfigurationError, TypeError):
 
 
 class FixedAttributeError(ConfigurationError, AttributeError):
-    """A program set an attribute that its object reads only when the object is made."""
+    """A program set an unknown attribute, or changed an attribute or table that is fixed."""
 
     code = "ERR-CONFIG-003"
 

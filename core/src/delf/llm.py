@@ -98,8 +98,8 @@ class LLMConfig:
             ``thinking`` (the provider's own table), ``service_tier``, ``live_model`` (the model
             for open sessions, as a name or as an address ``wss://…?model=NAME``),
             ``server_side_tools`` (``["web_search"]``: the provider's own search) and ``extra``
-            (further fields of the provider's requests). ``top-k`` and ``max-tokens`` mean the
-            same.
+            (further fields of the provider's requests). Hyphens are accepted, too
+            (``max-tokens``).
         provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
             infers the protocol from the model's name.
         fallbacks: Models to ask, in this order, if this model is not available.

@@ -208,9 +208,10 @@ Verdict = Allowed | NeedsApproval | Refused
 class SupportsCheck(Protocol):
     """A connection that checks calls by their arguments, such as a shell with rules.
 
-    A check can only tighten the user's settings: actions outside of ``allow`` are never checked,
-    and ``confirm`` asks even if the call is :class:`Allowed`. A connection whose own settings
-    decide which calls need a person has ``confirm=False`` as its default.
+    A check can only add restrictions: actions outside of ``allow`` are never checked, and actions
+    that the user's ``confirm`` setting covers need approval even if the check returns
+    :class:`Allowed`. If a connection's own settings decide which calls need approval, the default
+    of the connection is ``confirm=False``.
     """
 
     def check(self, call: ProposedCall) -> Verdict | Awaitable[Verdict]:

@@ -31,7 +31,8 @@ class TaskFilter:
         since: The earliest start as Unix time.
         until: The Unix time before which the task started.
         least_cost: The minimum cost of the task in USD.
-        keys: The owners of the tasks.
+        keys: Owners of tasks, as in :attr:`delf.protocols.journal.TaskRecord.key`. Tasks of any of
+            these owners match.
         fields: The values of fields of the record, by their names in
             :func:`delf.protocols.journal.filterable_fields`.
     """

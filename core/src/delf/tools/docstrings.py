@@ -136,7 +136,7 @@ def _is_numpy(part: list[str]) -> bool:
 
 
 def _items(lines: list[str]) -> dict[str, str]:
-    """Return the parameters of a section with their descriptions."""
+    """Return the descriptions of parameters or attributes by name, from a docstring section."""
     items: dict[str, str] = {}
     current = ""
     margin = _margin(lines)

@@ -271,7 +271,11 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
 
 
 def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
-    """Return a message that lists the allowed values or keys; None for other kinds of errors."""
+    """Return a message that lists the allowed values or keys.
+
+    None unless the error is a value outside of an enum or an unknown key of an object with known
+    keys.
+    """
     kind = error.kind.name
     if kind == "enum":
         wrong_value = error.instance

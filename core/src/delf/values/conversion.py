@@ -334,7 +334,7 @@ def _cell(value: Any, text: Text) -> Any:
 
 
 def _pandas(frame: Any, text: Text) -> Table:
-    """Convert a pandas data frame, with a meaningful index as leading columns."""
+    """Convert a pandas data frame; an index other than row numbers becomes leading columns."""
     index = frame.index
     levels = 0 if _is_default_index(index) else index.nlevels
     pattern = "index" if levels == 1 else "level_{}"

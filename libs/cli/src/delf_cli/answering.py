@@ -229,8 +229,8 @@ async def send(
     Raises:
         UnknownRequestError: If the request was decided before.
         ApprovalRejectedError: If edited arguments were invalid, so that no call was made.
-        DelfError: If the answer does not fit the request, the person may not give it, or the other
-            process does not respond.
+        DelfError: If the answer does not fit the request, the person may not give it, or the
+            process that runs the task does not respond.
     """
     _require_waiting(record)
     request = record.requested

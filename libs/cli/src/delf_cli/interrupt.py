@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 BUSY_SECONDS: Final = 2.0
-"""Seconds after a signal until a warning names the function that blocks the event loop."""
+"""Seconds from the first Ctrl-C or other signal that should end the process, until a warning names
+the function that blocks the event loop.
+"""
 _CTRL_C_HINT: Final = "press Ctrl-C again to end the process at once"
 # Seconds that cancelled asyncio tasks have for their clean-up.
 _CLEAN_UP_SECONDS: Final = 1.0

@@ -42,7 +42,7 @@ class RunsRoutine(Protocol):
     routine: Any
 
     def task(self, inputs: Mapping[str, object]) -> str:
-        """Return the text of a task that calls the routine with inputs."""
+        """Return the text of a task that runs the saved script with these inputs."""
         ...
 
 

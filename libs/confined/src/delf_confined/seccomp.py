@@ -264,7 +264,7 @@ def _load_argument(index: int, *, upper: bool = False) -> bytes:
 
 
 def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = None) -> list[bytes]:
-    """Return instructions that allow a call only if an argument has one of the given values.
+    """Return BPF code that allows a system call only if an argument has one of the given values.
 
     With a mask, only the bits of the mask are compared.
     """
@@ -277,7 +277,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
 
 
 def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
-    """Return instructions that refuse a call if an argument has one of the given values."""
+    """Return BPF code that refuses a system call if an argument has one of the given values."""
     block = [_load_argument(argument)]
     for value in values:
         block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_return(_REFUSE)]
@@ -285,7 +285,7 @@ def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _require_argument(argument: int, value: int) -> list[bytes]:
-    """Return instructions that refuse a call unless an argument has a value.
+    """Return BPF code that refuses a system call unless an argument has a value.
 
     If the argument has the value, the instructions after these decide about the call.
     """
@@ -293,7 +293,7 @@ def _require_argument(argument: int, value: int) -> list[bytes]:
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
-    """Return instructions that refuse a call if an argument has any of the given bits.
+    """Return BPF code that refuses a system call if an argument has any of the given bits.
 
     Otherwise, the argument stays loaded for further instructions.
     """
@@ -302,7 +302,7 @@ def _refuse_bits(argument: int, bits: int) -> list[bytes]:
 
 
 def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
-    """Return instructions that allow a call only if an argument has none of the given bits."""
+    """Return BPF code that allows a system call only if an argument has none of the given bits."""
     return [*_refuse_bits(argument, bits), *_return(_ALLOW)]
 
 

@@ -76,7 +76,7 @@ def _handle_request(
     control: socket.socket,
     imported_names: set[str],
 ) -> dict[str, Any]:
-    """Reap a child or fork one, as the program requests. Return the answer."""
+    """Serve one request of the parent process: fork a child, or reap one. Return the answer."""
     if "reap" in request:
         try:
             _, status, resource_usage = os.wait4(request["reap"], 0)

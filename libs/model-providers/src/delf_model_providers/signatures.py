@@ -23,7 +23,12 @@ def marked(call: ToolCall, owner: str) -> ToolCall:
 
 
 def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
-    """Return a reply whose calls' tokens are prefixed with the model that made them."""
+    """Prefix the provider token of each call in a reply with the model that made the call.
+
+    Args:
+        reply: The reply.
+        owner: The provider and name of the model that made the reply.
+    """
     if all(call.token is None for call in reply.calls):
         return reply
     return replace(reply, calls=tuple(marked(call, owner) for call in reply.calls))

@@ -70,7 +70,9 @@ _SHORT_LIMITS: Final = _StubLimits(260, 160, SHORT, 0)
 _FULL_LIMITS: Final = _StubLimits(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
 Seen = tuple[str | None, frozenset[Found]]
-"""The type of earlier results, None before the first, and the undeclared types in results."""
+"""A pair: the type of the results so far (None without results), and the types of values in these
+results that the schema forbids.
+"""
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Sends a call to the service; its JSON arguments have the names of the service's schema."""

@@ -424,7 +424,7 @@ class SlackChannel:
     async def _handle_form(
         self, client: Any, view: Mapping[str, Any], user: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Handle a submitted form: decide; return the errors of its fields, None without errors."""
+        """Decide a request as a submitted form says; return the form's field errors, if any."""
         blocks = fields_of(fields_of(view.get("state")).get("values"))
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)

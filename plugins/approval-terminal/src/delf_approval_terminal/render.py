@@ -319,10 +319,10 @@ def _argument_part(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
     return Part([f"{label}{note} =", *(f"{_INDENT}{line}" for line in part.lines)], part.unseen)
 
 
-def _close_frame(lines: Iterator[str], mark: str) -> list[str]:
-    """Add the left edge of the frame to the last lines, and its bottom corner to the very last."""
+def _close_frame(lines: Iterator[str], colour: str) -> list[str]:
+    """Prefix each line with the left edge of the frame, and the final one with its corner."""
     *more, last = lines
-    return [*(f"{style('│', mark)} {line}" for line in more), f"{style('└', mark)} {last}"]
+    return [*(f"{style('│', colour)} {line}" for line in more), f"{style('└', colour)} {last}"]
 
 
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:

@@ -887,7 +887,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of times that a task's scripts may ask for another script."""
+        """The limit of ``rerun()``: how many further scripts a task may request after a change."""
         return self.config.rerun_count
 
     @property

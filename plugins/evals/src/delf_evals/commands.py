@@ -69,7 +69,10 @@ def add(
 
 
 def _prompt_facts(state: State, task: str) -> dict[str, str]:
-    """Return the prompt facts of connections by name; warn and return none if a service is down."""
+    """Return what each connection adds to the prompt, by connection name.
+
+    If a connection does not answer, warn and return nothing.
+    """
     from delf_cli.session import Options, Setup
     from delf_evals.running import contexts_of
 

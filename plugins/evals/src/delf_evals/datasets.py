@@ -76,7 +76,7 @@ class CaseInputs(BaseModel):
         return self
 
     def with_files(self, folder: Path, location: str) -> CaseInputs:
-        """Return a copy that includes the recording and has absolute paths of input files.
+        """Return a copy with the content of the recording file, and with absolute paths of inputs.
 
         Args:
             folder: The folder of the data set.

@@ -85,10 +85,10 @@ class _RowStatistics:
     named_columns: int | None = None
 
     def add_header(self, header: list[str], *, is_named: bool) -> None:
-        """Add the header, which has column names if ``is_named``.
+        """Take the first row; it holds the column names if ``is_named``.
 
         Raises:
-            ValueError: If the table has no rows.
+            ValueError: If the table is empty.
         """
         self.next_start = self.reader.line_num + 1
         if header == [END]:

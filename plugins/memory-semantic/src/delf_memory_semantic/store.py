@@ -194,8 +194,7 @@ class SemanticStore:
     ) -> tuple[dict[int, float], dict[int, float]]:
         """Rank facts that were found by words and by vector.
 
-        Return two mappings from the number of a fact: to its score, best first, and to its
-        similarity.
+        Return the scores by fact number, best first, and the similarities by fact number.
         """
         if vector is not None:
             others = by_words.keys() - near.keys()

@@ -103,7 +103,7 @@ class Repairing(OneScript):
         routine: The routine.
         given: The values of parameters.
         reason: The error of the routine.
-        earlier: The calls that the failed script made.
+        earlier: The calls that the routine's script made before it failed.
     """
 
     def __init__(

@@ -366,7 +366,11 @@ class _LiteralFinder(ast.NodeVisitor):
         return parameter
 
     def _name(self, value: Value, kind: ParameterType) -> str:
-        """Return an unused parameter name: that of the literal, or a usual name of its type."""
+        """Return an unused parameter name for a literal.
+
+        The name is the keyword, key or variable that has the literal, or else a usual name of the
+        literal's type.
+        """
         words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}

@@ -270,7 +270,7 @@ class EndNotices:
 
     Args:
         settings: The server's settings.
-        keys: The people.
+        keys: The people of the server, with their API keys.
     """
 
     def __init__(self, settings: ServeSettings, keys: Keys) -> None:

@@ -123,7 +123,7 @@ class _EventSchemaGenerator(GenerateJsonSchema):
     """A schema generator that omits fields with callables, which the journal does not store."""
 
     def callable_schema(self, schema: Any) -> NoReturn:
-        """Omit the field."""
+        """Raise ``PydanticOmit``, so that pydantic leaves the field out of the schema."""
         raise PydanticOmit
 
 

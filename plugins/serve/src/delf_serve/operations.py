@@ -556,7 +556,7 @@ async def remove_key(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/people/{person}/sessions", "people", other_responses=_UNKNOWN)
 async def sessions_of_person(call: Call) -> s.LoginList:
-    """List the sessions in which a person is logged in to the page."""
+    """List the sessions in which a person is logged in to the server's web page."""
     return await staff.sessions(call, call.path_parameter("person"))
 
 
@@ -723,7 +723,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 
 @OPERATIONS.add("GET", "/sessions", "read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
-    """List the sessions in which the caller is logged in to the page."""
+    """List the sessions in which the caller is logged in to the server's web page."""
     logins, more = page_of(await call.service.sessions.of(call.key), query)
     own_digest = None if call.cookie is None else digest_of(call.cookie)
     sessions = [staff.login_view(login, is_this=login.digest == own_digest) for login in logins]

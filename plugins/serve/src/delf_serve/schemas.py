@@ -957,7 +957,7 @@ class Budget(Shown):
 
 
 class Login(Shown):
-    """A session in which a person is logged in to the page."""
+    """A session in which a person is logged in to the server's web page."""
 
     id: str
     began: Time

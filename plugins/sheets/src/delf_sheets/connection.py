@@ -253,7 +253,10 @@ class Sheets(GoogleConnection):
         return Allowed(preview=preview, basis=basis)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the spreadsheet, and the cells that would be overwritten."""
+        """Preview the spreadsheet, and the cells that would be overwritten.
+
+        None if the call names no spreadsheet.
+        """
         arguments = call.arguments
         if "spreadsheet" not in arguments:
             return None

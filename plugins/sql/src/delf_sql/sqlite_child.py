@@ -50,7 +50,7 @@ _RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
 
 
 class Opening(NamedTuple):
-    """The parameters for opening a database in a child.
+    """The parameters for opening a database in a child process.
 
     Args:
         uri: The file as a SQLite URI.
@@ -60,7 +60,8 @@ class Opening(NamedTuple):
         max_bytes: The approximate maximum number of bytes of a result.
         functions: Additional functions that a reader may call, by name or pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The maximum number of bytes of all temporary files, and of each of them.
+        temporary: The maximum number of bytes of the temporary files together. A file that a reader
+            writes has the same limit.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.

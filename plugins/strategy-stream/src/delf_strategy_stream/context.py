@@ -149,7 +149,10 @@ def _shorten_result(result: Result) -> Result:
 
 
 def _shorten_call(call: ToolCall) -> ToolCall:
-    """Shorten a call's arguments, unless the call has a token, with which it may be signed."""
+    """Shorten a call's arguments, unless the provider attached a token to the call.
+
+    The token may be a signature of the arguments, which must then stay unchanged.
+    """
     if call.token is not None or len(call.arguments) <= _MAX_SHORT_CHARS:
         return call
     try:

@@ -92,7 +92,7 @@ class Markers:
         return assistant("\n\n".join(parts) or "(nothing)")
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the message with the results in the order of the calls, and about the mistakes."""
+        """Return one message with the results, in call order, and the mistakes; empty if none."""
         parts: list[str] = []
         if turn.results:
             result_texts = ",\n".join(

@@ -84,7 +84,7 @@ class Functions:
                 return ()
 
     def _make_async(self) -> None:
-        """Record the plain functions to make async: those that call tools and may become async."""
+        """Collect the non-async functions that have to await something and can be made async."""
         passed_functions = {
             (id(place.scope.find(place.node.id)), place.node.id)
             for place, is_called in self.syntax.loads

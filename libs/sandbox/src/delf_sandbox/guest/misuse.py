@@ -139,10 +139,10 @@ class _Uses:
                     pass
 
     def _check_use(self, use: _Use) -> list[_Use]:
-        """Record an error if an expression is misused; return expressions with the same meaning.
+        """Record an error if an expression is misused; return the uses to check next.
 
-        For example, in ``send = mail.send``, these are the reads of ``send``, which must be checked
-        next.
+        For example, an expression may be assigned to a variable, as in ``send = mail.send``. The
+        uses to check next are then the reads of ``send``.
         """
         node = use.node
         while True:

@@ -65,7 +65,7 @@ def rebound_names_note(rebound_names: Sequence[str]) -> str:
 
 
 class _ToolName(NamedTuple):
-    """The connection or plain tool, and the action; an empty action means the tool itself."""
+    """The name of a connection or a tool function, and the action's name, empty if none."""
 
     connection: str
     method: str

@@ -25,7 +25,7 @@ MODULES: Final = (
 
 
 def preload() -> None:
-    """Import the guest's modules, and the modules that scripts often import."""
+    """Import the modules that run scripts, and the modules that scripts often import."""
     for name in ("delf_sandbox.guest.serve", *MODULES):
         __import__(name)
     mimetypes.knownfiles.clear()  # system files that the sandbox cannot read

@@ -54,8 +54,13 @@ async def select(run: TaskRun, seconds: float) -> None:
 async def _choose(run: TaskRun, seconds: float) -> str:
     """Limit the shown tools to a selection.
 
+    Args:
+        run: The task, whose tools are replaced by the selection.
+        seconds: The prefilter's timeout.
+
     Returns:
-        The name of the prefilter that chose the tools; ``words`` without a prefilter.
+        The name of the prefilter. Without a prefilter, ``words``: the tools were chosen by words
+        that they share with the task.
     """
     choice = run.resources.prefilters.choose()
     task = run.log.redactor.text(run.request.task)

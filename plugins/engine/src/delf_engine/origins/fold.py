@@ -246,7 +246,13 @@ class Origins:
         return all(self._holds_own(each, text, fields) for each in sources if each[0] != FIELD)
 
     def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
-        """Return whether all values of a call are the user's own."""
+        """Return whether all values in a call come only from the user's own data.
+
+        Args:
+            action: The called action.
+            arguments: The arguments of the call.
+            line: The line of the script with the call, if known.
+        """
         leaves = values_of(arguments)
         return not self.has_read or all(self.is_own(action, *leaf, line) for leaf in leaves)
 

@@ -171,11 +171,11 @@ def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
 
 
 def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
-    """Return the origin of a text in the results of calls; None if no result contains the text.
+    """Return which call's result a text comes from; None if no result contains the text.
 
-    If no result contains the whole text, rare words and pieces of it are searched for. Untrusted
-    results are searched first. A short text must equal a whole value, because it occurs in many
-    texts.
+    If no result contains the whole text, the text's rare words and pieces are searched for.
+    Untrusted results are searched first. A short text must equal a whole value, because it occurs
+    in many texts.
     """
     value = letters_of(text)
     whole = f"{_SEPARATOR}{value}{_SEPARATOR}" if len(value) < _MIN_PART_LENGTH else value

@@ -163,7 +163,7 @@ class Planned:
     def exhausts(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned: int
     ) -> bool:
-        """Return whether a call was already made as often as the outline contains it.
+        """Return whether a call was already made as often as the task itself asks for it.
 
         If not, the call is counted.
 

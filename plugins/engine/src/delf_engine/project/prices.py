@@ -15,7 +15,7 @@ from delf.providers import Providers
 
 PRICES_FILE: Final = "pricing.json"
 KEYS: Final = ("input", "cached_input", "output")
-"""The keys of a model's prices in the file."""
+"""The keys of a model's prices in :data:`PRICES_FILE`."""
 _PER_MILLION: Final = "_per_million"
 _HINT: Final = 'write {"gpt-*": {"input": 2.5, "output": 10}}, in USD per million tokens'
 

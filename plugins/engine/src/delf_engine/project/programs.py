@@ -104,10 +104,11 @@ def files_of_programs(
 
     Returns:
         The digests by path relative to the folder. A folder of installed packages has one digest of
-        its files' metadata. All files beyond the limits have one common digest under :data:`REST`.
+        its files' metadata. Files that exceed ``_MAX_DIGESTED_FILES`` or ``_MAX_BYTES`` have one
+        common digest of their metadata under :data:`REST`.
 
     Raises:
-        ConfigurationError: If the folder has too many files.
+        ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
     """
     digests: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()

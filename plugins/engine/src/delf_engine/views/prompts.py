@@ -152,7 +152,8 @@ def _unpacked(
 ) -> tuple[PromptMessage, ...] | None:
     """Decompress the messages of a prompt.
 
-    None if the journal does not have the messages, or not those that the previous call shares.
+    None if the journal lacks the messages, or lacks the messages of the previous call with which
+    the prompt begins.
     """
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None

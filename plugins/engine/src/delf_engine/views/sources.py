@@ -17,8 +17,8 @@ _MAX_CALLS: Final = 200
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
     """Return where the values in a task's first calls came from, by call and path.
 
-    At most ``_MAX_CALLS`` calls are examined. The journal does not record the trust of results, so
-    the origins have no trust. Values found neither in the task nor in an earlier result are
+    At most ``_MAX_CALLS`` calls are examined. The trust of the origins is left out, because the
+    journal does not record it. Values found neither in the task nor in an earlier result are
     omitted.
 
     Args:

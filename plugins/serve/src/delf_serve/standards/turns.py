@@ -58,7 +58,7 @@ class OffersWorkers(Protocol):
 
 @dataclass(kw_only=True)
 class Turn:
-    """A client's request, converted from the messages of a standard to a task.
+    """A client's request in the format of a standard, such as OpenAI's, converted to a task.
 
     Args:
         model: The name of the model that the client chose.

@@ -230,7 +230,7 @@ class HeldFrames:
         self.longest = ""
 
     def beat(self) -> None:
-        """Record a turn of the loop."""
+        """Record the present time as the last time that the event loop ran."""
         self._last = time.monotonic()
 
     def watch(self) -> None:
