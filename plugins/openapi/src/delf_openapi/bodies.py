@@ -138,7 +138,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     fields: tuple[Field, ...] | None = None
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:
-        fields, extra = _flatten(document, schema, used_keywords, whole_allowed=kind == "json")
+        fields, extra = _flatten(document, schema, used_keywords)
     body_argument = unique("body", used_keywords, "content") if fields is None else None
     return Body(
         media=media,
@@ -163,7 +163,7 @@ def _forbids_additional(document: Document, schema: Any) -> bool:
 
 
 def _flatten(
-    document: Document, schema: Any, used_keywords: Mapping[str, str], *, whole_allowed: bool
+    document: Document, schema: Any, used_keywords: Mapping[str, str]
 ) -> tuple[tuple[Field, ...] | None, str | None]:
     """Return the properties of a body as fields, and the keyword for additional properties.
 
@@ -171,11 +171,10 @@ def _flatten(
         document: The specification.
         schema: The schema of the body.
         used_keywords: The names of other keyword arguments.
-        whole_allowed: Whether the body may be a single argument.
 
     Returns:
-        ``(None, None)`` if the body has to be a single argument. The keyword is None if the
-        schema allows no additional properties.
+        The fields, and the keyword, which is None if the schema allows no additional properties.
+        ``(None, None)`` if the body has to be a single argument.
     """
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:
@@ -189,8 +188,6 @@ def _flatten(
         return None, None  # the specification leaves the body's properties open
     if not writable and merged.additional:
         return None, None
-    if not writable and not whole_allowed:
-        return (), None
     names: dict[str, str] = {}
     for name in writable:
         arg = argument_name(name)
