@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from delf_serve.app import make_app
-from delf_serve.server import rare_collections
+from delf_serve.server import fewer_garbage_collections
 from support.serving import Outbox, make_agent
 
 
@@ -82,7 +82,7 @@ def test_garbage_collection_settings_are_restored_at_shutdown() -> None:
     before = gc.get_threshold()
     gc.set_threshold(700)
     try:
-        with rare_collections():
+        with fewer_garbage_collections():
             assert gc.get_threshold()[0] > 700
             assert gc.get_freeze_count() > 0
         assert gc.get_threshold()[0] == 700

@@ -63,9 +63,9 @@ class StaticEmbedder:
             ConfigurationError: If the model is missing and may not be downloaded.
         """
         if not self._download:
-            await asyncio.to_thread(self._folder)
+            await asyncio.to_thread(self._find_folder)  # raises if the model is missing
 
-    def _folder(self) -> str:
+    def _find_folder(self) -> str:
         """Return the folder of the model, downloading the model if that is allowed."""
         from huggingface_hub import (
             snapshot_download,  # pyright: ignore[reportUnknownVariableType]
@@ -90,7 +90,7 @@ class StaticEmbedder:
     def _load(self) -> Any:
         from model2vec import StaticModel
 
-        folder = self._folder()
+        folder = self._find_folder()
         try:
             return StaticModel.from_pretrained(folder, normalize=True, force_download=False)
         except (ValueError, KeyError, OSError) as error:

@@ -28,12 +28,12 @@ class GeminiLive:
         self._cancelled_ids: set[str] = set()
 
     @property
-    def must_move(self) -> bool:
+    def must_reconnect(self) -> bool:
         """True if the server announced that it will close the connection."""
         return self._is_closing
 
     @property
-    def can_move(self) -> bool:
+    def can_reconnect(self) -> bool:
         """True if the server sent a handle with which another connection continues the session."""
         return self._handle is not None
 

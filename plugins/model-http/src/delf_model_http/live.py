@@ -56,12 +56,12 @@ class LiveDialect(Protocol):
         ...
 
     @property
-    def must_move(self) -> bool:
+    def must_reconnect(self) -> bool:
         """True if the server will close the connection."""
         ...
 
     @property
-    def can_move(self) -> bool:
+    def can_reconnect(self) -> bool:
         """True if another connection can continue the session."""
         ...
 
@@ -173,7 +173,7 @@ class LiveSession:
         if not self._is_set_up:
             await self._open(request)
         elif not await self._is_alive():
-            if not self._dialect.can_move:
+            if not self._dialect.can_reconnect:
                 raise BrokenStreamError("the session ended between two turns")
             await self._close_socket()
             await self.connect()
@@ -198,7 +198,7 @@ class LiveSession:
                 async with asyncio.timeout(0):
                     event = await self._receive()
             except TimeoutError:
-                return not self._dialect.must_move
+                return not self._dialect.must_reconnect
             except ConnectionClosed:
                 return False
             self._dialect.event_between_turns(event)

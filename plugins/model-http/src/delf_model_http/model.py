@@ -55,7 +55,7 @@ _LIVE_DIALECTS: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
     "google": GeminiLive,
 }
 # Matches the names of models that only answer in sessions.
-_LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
+_SESSION_ONLY_NAME: Final = re.compile(r"realtime|-live|native-audio")
 
 # The names of delf's own settings, which are not sent to providers.
 _DELF_SETTINGS: Final = frozenset({"timeout", "live_model", EXTRA, SERVER_SIDE_TOOLS})
@@ -107,13 +107,13 @@ class HttpModel(EndpointModel):
 
     @property
     def _session_model(self) -> str | None:
-        """The name of the model for sessions: the endpoint's model, or the setting ``live_model``.
+        """The name of the model for live sessions; None without such a model.
 
-        None without sessions.
+        The endpoint's model if that answers only in live sessions, else the setting ``live_model``.
         """
         if self._endpoint.dialect not in _LIVE_DIALECTS:
             return None
-        if _LIVE_NAME.search(self._endpoint.name):
+        if _SESSION_ONLY_NAME.search(self._endpoint.name):
             return SourcedText(self._endpoint.name, source_of(self._endpoint.model))
         live_model = self._settings.get("live_model")
         return None if live_model is None else cast("str", live_model)

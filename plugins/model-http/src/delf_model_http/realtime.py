@@ -38,8 +38,8 @@ class Realtime:
     Implements :class:`delf_model_http.live.LiveDialect`.
     """
 
-    must_move = False
-    can_move = False
+    must_reconnect = False
+    can_reconnect = False
 
     def __init__(self) -> None:
         self._session: dict[str, Any] = {}

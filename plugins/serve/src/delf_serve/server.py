@@ -382,7 +382,7 @@ def serve(
         # Start here, because uvicorn would hide a configuration error of a lifespan event.
         await app.start()
         check_bind(listener.getsockname()[0], keyed=bool(app.keys))
-        with rare_collections():
+        with fewer_garbage_collections():
             await server.serve(sockets=[listener])
 
     try:
@@ -393,7 +393,7 @@ def serve(
 
 
 @contextmanager
-def rare_collections() -> Generator[None]:
+def fewer_garbage_collections() -> Generator[None]:
     """Collect garbage less often while the block runs, and exempt all existing objects.
 
     With Python's defaults, the collector takes a third of a busy server's processor time, because

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from delf.errors import ToolRefusedError
 
-Joint = Literal["", "&&", "||", ";"]
+Operator = Literal["", "&&", "||", ";"]
 Words = tuple[str, ...]
 
 _MAX_LENGTH: Final = 100_000
@@ -48,11 +48,11 @@ class Pipeline:
     """A sequence of programs connected by pipes.
 
     Args:
-        joint: The operator before the pipeline; empty for the first pipeline.
+        operator: The operator before the pipeline; empty for the first pipeline.
         commands: The name and arguments of each program.
     """
 
-    joint: Joint
+    operator: Operator
     commands: tuple[Words, ...]
 
 
@@ -68,7 +68,7 @@ def parse(text: str) -> tuple[Pipeline, ...]:
     if len(text) > _MAX_LENGTH:
         raise ToolRefusedError(f"a command has at most {_MAX_LENGTH} characters")
     pipelines: list[Pipeline] = []
-    joint: Joint = ""
+    operator: Operator = ""
     commands: list[Words] = []
     words: list[str] = []
     for kind, value in _tokens(text):
@@ -77,16 +77,16 @@ def parse(text: str) -> tuple[Pipeline, ...]:
             continue
         _end_command(text, words, commands)
         if value != "|":
-            pipelines.append(Pipeline(joint, tuple(commands)))
-            joint, commands = _joint(value), []
+            pipelines.append(Pipeline(operator, tuple(commands)))
+            operator, commands = _operator(value), []
     # The text may end with ";", but not with another operator.
-    if words or commands or joint != ";" or not pipelines:
+    if words or commands or operator != ";" or not pipelines:
         _end_command(text, words, commands)
-        pipelines.append(Pipeline(joint, tuple(commands)))
+        pipelines.append(Pipeline(operator, tuple(commands)))
     return tuple(pipelines)
 
 
-def _joint(value: str) -> Joint:
+def _operator(value: str) -> Operator:
     match value:
         case "&&":
             return "&&"
@@ -208,6 +208,6 @@ def format_pipelines(pipelines: tuple[Pipeline, ...]) -> str:
     lines: list[str] = []
     for pipeline in pipelines:
         for number, words in enumerate(pipeline.commands):
-            before = "|" if number else pipeline.joint
+            before = "|" if number else pipeline.operator
             lines.append(f"{before:>2} {shlex.join(words)}")
     return "\n".join(lines)

@@ -81,7 +81,7 @@ def only_reads(command: Words, options: Sequence[str]) -> bool:
 
 
 def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
-    """Return True if git only reads the matched words, and none of them names a transport.
+    """Return True if git only reads the words that wildcards matched, except transports.
 
     A transport, such as ``ext::sh``, runs a program.
     """

@@ -66,7 +66,7 @@ class Rule:
                 return False
             rest = range(len(pattern_words) - 1, len(command))
             if pattern_words[-1] == "*":
-                if not all(_is_inside(command[index]) for index in rest):
+                if not all(_stays_in_folder(command[index]) for index in rest):
                     return False
                 matched += rest
             pattern_words = (*pattern_words[:-1], *(command[index] for index in rest))
@@ -79,22 +79,23 @@ class Rule:
 
 
 def _matches_word(pattern: str, word: str) -> bool:
+    """Return True if a word of a command matches a word of a rule, which may have wildcards."""
     if pattern == word:
         return True
     if not any(sign in pattern for sign in "*?"):
         return False
     prefix = re.split(r"[*?]", pattern, maxsplit=1)[0]
     matched_part = word[len(prefix) :]
-    if not word.startswith(prefix) or not _is_inside(matched_part):
+    if not word.startswith(prefix) or not _stays_in_folder(matched_part):
         return False
-    if word.startswith("-") and not _is_value(prefix, matched_part):
+    if word.startswith("-") and not _is_option_value(prefix, matched_part):
         return False
     # Brackets are not wildcards here.
     return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
 
 
-def _is_value(option: str, matched_part: str) -> bool:
-    """Return True if ``rest`` is the value of an option, and not further options.
+def _is_option_value(option: str, matched_part: str) -> bool:
+    """Return True if the matched part is the value of an option, and not further options.
 
     The value of a short option may only be a number, because letters would be further options.
     """
@@ -103,7 +104,7 @@ def _is_value(option: str, matched_part: str) -> bool:
     return len(option) > 1 and _NUMBER.fullmatch(matched_part) is not None
 
 
-def _is_inside(word: str) -> bool:
+def _stays_in_folder(word: str) -> bool:
     """Return True if a word is no option, and no path that leads out of the folder."""
     return not word.startswith("-") and not _OUTSIDE_PATH.search(word)
 

@@ -126,9 +126,9 @@ class Runner:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:
                     # After "" or ";", a pipeline runs whatever the status of the last one.
-                    if pipeline.joint == "&&" and status != 0:
+                    if pipeline.operator == "&&" and status != 0:
                         continue
-                    if pipeline.joint == "||" and status == 0:
+                    if pipeline.operator == "||" and status == 0:
                         continue
                     status = await self._pipeline(pipeline.commands, output)
         except TimeoutError:

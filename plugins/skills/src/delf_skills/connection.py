@@ -51,9 +51,9 @@ class Skills(Connection[SkillsSettings]):
 
     def _context(self) -> str | None:
         parts: list[str] = []
-        agents = self._project.agents() if self.settings.agents_md else None
-        if agents is not None and agents.strip():
-            text = agents.strip()
+        agents_md = self._project.agents() if self.settings.agents_md else None
+        if agents_md is not None and agents_md.strip():
+            text = agents_md.strip()
             rest_note = "" if len(text) <= _MAX_AGENTS_CHARACTERS else "\n… (AGENTS.md goes on)"
             shown_text = text[:_MAX_AGENTS_CHARACTERS]
             parts.append(f"AGENTS.md of this project:\n{shown_text}{rest_note}")

@@ -130,13 +130,13 @@ class Database:
         """
         if future.cancel() or future.done():
             return True
-        end = asyncio.wrap_future(future)
-        end.add_done_callback(lambda result: result.cancelled() or result.exception())
+        finished = asyncio.wrap_future(future)
+        finished.add_done_callback(lambda result: result.cancelled() or result.exception())
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 while not future.done():  # a stop between two statements is lost
-                    await asyncio.to_thread(self._end, job)
-                    await asyncio.wait([end], timeout=_AGAIN_SECONDS)
+                    await asyncio.to_thread(self._interrupt, job)
+                    await asyncio.wait([finished], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
             executor = self._threads.pop(self._executor_key(reader), None)
@@ -146,7 +146,7 @@ class Database:
             return False
         return True
 
-    def _end(self, job: _Job) -> None:
+    def _interrupt(self, job: _Job) -> None:
         with job.lock:
             if job.session is not None:
                 self._backend.stop(job.session)

@@ -167,7 +167,7 @@ def silent_messages(
     return assistant(_fence_code(code)), user("\n".join(lines))
 
 
-def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
+def refused_answer_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
     """Return the feedback on a script whose answer was refused, as by an output schema.
 
     Args:
@@ -178,8 +178,8 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
     message = (
         f"The script ran, and its answer is refused: {problem}\n{printed}"
-        "Its variables are still there, and what it did is done. Write a script that gives the "
-        "whole answer as it is to be, and nothing else."
+        "Its variables are still there, and its calls keep their effect. Write a script that gives "
+        "the complete, corrected answer, and nothing else."
     )
     return assistant(_fence_code(code)), user(message)
 

@@ -37,11 +37,11 @@ from delf_strategy_codegen.prompt import (
     changes_messages,
     crash_messages,
     no_code_messages,
+    refused_answer_messages,
     rerun_messages,
     retry_messages,
     script_rules,
     silent_messages,
-    unfit_messages,
 )
 from delf_strategy_codegen.repair import repair_code
 
@@ -140,7 +140,7 @@ class CodegenStrategy:
                         return _last_answer(result) if problem == SILENT else text
                     retries += 1
                     await host.retrying(problem)
-                    feedback = unfit_messages(code, text, problem)
+                    feedback = refused_answer_messages(code, text, problem)
                     if problem == SILENT:
                         feedback = silent_messages(code, result.returned, variables)
                     messages += _in_used_form(calls, feedback)
