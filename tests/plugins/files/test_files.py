@@ -232,7 +232,7 @@ async def test_file_content_is_read_by_kind(reading, name, data, value):
     [
         ("a.json", '{"a": ', "a.json: Expecting value: line 1"),
         ("a.json", "[" * 100_000, "a.json: "),
-        ("a.jsonl", "oops\n{no}\n", "a.jsonl: line 1: .*; no line of it is JSON"),
+        ("a.jsonl", "oops\n{no}\n", "a.jsonl: line 1: .*; no line of the file is valid JSON"),
         (
             "a.csv",
             'a\n"' + "x" * 200_000,

@@ -157,7 +157,9 @@ def test_unsupported_provider_tool_is_reported_with_its_line(
 
 
 def test_generated_worker_may_not_declare_provider_tools(tmp_path: Path):
-    with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
+    with pytest.raises(
+        ConfigurationError, match="a generated worker takes this setting from its maker"
+    ):
         Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")
 
 

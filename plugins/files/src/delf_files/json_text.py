@@ -114,7 +114,7 @@ class Lines:
                 self._valid_lines += 1
                 yield value
         if self.broken_lines and not self._valid_lines:
-            raise ValueError(f"line {self._first_error}; no line of it is JSON")
+            raise ValueError(f"line {self._first_error}; no line of the file is valid JSON")
 
     def tell(self) -> None:
         """Add notes about skipped lines and lossy values."""

@@ -246,9 +246,9 @@ class Sheets(GoogleConnection):
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
         preview = "\n".join([_title(book), *(_display_step(step) for step in steps)])
-        basis = _title(book)
+        basis = _title(book)  # identifies the approved spreadsheet
         if confirmed_steps:
-            reason = f"its steps {', '.join(confirmed_steps)} need it"
+            reason = f"its steps {', '.join(confirmed_steps)} need approval"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
         return Allowed(preview=preview, basis=basis)
 

@@ -416,7 +416,7 @@ def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -
     """Check that a generated worker has only connections of its maker, by name."""
     for key in _GIVEN_BY_MAKER:
         if key in worker.model_fields_set:
-            raise front.error("a generated worker has its maker's", (key,))
+            raise front.error("a generated worker takes this setting from its maker", (key,))
     for name, settings in worker.connections.items():
         other_keys = sorted(settings.keys() - {"allow", "allow_workers"})
         if "." in name or name == TOOLS or other_keys:
