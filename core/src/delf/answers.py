@@ -172,6 +172,9 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     """Do the work of :func:`split_reasoning` for the harmony format of gpt-oss models.
 
     In that format each part of an answer names a channel; the channel ``final`` has the text.
+
+    Returns:
+        The reasoning, the text, and whether the answer has a text.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]

@@ -43,7 +43,8 @@ _SUPERSETS: Final = {
 def codec_of(label: str | None) -> str | None:
     """Return the name of Python's codec for a charset label; None for an unknown label.
 
-    For some labels this is the codec of a larger charset, because texts use its characters.
+    For some labels this is the codec of a larger charset, because texts with such a label often
+    contain characters of the larger charset.
 
     Args:
         label: The charset, as declared by a header or page.

@@ -255,7 +255,7 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
             label="made before",
             text=f"the very same call was made before in this task (call {request.made_before})",
         )
-    if request.flow is not None:
+    if request.flow is not None:  # untrusted data reached an argument
         label, text = _describe_flow(request, request.flow)
         yield Fact(
             kind=FactKind.OTHERS_WORDS, weight="danger", label=visible(label), text=visible(text)

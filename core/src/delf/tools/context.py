@@ -37,7 +37,8 @@ class Connect(Protocol):
         """Create a connection and return it as :class:`delf.protocols.connection.ConnectionLike`.
 
         Args:
-            name: The name in scripts; without a kind, a name in ``delf.toml``, or a type.
+            name: The name in scripts. Without ``kind``, also the name of a connection in
+                ``delf.toml`` (if ``settings`` is None) or else of a type.
             kind: The name of a type, or the path of a class, such as ``mycompany.tools.Database``.
             settings: The settings as in ``[connections.NAME]``, including ``allow`` and
                 ``confirm``. Relative paths count from the project's folder.

@@ -391,8 +391,12 @@ def _bindings(hint: Any) -> dict[Any, Any]:
     )
     for base in getattr(origin, "__orig_bases__", ()):
         inner = _bindings(base) if typing.get_origin(base) not in (None, typing.Generic) else {}
+        # A base's variable may be bound to a variable of this class: replace that by its type.
         type_by_variable = {
-            **{key: type_by_variable.get(value, value) for key, value in inner.items()},
+            **{
+                variable: type_by_variable.get(bound_type, bound_type)
+                for variable, bound_type in inner.items()
+            },
             **type_by_variable,
         }
     return type_by_variable

@@ -586,8 +586,12 @@ def _make_writer() -> Callable[[Any], str]:
     encoder = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
     if make_encoder is None:
         return encoder.encode
-    text: Any = json.encoder.encode_basestring
-    encode_pieces = make_encoder(None, encoder.default, text, None, ":", ",", False, False, True)
+    encode_string: Any = json.encoder.encode_basestring
+    # By position: markers (None: no check for cycles), default, encoder, indent, key_separator,
+    # item_separator, sort_keys, skipkeys, allow_nan.
+    encode_pieces = make_encoder(
+        None, encoder.default, encode_string, None, ":", ",", False, False, True
+    )
     join = "".join
     return lambda value: join(encode_pieces(value, 0))
 

@@ -67,7 +67,11 @@ def _is_strict(archive: zipfile.ZipFile) -> bool:
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return a mapping from the name of each part in the archive to its usual name."""
+    """Return a mapping from the name of each part in the archive to its usual name.
+
+    Office programs save a part under its usual name. Other programs may write the same name with
+    other letter case, backslashes or percent escapes.
+    """
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}

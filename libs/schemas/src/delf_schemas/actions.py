@@ -125,6 +125,7 @@ def action_from_schema(
         )
 
     def full_types() -> FullTypes:
+        """Add the types observed in earlier results to the types that the schemas declare."""
         declared = declared_types()
         returns = declared.returns
         learned, undeclared = (

@@ -145,6 +145,7 @@ class Shapes:
         if ref in self._open_refs:
             self._recursive_refs.add(ref)
             return self._recursive_name(ref)
+        # Only bare references are cached: other keywords beside ``$ref`` can change the type.
         key = (ref, depth, mode)
         cached_type = self._cache.get(key) if len(node) == 1 else None
         if cached_type is not None:
@@ -155,7 +156,9 @@ class Shapes:
         if ref in self._recursive_refs:
             self._recursive_refs.discard(ref)
             name = self._recursive_name(ref)
+            # A shortened type may not contain its own name.
             text = f"({name} := {text})" if name in text else text
+        # A type that refers to an enclosing type is valid only inside of that type.
         if len(node) == 1 and not self._recursive_refs and self._visits <= _MAX_VISITS:
             self._cache[key] = text
         return text

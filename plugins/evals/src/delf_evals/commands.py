@@ -145,8 +145,9 @@ def run(
 ) -> None:
     """Run the cases of DATASET, a name in the folder evals or a file.
 
-    Calls get the case's results and have no effect. The report is compared with the last run and
-    kept beside the data set. The exit status is 1 if fewer cases pass than --fail-under says.
+    Calls are answered with the results recorded in the case and have no effect. The report is
+    compared with the last run and kept beside the data set. The exit status is 1 if fewer cases
+    pass than --fail-under says.
     """
     from delf_cli.toolfile import load_module
     from delf_evals import report as reports
@@ -162,7 +163,7 @@ def run(
     report.compare_with_last(earlier_reports)
     # The run cost money, so the report is shown and stored before the HTML page, whose file may not
     # be writable.
-    _show_report(report, None, as_json=as_json)
+    _show_report(report, html=None, as_json=as_json)
     report_path = reports.keep(report, path)
     if not as_json:
         click.echo(f"stored as {report_path}", err=True)

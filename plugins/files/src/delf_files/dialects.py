@@ -203,10 +203,13 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
     # file is probably a character of the text.
     if fault == _UNCLOSED and dialect.separator != "\t":
         return dialect  # reading the file reports the unclosed quote
+    # The file may escape quotes in cells with backslashes, as in "a \"b\" c".
     if not dialect.backslash and '\\"' in text and (fault or '""' not in text):
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
+    # If all rows are equally wide without quoting, a misplaced quote, as in 5" pipe, is a character
+    # of the text. In a tab-separated file, so are quotes around a line break.
     has_quoting_fault = bool(fault) or (has_line_break and dialect.separator == "\t")
     return unquoted if has_quoting_fault and _has_even_rows(unquoted, text) else dialect
 

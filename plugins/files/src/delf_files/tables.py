@@ -144,7 +144,7 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
         for number, row in enumerate(reader, 1):
             if row == [END]:
                 return rows
-            if row and row[-1].endswith(END):
+            if row and row[-1].endswith(END):  # a cell with an open quote swallowed the last row
                 break
             rows += [(number, row)] if row else []
             row_start = reader.line_num + 1

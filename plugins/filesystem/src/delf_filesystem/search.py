@@ -86,7 +86,8 @@ class Glob:
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
     """Yield the regular files under a path with their status, in the order of their names.
 
-    Links and other file systems are skipped, and hidden files unless the root shows them.
+    Links and other file systems are skipped. Hidden files are skipped, too, unless the settings of
+    the path's root include hidden files.
 
     Args:
         place: A folder, or one file.

@@ -308,6 +308,7 @@ def _is_placeholder(plain: str, html_text: str) -> bool:
     """Return True if a plain text says hardly more than "your program cannot show HTML"."""
     if len(plain) > _MAX_PLACEHOLDER_LENGTH:
         return False
+    # Only the plain text has the word HTML, so it is probably about the missing HTML.
     if _HTML.search(plain) and not _HTML.search(html_text):
         return True
     plain_word_count, html_word_count = (

@@ -45,11 +45,11 @@ class SqliteConnection:
         self._wait = settings.lock_timeout
         try:
             self._raw = sqlite3.connect(
-                # begin() opens the transactions, and the module must not open its own. Pooled
-                # connections move between threads, but only one at a time uses them.
                 path,
                 timeout=self._wait,
+                # The module must not open transactions, because begin() opens them.
                 isolation_level=None,
+                # Pooled connections move between threads; only one thread at a time uses each.
                 check_same_thread=False,
             )
         except sqlite3.Error as error:

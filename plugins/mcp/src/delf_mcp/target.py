@@ -70,7 +70,7 @@ class Target:
         """Start or reach the server, and yield a client.
 
         Args:
-            server_end: Gets the cause of the server's end, and the report of the end.
+            server_end: Stores why the server ended, and calls a function when it has ended.
         """
         open_client = self._open_url_client if self._settings.url else self._open_program_client
         async with open_client(server_end) as client:

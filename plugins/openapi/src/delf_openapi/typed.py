@@ -107,7 +107,7 @@ class Responses:
         unmarshaller = self._unmarshallers.get(key)
         if unmarshaller is None:
             unmarshaller = self._unmarshallers[key] = self._make_unmarshaller(schema)
-        if isinstance(unmarshaller, str):
+        if isinstance(unmarshaller, str):  # the fault of an unusable schema
             return Typed(body, (_whole_response_fault(unmarshaller),))
         _deadline.set(time.monotonic() + SECONDS)
         try:

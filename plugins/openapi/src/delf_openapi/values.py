@@ -41,7 +41,8 @@ class Checker:
         cached = self._checkers.get(id(schema))
         if cached is None:
             # Keep a reference to the schema, so that its id is not reused.
-            cached = self._checkers[id(schema)] = schema, self._make_checker(schema)
+            cached = (schema, self._make_checker(schema))
+            self._checkers[id(schema)] = cached
         return cached[1]
 
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:

@@ -137,7 +137,10 @@ class DbosSchedules:
         )
 
     async def test(self, name: str) -> str:
-        """Start the schedule's task once as a test without changes, and return the test's id."""
+        """Start the schedule's task once as a test, and return the test's id.
+
+        Calls that would change something are denied, and the schedule stays as it is.
+        """
         schedule = await self.find(name)
         test_id = f"{_test_prefix(name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {

@@ -146,9 +146,10 @@ class MontyRewriting(Rewriting):
 
     def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
-        words = {*self._initial_names.tools, TOOLS}
+        # A tool that is used as a value, and not called in place, may be the unknown function.
+        tool_names = {*self._initial_names.tools, TOOLS}
         return super().may_return_awaitables() or any(
-            place.node.id in words and not is_called for place, is_called in self._syntax.loads
+            place.node.id in tool_names and not is_called for place, is_called in self._syntax.loads
         )
 
     def awaitable_variant(self, function: Any) -> Any:
@@ -463,12 +464,15 @@ class Lowering(ast.NodeTransformer):
         self.generic_visit(node)
         match node.func:
             case ast.Name(id=word) if word in _UNWRAPPED:
+                # The prelude does not have these wrappers of iterables and contexts.
                 return node.args[0]
             case ast.Name(id=word) if word in _RENAMED:
                 node.func = name(node.func, _RENAMED[word])
             case ast.Attribute(value=ast.Name(id="csv"), attr="reader" | "DictReader") if node.args:
+                # The prelude's StringIO cannot be iterated over.
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
             case ast.Attribute(value=ast.Name(id="re"), attr="sub") if len(node.args) > 2:
+                # Monty's re.sub accepts no function as the replacement.
                 if not _is_text(node.args[1]):
                     node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(value=pattern, attr="sub") if len(node.args) > 1 and isinstance(
@@ -477,8 +481,10 @@ class Lowering(ast.NodeTransformer):
                 node.args.insert(0, pattern)
                 node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(attr="fromisoformat" | "strptime") if node.args:
+                # The argument may already be a date, which these functions refuse.
                 node.args[0] = _date_to_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
+                # Scripts may use a date as ISO 8601 text.
                 if not (isinstance(inner, ast.Name) and inner.id in self._modules):
                     node.func = attribute(_date_to_text(inner), word)
             case ast.Name(id="print"):

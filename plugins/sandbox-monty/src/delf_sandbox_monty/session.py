@@ -359,7 +359,7 @@ class MontySession:
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
         )
-        exceeded = self._budget.count_call(0, size)
+        exceeded = self._budget.count_call(length=0, size=size)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)
             raise _EXCEPTIONS["ToolError"](exceeded.message)
@@ -375,6 +375,7 @@ class MontySession:
         task.add_done_callback(self._calls.discard)
         answer = await task
         if isinstance(answer, Raised):
+            # Monty reports an uncaught exception by type and message, without the call's number.
             self._raised[answer.kind, answer.message] = number
             self._statuses[answer.kind, answer.message] = answer.http_status
         return await _in_thread_if_large(self._unpack, answer)

@@ -594,6 +594,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     name = _own_person(call).name
     chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     ways = None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
+    # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
     if address:
         try:
@@ -607,7 +608,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         nonlocal new_secret
         person_before = require_active(known, name)
         is_changed = address is not None and address != person_before.webhook
-        new_secret = secret if is_changed and address else None  # "" removes the webhook
+        new_secret = secret if is_changed and address else None
         webhook_fields = {"webhook": address, "webhook_secret": secret} if is_changed else {}
         return replace(
             person_before,

@@ -110,7 +110,7 @@ class SQL(Connection[SQLSettings]):
         self._sampled_tables: dict[str, Table] = {}
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Preview a write; require approval of queries that the database would let write."""
+        """Preview a write; require approval of a query if the database cannot prevent writes."""
         if call.action == "write":
             statements = _as_list(call.arguments["statement"])
             try:

@@ -295,6 +295,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         else:
             if self._remaining_turns_until_idle:
                 self._remaining_turns_until_idle = 0
+                # Deliver the answers that arrived during the replay.
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:

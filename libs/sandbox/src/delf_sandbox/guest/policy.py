@@ -55,7 +55,7 @@ def make_builtins(
         stand_ins: A mapping from module name to the module that scripts get instead.
         open_file: The function that scripts see as ``open``.
     """
-    # A copy: the modules of the sandbox itself still need the real_import ones.
+    # A copy, because the sandbox's own modules still need all builtins.
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
         names[name] = _refusing_function(name, instead)

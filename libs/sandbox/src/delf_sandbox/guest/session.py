@@ -421,6 +421,7 @@ def _display_value(value: Any) -> str:
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
+        # The outer call turns an instance of a subclass of str into a plain str.
         return str.__str__(str(value))[:_MAX_TEXT]
     except BaseException:
         return f"<{describe_type(value)}>"

@@ -120,8 +120,9 @@ def is_valid(
     all_people, name = list(people), _voter(vote)
     voter = next((person for person in all_people if person.holder == vote.key), None)
     if voter is None:
-        # The voter is a key of the settings, a channel's user or the local user: the vote is valid
-        # unless a person of the journal has the same name.
+        # The voter is not a person of the journal, but has a key in the settings, uses a channel
+        # such as Slack, or is the local user. Such a vote is valid unless a person of the journal
+        # has the voter's name.
         return all(normalise_name(person.name) != normalise_name(name) for person in all_people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False

@@ -106,6 +106,12 @@ class PendingRequests:
     def talk(self, request_id: str, talk: Talk, decider: Decider, note: int | None = None) -> None:
         """Record a comment or an assignment of a pending request, from any thread.
 
+        Args:
+            request_id: The request.
+            talk: The comment or assignment.
+            decider: The author.
+            note: The position of the note in the journal's inbox, if any.
+
         Raises:
             UnknownRequestError: If the request is not pending.
         """

@@ -463,7 +463,8 @@ class Scripts:
         decide about this statement are left out.
         """
         for node in self._enclosing:
-            if name is None or self._uses_in[node][name] < self._uses[name]:
+            is_used_outside = name is not None and self._uses_in[node][name] < self._uses[name]
+            if name is None or is_used_outside:
                 yield self._decisive[node]
 
     def _record_jump(self, sources: _Sources) -> _Sources:

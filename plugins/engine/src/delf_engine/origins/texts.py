@@ -124,7 +124,11 @@ def letters_of(text: str) -> str:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Yield the rare words of a text and pieces of it, reduced to letters and digits."""
+    """Yield the rare words and pieces of a text, by which parts of the text can be found elsewhere.
+
+    Words and pieces are reduced to letters and digits. Very short ones are left out, because two
+    texts may share them by chance.
+    """
     letters = letters_of(text)
     rare = map(letters_of, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
     step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)

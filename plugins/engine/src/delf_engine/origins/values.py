@@ -165,9 +165,9 @@ def parameter_of(path: str) -> str:
 def is_content(bound: BoundAction, path: str, text: str) -> bool:
     """Return whether a value is content for people to read, such as the body of a mail.
 
-    Content does not decide the effect of a call. An action's ``sinks`` or ``contents`` say which
-    parameters hold content. If the action declares neither, the names of parameters and fields
-    decide, and data for machines does not count as content.
+    Content does not decide the effect of a call. An action's ``contents`` name the parameters that
+    hold content; its ``sinks`` name all others. If the action declares neither, the names of
+    parameters and fields decide, and data for machines does not count as content.
 
     Args:
         bound: The called action.

@@ -216,7 +216,8 @@ def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]
     journal_table = document.pop("journal", None)
     if journal_table is None:
         return
-    name = packages("journal")[usual("journal")].removeprefix(PLUGIN_PREFIX)
+    recommended_package = packages("journal")[usual("journal")]
+    name = recommended_package.removeprefix(PLUGIN_PREFIX)
     plugins = document.setdefault("plugins", {})
     duplicates = journal_table.keys() & plugins.get(name, {}).keys()
     if duplicates:

@@ -409,7 +409,11 @@ class SqliteBackend:
             return Table(relation, broken=first_line(str(error)))
 
     def _tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
-        """Return tables with columns and references; raise if one of them is broken."""
+        """Return tables with columns and references; mark tables without columns as broken.
+
+        Raises:
+            _SqliteError: If SQLite cannot read the definition of a table.
+        """
         tables: list[Table] = [Table(relation) for relation in relations]
         keys = json.dumps([relation.key for relation in relations])
         columns = self._run(session, _COLUMNS, [keys], _ALL).rows

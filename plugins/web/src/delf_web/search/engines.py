@@ -169,7 +169,11 @@ class Anthropic:
         return self._last_body
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Add the answer, and the found pages with cited passages as snippets."""
+        """Add the answer, and the found pages with cited passages as snippets.
+
+        Returns:
+            The body of the next request, if the model asks to continue; else None.
+        """
         error_code = ""
         for block in _list_in(data, "content"):
             if block["type"] == "web_search_tool_result":

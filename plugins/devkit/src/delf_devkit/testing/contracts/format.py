@@ -194,14 +194,14 @@ class FormatContract(Contract):
     async def test_values_with_delimiters_round_trip(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
-        copy = tmp_path / f"odd{path.suffix}"
+        odd_path = tmp_path / f"odd{path.suffix}"
         for value in ODD_VALUES:
             table = [["name", "note"], ["desk", value], ["lamp", "plain"]]
             try:
-                copy.write_bytes(await file_format.write({"first": table}))
+                odd_path.write_bytes(await file_format.write({"first": table}))
             except ToolExecutionError:
-                continue  # it says that it cannot keep that
-            rows = await file_format.read(str(copy), None)
+                continue  # the format refuses the value, which is allowed
+            rows = await file_format.read(str(odd_path), None)
             wanted = [{"name": "desk", "note": value}, {"name": "lamp", "note": "plain"}]
             assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolException"
 
