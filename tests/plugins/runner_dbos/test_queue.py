@@ -97,7 +97,7 @@ async def test_global_concurrency_holds_between_count_and_claim(
             @listens_for(client._sys_db.engine, "before_cursor_execute")  # noqa: SLF001
             def look(_c: Any, _cursor: Any, sql: str, *_more: Any) -> None:
                 if "ORDER BY" in sql and not theirs:
-                    theirs.append(pool.submit(lambda: other.call_here(claim)))
+                    theirs.append(pool.submit(lambda: other.call_in_this_thread(claim)))
                     wait(theirs, timeout=0.3)
 
             _ = look

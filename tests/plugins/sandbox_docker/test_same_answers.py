@@ -1,7 +1,6 @@
 """One series of scripts gives the same answers in every sandbox."""
 
 import asyncio
-import operator
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ SCRIPTS = (
     "sql.query('as the value')",
     "add(1, 1)\nNone",
     "async def main():\n    print('main', await add(1, 2))",
+    "await add('x', 1)",
     "len(rows), totals",
 )
 
@@ -42,7 +42,7 @@ def tools():
     return RecordingScriptHost(
         {
             "sql.query": query,
-            "add": operator.add,
+            "add": lambda a, b: a + b,
             "refused": lambda: Raised("ApprovalRejected", "Ann said no"),
         }
     )

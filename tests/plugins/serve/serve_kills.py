@@ -22,6 +22,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle
@@ -32,6 +33,7 @@ import httpx
 
 from delf import Agent, tool
 from delf.events import Event
+from delf.protocols.states import StateTracker
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -363,7 +365,7 @@ class Trial:
             if record is None or record.state != "done":
                 self.faults.append(f"{story.name} is {record and record.state}")
                 continue
-            kept = [_streamed(event) for event in await journal.read(story.task_id)]
+            kept = _streamed(await journal.read(story.task_id))
             events += len(kept)
             resumed += any(event["type"] == "TaskResumed" for event in kept)
             if story.events != kept:
@@ -388,9 +390,13 @@ class Trial:
         }
 
 
-def _streamed(event: Event) -> dict[str, Any]:
-    """Return the part of an event that a stream sends."""
-    return json.loads(frame(event).partition(b"data: ")[2])
+def _streamed(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Return the parts of a task's events that a stream sends."""
+    tracker, sent = StateTracker(), list[dict[str, Any]]()
+    for event in events:
+        tracker.add(event)
+        sent.append(json.loads(frame(event, tracker.state).partition(b"data: ")[2]))
+    return sent
 
 
 def main(

@@ -208,7 +208,7 @@ async def test_approval_lists_attachments_with_name_size_and_type(bench: Any):
     )
     assert response.text == "A"
     preview = "attachments:\n  docs/a.md, 60 bytes, text/markdown"
-    assert asked == [("workers.call", "docs asks before each read", preview)]
+    assert asked == [("workers.call", "docs needs approval before each read", preview)]
 
 
 async def test_unreadable_files_cannot_be_attached(bench: Any):

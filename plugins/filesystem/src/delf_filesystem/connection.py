@@ -142,7 +142,7 @@ class Filesystem(Connection[FilesystemSettings]):
             name=place.parts[-1],
             size=size,
             read=lambda: self.read_bytes(path),
-            asks=f"{place.name} needs_approval before each read" if needs_approval else None,
+            asks=f"{place.name} needs approval before each read" if needs_approval else None,
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
@@ -152,7 +152,7 @@ class Filesystem(Connection[FilesystemSettings]):
             places = list(self._roots) if path == "." else [self._roots.place(path)]
             asking_roots = [place.name for place in places if place.settings.read_approval]
             if asking_roots:
-                return NeedsApproval(reason=f"{asking_roots[0]} asks before each read")
+                return NeedsApproval(reason=f"{asking_roots[0]} needs approval before each read")
             return Allowed()
         if not self._needs_preview():
             return Allowed()
