@@ -10,7 +10,7 @@ from delf.messages import Role
 from delf.protocols.conversation import ChatMessage, ConversationRecord, ConversationState
 from delf.types import Trust
 from delf_journal_sql.codec import plain_text
-from delf_journal_sql.database import Connection
+from delf_journal_sql.database import Connection, SqlRow
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ class SqlConversations:
 def namespaces(connection: Connection) -> list[str]:
     """Return the names of all namespaces that have conversations, also recently cleared ones."""
     rows = connection.execute("SELECT DISTINCT namespace FROM delf_conversations")
-    return sorted(name for (name,) in rows)
+    return sorted(row.namespace for row in rows)
 
 
 def _find_records(
@@ -220,12 +220,15 @@ def _find_records(
     )
     return [
         (
-            int(key),
+            int(row.id),
             ConversationRecord(
-                conversation=name, messages=messages, updated_at=updated, title=title
+                conversation=row.name,
+                messages=row.messages,
+                updated_at=row.updated_at,
+                title=row.title,
             ),
         )
-        for key, name, messages, updated, title in rows
+        for row in rows
     ]
 
 
@@ -325,10 +328,10 @@ def _position_of(
         {"key": row.id, "after": after},
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
-    stored = [(content, at, task_id) for _, _, content, at, task_id, _ in rows]
+    stored = [(row.content, row.at, row.task_id) for row in rows]
     for start in range(len(stored) - len(wanted) + 1):
         if stored[start : start + len(wanted)] == wanted:
-            return int(rows[start + len(wanted) - 1][0])
+            return int(rows[start + len(wanted) - 1].seq)
     return None
 
 
@@ -374,13 +377,12 @@ def _append(
     return last
 
 
-def _message(row: Sequence[Any]) -> ChatMessage:
-    seq, role, content, at, task_id, trust = row
+def _message(row: SqlRow) -> ChatMessage:
     return ChatMessage(
-        role=cast("Role", role),
-        content=content,
-        at=at,
-        task_id=task_id,
-        position=seq,
-        trust=cast("Trust", trust),
+        role=cast("Role", row.role),
+        content=row.content,
+        at=row.at,
+        task_id=row.task_id,
+        position=row.seq,
+        trust=cast("Trust", row.trust),
     )

@@ -76,8 +76,14 @@ def notes_from(
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
     return [
-        Note(position=pos, task_id=name, at=at, kind=kind, data=from_jsonable(json.loads(data)))
-        for pos, name, at, kind, data in rows
+        Note(
+            position=row.pos,
+            task_id=row.task_id,
+            at=row.at,
+            kind=row.kind,
+            data=from_jsonable(json.loads(row.data)),
+        )
+        for row in rows
     ]
 
 
@@ -131,7 +137,7 @@ def _stops_of(
             "ORDER BY n.pos",
             {"kind": STOP, **parameters},
         )
-        stops += [(str(name), json.loads(data)) for name, data in rows]
+        stops += [(str(row.task_id), json.loads(row.data)) for row in rows]
     return stops
 
 

@@ -152,7 +152,9 @@ def index_exists(connection: Connection) -> bool:
     """Return True if the index exists in the current version."""
     if not connection.has_table("delf_index"):
         return False
-    return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
+    return [row.version for row in connection.execute("SELECT version FROM delf_index")] == [
+        _VERSION
+    ]
 
 
 def count_unindexed_events(connection: Connection) -> int:

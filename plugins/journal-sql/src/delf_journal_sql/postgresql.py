@@ -98,7 +98,8 @@ class PostgresConnection:
                 )
                 values = [value for row in chunk for value in row]
                 cursor = self._raw.execute(sql.encode(), values)
-                inserted += cursor.fetchall() if unique else ()
+                if unique:
+                    inserted += name_columns(("id", unique), cursor.fetchall())
         return inserted
 
     def has_table(self, name: str) -> bool:
@@ -132,7 +133,8 @@ class PostgresConnection:
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE is_identity = 'YES' AND table_schema = current_schema()"
         )
-        for table, column in rows:
+        for row in rows:
+            table, column = row.table_name, row.column_name
             if table in tables:
                 self.execute(
                     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - only names of this module

@@ -107,7 +107,9 @@ class SqliteConnection:
                     + ", ".join([placeholders] * len(chunk))
                     + skip_existing_clause(unique)
                 )
-                inserted += self._raw.execute(sql, [value for row in chunk for value in row])
+                cursor = self._raw.execute(sql, [value for row in chunk for value in row])
+                if unique:
+                    inserted += name_columns(("id", unique), cursor.fetchall())
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
         except sqlite3.Error as error:

@@ -73,7 +73,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
 def task_ids(connection: Connection) -> list[str]:
     """Return the ids of all tasks, oldest first."""
     rows = connection.execute("SELECT task_id FROM delf_tasks ORDER BY started_at, id")
-    return [str(row[0]) for row in rows]
+    return [str(row.task_id) for row in rows]
 
 
 def newest_position(connection: Connection) -> int:
@@ -193,8 +193,8 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
 
 def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     """Return the number of tasks by state; states without tasks are omitted."""
-    rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
-    counts = {TaskState(state): int(number) for state, number in rows}
+    rows = connection.execute("SELECT state, COUNT(*) AS tasks FROM delf_tasks GROUP BY state")
+    counts = {TaskState(row.state): int(row.tasks) for row in rows}
     if running_count := counts.pop(TaskState.RUNNING, 0):
         condition, owners = in_state(connection, now, TaskState.RUNNING)
         ((running,),) = connection.execute(
@@ -270,7 +270,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
             {"start": f"{like_text(start)}%", **values},
         )
-        ids += [str(row[0]) for row in rows if str(row[0]).startswith(start)]
+        ids += [str(row.task_id) for row in rows if str(row.task_id).startswith(start)]
     if len(ids) == 1:
         return ids[0]
     if not ids:
@@ -327,7 +327,7 @@ def to_prune(
         "ORDER BY t.started_at, t.id LIMIT :limit",
         values,
     )
-    return [str(row[0]) for row in rows]
+    return [str(row.task_id) for row in rows]
 
 
 def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
@@ -430,7 +430,7 @@ def input_files(connection: Connection, keys: str | None = None) -> set[str]:
     """
     task_condition = "" if keys is None else f"task IN {keys} AND "
     rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - only names of this module
-    setups = [json.loads(data).get("setup", {}) for (data,) in rows]
+    setups = [json.loads(row.data).get("setup", {}) for row in rows]
     return {str(path) for setup in setups for path in setup.get("input_files", ())}
 
 
@@ -450,8 +450,8 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
     )
     # Read to the end first: the loop changes the rows that the query runs over.
     rows_to_change = list(rows)
-    for pos, task, data, blobs in rows_to_change:
-        fields, digests = json.loads(data), json.loads(blobs or "{}")
+    for row in rows_to_change:
+        fields, digests = json.loads(row.data), json.loads(row.blobs or "{}")
         fields.pop("prompt", None)
         digest = digests.pop("prompt", None)
         connection.execute(
@@ -459,7 +459,7 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
             {
                 "data": json.dumps(fields),
                 "blobs": json.dumps(digests) if digests else None,
-                "pos": pos,
+                "pos": row.pos,
             },
         )
         if digest is not None:
@@ -467,6 +467,6 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
                 "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
                 "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "
                 "AND e.blobs LIKE :mention)",
-                {"task": task, "digest": digest, "mention": f"%{digest}%"},
+                {"task": row.task, "digest": digest, "mention": f"%{digest}%"},
             )
     return len(rows_to_change)

@@ -68,7 +68,7 @@ class Tasks:
         if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(keys):
             # In the usual case no rows are fetched: each row would release the GIL.
             return
-        owned_keys = {row[0] for row in connection.execute(f"SELECT id {owned}", parameters)}
+        owned_keys = {row.id for row in connection.execute(f"SELECT id {owned}", parameters)}
         for key in keys.keys() - owned_keys:
             self.open.pop(keys[key], None)
             self.held.discard(keys[key])
@@ -85,10 +85,10 @@ class Tasks:
             if packed.event.seq == 1 and name not in self.open and name not in self.lost:
                 new_rows[name] = self._row_of(packed.event)
         rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
-        for key, name in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
-            self.open[name] = _Task(int(key), 0)
-            if new_rows[name]["owner"] is not None:
-                self.held.add(name)
+        for row in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
+            self.open[row.task_id] = _Task(int(row.id), 0)
+            if new_rows[row.task_id]["owner"] is not None:
+                self.held.add(row.task_id)
 
     def add(self, connection: Connection, packed: Packed) -> None:
         """Validate an event, and collect its row for :meth:`flush`.
