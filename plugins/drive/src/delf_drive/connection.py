@@ -145,25 +145,29 @@ class Drive(GoogleConnection):
         return file_of(await self._resolver.find(file))
 
     @action("reading", effect="read")
-    async def download(self, file: str, type: str = "") -> Content:  # noqa: A002 - in scripts
+    async def download(
+        self,
+        file: str,
+        type: str = "",  # noqa: A002 - scripts pass the argument by this name
+    ) -> Content:
         """A file's content as bytes. Documents of Google's editors are exported: a document as
         text/markdown, a spreadsheet as text/csv (its first sheet), or as another media `type`.
         """  # noqa: D205 - the model reads the whole paragraph
         record = await self._resolver.find(file)
         media_type = str(record["mimeType"])
-        export_type = type_of(type) if type else ""
+        result_type = type_of(type) if type else ""
         path = f"{_FILES}/{segment(str(record['id']))}"
         if media_type.startswith(NATIVE):
-            export_type = export_type or _EXPORT_TYPES.get(media_type, "")
-            if not export_type:
+            result_type = result_type or _EXPORT_TYPES.get(media_type, "")
+            if not result_type:
                 raise ToolRefusedError(f"{record['name']} is a {media_type}, which has no content")
             request = Request(
-                "export a file", "GET", f"{path}/export", query={"mimeType": export_type}
+                "export a file", "GET", f"{path}/export", query={"mimeType": result_type}
             )
         else:
-            if export_type not in ("", media_type):
+            if result_type not in ("", media_type):
                 raise ToolRefusedError(f"{record['name']} is {media_type}, and is not converted")
-            export_type = media_type
+            result_type = media_type
             max_bytes = self.settings.max_bytes
             if int(record.get("size") or 0) > max_bytes:
                 raise ToolRefusedError(
@@ -173,7 +177,7 @@ class Drive(GoogleConnection):
             query = {"alt": "media", **ALL_DRIVES}
             request = Request("download a file", "GET", path, query=query)
         data = (await self.transport.send(request)).content
-        return Content(name=str(record["name"]), type=export_type, size=len(data), data=data)
+        return Content(name=str(record["name"]), type=result_type, size=len(data), data=data)
 
     @action("reading", effect="read")
     async def text(self, file: str) -> str:
@@ -200,7 +204,7 @@ class Drive(GoogleConnection):
         name: str,
         content: str | bytes = b"",
         folder: str = "",
-        type: str = "",  # noqa: A002 - in scripts
+        type: str = "",  # noqa: A002 - scripts pass the argument by this name
         file: str = "",
         context: CallContext | None = None,
     ) -> FileInfo:
@@ -220,7 +224,9 @@ class Drive(GoogleConnection):
         if media_type == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
         body: dict[str, Any] = {"name": name, "mimeType": media_type}
-        if folder not in _ROOT_NAMES:  # unreadable with the scope drive.file
+        # The top folder is Drive's default. Its id is not looked up, because the scope drive.file
+        # does not allow that.
+        if folder not in _ROOT_NAMES:
             body["parents"] = [await self._resolver.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
         if media_type.startswith(NATIVE):
@@ -383,7 +389,8 @@ class Drive(GoogleConnection):
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the file and folder that a call affects.
 
-        The basis of the preview changes if a file changes that the call would overwrite.
+        An approval counts only while the preview's ``basis`` stays the same. The basis contains the
+        version of the file that the call would send, overwrite or delete.
         """
         file, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
@@ -450,15 +457,15 @@ class Drive(GoogleConnection):
         try:
             return file_of(await self.transport.json(request))
         except LostAnswerError as error:
-            if not error.status:
+            was_retry_refused = error.status != 0
+            if not was_retry_refused:
                 raise
-            # Drive refuses to repeat a move, so check whether it happened.
+            # Drive refuses to repeat a move that it has already made, so read the file's state to
+            # learn whether the first request was executed.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
-            is_in_folder = "addParents" not in query or record.get("parents") == [
-                query["addParents"]
-            ]
-            if is_in_folder and body.items() <= record.items():
+            is_moved = "addParents" not in query or record.get("parents") == [query["addParents"]]
+            if is_moved and body.items() <= record.items():
                 return file_of(record)
             raise
 

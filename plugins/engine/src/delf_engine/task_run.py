@@ -36,7 +36,7 @@ from delf_engine.memory import AgentMemory, is_own_fact
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
 from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
-from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION, calls_of
+from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION, parse_calls
 from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
@@ -315,16 +315,16 @@ class TaskRun:
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
-        has_read = bool(untrusted_files or self.request.variables)
+        has_received_untrusted = bool(untrusted_files or self.request.variables)
         # An untrusted task may pass arguments to a routine.
-        calls = calls_of("" if is_own else self.request.task)
+        calls = parse_calls("" if is_own else self.request.task)
         keyword_names = [str(each.arg) for call in calls for each in call.keywords]
         return Origins(
             words,
             earlier_texts,
             tool_of,
             files,
-            has_read=has_read,
+            has_received_untrusted=has_received_untrusted,
             untrusted_variables=keyword_names,
         )
 
@@ -353,7 +353,7 @@ class TaskRun:
     def trust(self) -> Trust:
         """``own`` while the task has read no untrusted data, afterwards ``outside``."""
         self._values.follow(self.log.events)
-        return "outside" if self._values.has_read else "own"
+        return "outside" if self._values.has_received_untrusted else "own"
 
 
 def _trust_of_texts(connection: object, attribute: str, undeclared: Trust = "outside") -> Trust:

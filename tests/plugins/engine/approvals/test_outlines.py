@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.events import ModelReplied
-from delf_engine.origins.outline import calls_of
+from delf_engine.origins.outline import parse_calls
 from delf_engine.origins.syntax import field_of
 
 OWN = "GB33BUKB20201555555555"
@@ -442,7 +442,7 @@ def test_failing_outline_request_is_a_warning_and_the_call_requires_approval(run
     ],
 )
 def test_outline_parser_reads_any_answer(text):
-    assert len(calls_of(text)) <= 1
+    assert len(parse_calls(text)) <= 1
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_ledger_expects_at_least_the_most_expensive_reply(
     ledger = Ledger()
     for cost in (0.25, 0.5, None):
         ledger.learn(M, request(), cost)
-    assert Ledger(within=ledger).estimate(M, request(), price) == (0.5, 0.5)
+    assert Ledger(outer_ledger=ledger).estimate(M, request(), price) == (0.5, 0.5)
     assert ledger.estimate(M, request(purpose="call"), price).maximum == math.inf
 
 
@@ -304,7 +304,7 @@ def test_first_existing_price_file_is_used(tmp_path: Path) -> None:
 
 def test_ledger_adds_child_cost_to_the_parent() -> None:
     ledger = Ledger(1.0)
-    child = Ledger(0.5, within=ledger)
+    child = Ledger(0.5, outer_ledger=ledger)
     ledger.begin("one")
     child.begin("child", parent="one")
     child.begin("grandchild", parent="child")

@@ -74,7 +74,7 @@ class TaskFlows:
         if call.bound.built_in or (action.effect == "read" and not action.egress):
             return None
         self._origins.follow(self._log.events)
-        if not self._origins.has_read:
+        if not self._origins.has_received_untrusted:
             return None
         redacted = self._log.redactor.value(call.arguments)
         leaves = dict(islice(values_of(redacted), MAX_LEAVES + 1))
@@ -99,7 +99,7 @@ class TaskFlows:
         rules: Sequence[str] = ()
         if reason is not None and learned is not None and (rules := await learned()):
             reason = self.reason(call, rules)
-        while reason is not None and await self._extend_outline(self._origins.planned.answers):
+        while reason is not None and await self._extend_outline(self._origins.outline.answers):
             reason = self.reason(call, rules)
         return reason
 
@@ -109,9 +109,9 @@ class TaskFlows:
         Args:
             known: The number of the model's answers that the caller has used.
         """
-        origins, planned = self._origins, self._origins.planned
+        origins, planned = self._origins, self._origins.outline
         async with self._outlining:
-            followed = [*origins.followed()]
+            followed = [*origins.texts_to_obey()]
             # The texts to outline are the task and the followed texts. A resumed task knows only
             # how many answers are recorded.
             is_up_to_date = max(self._outlined_texts, planned.answers) > len(followed)
@@ -143,7 +143,7 @@ class _Suspect:
     rules: Sequence[str]
 
     def reason(self) -> str | None:
-        action, is_untainted = self.bound.action, self.origins.is_untainted
+        action, is_untainted = self.bound.action, self.origins.is_author_untainted
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
         is_undeclared = action.sinks is None and action.contents is None
         has_only_content = is_undeclared and all(self._is_content(path, "") for path in self.leaves)
@@ -154,29 +154,29 @@ class _Suspect:
         has_own_content = not deciding and len(foreign) < len(self.leaves)
         if is_untainted and (not foreign or has_own_content):
             return None
-        misfits = self.origins.planned.misfits(
+        differences = self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
             has_only_content=has_only_content,
-            foreign=self._foreign_sources(foreign) if is_untainted else None,
+            sources_by_parameter=self._untrusted_sources(foreign) if is_untainted else None,
         )
-        if not (is_untainted or deciding or misfits):
+        if not (is_untainted or deciding or differences):
             return "the model wrote this call after it had read what others wrote"
         suspicious = [parameter_of(foreign[0])] if is_untainted else [*map(parameter_of, foreign)]
         # The differences from the most similar planned call; without one, the untrusted values.
-        if differing := min(misfits, key=len, default=suspicious):
+        if differing := min(differences, key=len, default=suspicious):
             return self._reason_of(differing, foreign)
         if is_untainted:
             return None
-        return self._reason_of_contents() or self._reason_of_repetition(misfits)
+        return self._reason_of_contents() or self._reason_of_repetition(differences)
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
 
-    def _foreign_sources(self, paths: Sequence[str]) -> Mapping[str, AbstractSet[str] | None]:
+    def _untrusted_sources(self, paths: Sequence[str]) -> Mapping[str, AbstractSet[str] | None]:
         return {
-            parameter_of(path): self.origins.foreign_sources(self.bound.name, path, self.line)
+            parameter_of(path): self.origins.untrusted_sources(self.bound.name, path, self.line)
             for path in paths
         }
 
@@ -225,8 +225,8 @@ class _Suspect:
         for path, text in self.leaves.items():
             name = parameter_of(path)
             value = self.arguments[name]
-            is_stated = self.origins.planned.states(self.bound.name, name, value)
-            if is_stated or self.origins.is_stated(text) or not self._is_content(path, text):
+            is_stated = self.origins.outline.states(self.bound.name, name, value)
+            if is_stated or self.origins.is_in_user_words(text) or not self._is_content(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
@@ -235,14 +235,14 @@ class _Suspect:
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
-    def _reason_of_repetition(self, misfits: Sequence[Sequence[str]]) -> str | None:
+    def _reason_of_repetition(self, differences: Sequence[Sequence[str]]) -> str | None:
         """Return the reason to review a call that was already made as often as the task asks.
 
         Args:
-            misfits: For each planned call, the parameters in which this call differs.
+            differences: For each planned call, the parameters in which this call differs.
         """
-        planned_count = sum(not differing for differing in misfits)
-        is_exhausted = self.origins.planned.exhausts(
+        planned_count = sum(not differing for differing in differences)
+        is_exhausted = self.origins.outline.reaches_planned_count(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
         return "the task does not ask to do this once more" if is_exhausted else None

@@ -282,7 +282,7 @@ class ChildTasks:
                 changes[name] = getattr(child, name)
         ledger = self._run.models.ledger
         if child.budget_usd is not None:
-            ledger = Ledger(child.budget_usd, within=ledger)
+            ledger = Ledger(child.budget_usd, outer_ledger=ledger)
         return TaskRequest(
             task=child.task,
             listeners=self._run.request.child_listeners,

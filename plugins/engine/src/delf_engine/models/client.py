@@ -205,9 +205,10 @@ class ModelClient:
     ) -> ModelReply:
         """Ask for a complete answer; a truncated answer is continued with further requests.
 
-        If the token limit was delf's own, the continuation gets a higher limit. If the request's
-        settings limit the tokens, the answer may be truncated at this limit. An answer that a
-        content filter stopped is not continued.
+        If the connection breaks during an answer, the same request is sent again. If the token
+        limit was delf's own, the continuation gets a higher limit. If the request's settings limit
+        the tokens, the answer may be truncated at this limit. An answer that a content filter
+        stopped is not continued.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
@@ -237,26 +238,27 @@ class ModelClient:
                 continuations_left -= 1
                 continue
             # None if the reply does not continue the received text.
-            joined = join_continuation(received_text, reply.text)
-            if reply.broken_by is None and (reply.calls or joined is not None):
-                return (
-                    replace(reply, text=joined) if received_text and joined is not None else reply
-                )
+            joined_text = join_continuation(received_text, reply.text)
+            if reply.broken_by is None and (reply.calls or joined_text is not None):
+                is_continued = bool(received_text) and joined_text is not None
+                return replace(reply, text=joined_text) if is_continued else reply
             if reply.broken_by == "length" and is_limited:
                 return reply
+            is_connection_broken = reply.broken_by == "break"
             # Repeated breaks mean an outage; a long answer only needs more continuations.
-            if reply.broken_by == "break":
+            if is_connection_broken:
                 continuations_left = min(continuations_left, _MAX_BREAKS)
             if reply.broken_by in ("filter", "refusal") or not continuations_left:
                 raise truncation_error(replace(reply, text=received_text + reply.text))
             continuations_left -= 1
-            if reply.broken_by != "break":
-                # A truncated tool call, or an answer without text, has to be written again.
-                must_restart = bool(reply.calls) or not (joined or "").strip()
-                current_request = _continuation_of(
-                    request, reply, joined or received_text, is_cut_call=must_restart
-                )
-                received_text = "" if must_restart else joined or ""
+            if is_connection_broken:
+                continue  # with the same request
+            # A truncated tool call, or an answer without text, has to be written again.
+            must_restart = bool(reply.calls) or not (joined_text or "").strip()
+            current_request = _continuation_of(
+                request, reply, joined_text or received_text, must_restart=must_restart
+            )
+            received_text = "" if must_restart else joined_text or ""
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
@@ -273,7 +275,7 @@ class ModelClient:
         price = self.pool.pricing(config.model)
         source = self.pool.price_source(config)
         if price is None and source is not None:
-            price = await self._list_price(source, config)
+            price = await self._published_price(source, config)
         return price
 
     async def _cost(
@@ -282,7 +284,9 @@ class ModelClient:
         """Compute the cost of a reply in USD; None if the cost is unknown.
 
         The user's own prices come first. Next is the cost that the server reported, or the
-        provider's list price if the server did not count all tokens.
+        provider's published price if the server did not count all tokens. A price covers only the
+        tokens, so the reply's fees, such as for searches, are added; if they are unknown, the cost
+        is unknown, too.
         """
         price = self.pool.pricing(reply.model)
         if (
@@ -295,7 +299,13 @@ class ModelClient:
             return reply.cost_usd
         return None if reply.fees_usd is None else price.cost(counted_usage) + reply.fees_usd
 
-    async def _list_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
+    async def _published_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
+        """Return the provider's price for a model; None if unknown and no budget forbids the call.
+
+        Raises:
+            BudgetExceededError: If a budget is exhausted, or if the price is unknown and a budget
+                does not allow models without a price.
+        """
         self.ledger.check()
         price = await source.price()
         if price is None:
@@ -394,7 +404,17 @@ class ModelClient:
         draft: Draft | None,
         received_pieces: list[str],
     ) -> ModelReply:
-        """Get the model's answer, passing pieces to listeners and to ``received_pieces``."""
+        """Get the model's answer, passing its pieces on.
+
+        Args:
+            config: The model.
+            request: The request.
+            on_delta: The strategy's listener, which reads the pieces and chooses those to show.
+            session: An open session to use instead of a separate request.
+            draft: Collects the pieces.
+            received_pieces: A list to which the text outside of calls is appended.
+        """
+        # Answers to the model calls that a script makes are not shown to people.
         is_watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
@@ -407,22 +427,24 @@ class ModelClient:
             pieces = model.stream(request)
         else:
             pieces = session.send(request)
-        watch = self.on_delta if is_watched else None
+        show_to_people = self.on_delta if is_watched else None
 
-        def show(delta: ModelDelta) -> None:
-            """Add a piece to the draft and the received text, and pass pieces to the listeners."""
-            visible_deltas = None  # the pieces that people see; None until known
-            if (delta.text or delta.whole) and on_delta is not None:
+        def dispatch(delta: ModelDelta) -> None:
+            """Pass a piece to the draft, the strategy's listener and the people who watch."""
+            completes_call = delta.whole is not None
+            is_answer_text = bool(delta.text) and delta.call is None
+            visible_deltas = None  # None if the strategy does not choose what people see
+            if (delta.text or completes_call) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
                 visible_deltas = on_delta(delta)
-            if delta.text and delta.call is None:
+            if is_answer_text:
                 received_pieces.append(delta.text)
-                if visible_deltas is None:
-                    visible_deltas = (delta,)
-            if watch is not None:
+            if visible_deltas is None and is_answer_text:
+                visible_deltas = (delta,)
+            if show_to_people is not None:
                 for visible_delta in visible_deltas or ():
-                    watch(visible_delta)
+                    show_to_people(visible_delta)
 
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as stream:
@@ -431,7 +453,7 @@ class ModelClient:
                     require_type(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 else:
-                    show(self.redactor.value(piece))
+                    dispatch(self.redactor.value(piece))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
@@ -448,7 +470,7 @@ def _is_unavailable(error: LLMExecutionError) -> bool:
 
 
 def _continuation_of(
-    request: ModelRequest, reply: ModelReply, text: str, *, is_cut_call: bool
+    request: ModelRequest, reply: ModelReply, text: str, *, must_restart: bool
 ) -> ModelRequest:
     """Build the request that lets the model continue an answer which reached its token limit.
 
@@ -456,7 +478,7 @@ def _continuation_of(
         request: The original request.
         reply: The truncated reply.
         text: The text of the answer so far.
-        is_cut_call: Whether the model has to repeat the answer, because a tool call was cut off.
+        must_restart: Whether the model has to write the answer again from its start.
     """
     options = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
     shown_messages = (assistant(text),) if text.strip() else ()
@@ -465,7 +487,7 @@ def _continuation_of(
         messages=(
             *request.messages,
             *shown_messages,
-            user(continuation_request(is_cut_call=is_cut_call)),
+            user(continuation_request(is_cut_call=must_restart)),
         ),
         settings={**request.settings, **dict(options)},
     )

@@ -31,12 +31,13 @@ class Draft:
         self._stored_calls: list[ToolCall] = []
 
     def add(self, delta: ModelDelta) -> None:
-        """Add a piece."""
+        """Add a piece of text or a complete call; the first pieces of a call are ignored."""
         self.is_empty = False
         if delta.call is None:
             self._text.append(delta.text)
-        elif delta.whole is not None:
-            self._calls.append(delta.whole)
+        # The last piece of a call has the whole call.
+        elif (complete_call := delta.whole) is not None:
+            self._calls.append(complete_call)
 
     def close(self) -> None:
         """Discard the draft, because the complete answer is about to be journalled."""

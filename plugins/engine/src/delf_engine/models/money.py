@@ -37,7 +37,7 @@ class Ledger:
     Args:
         budget_usd: The most to spend; None for no limit.
         allow_unpriced: Let models without a known price run under a budget.
-        within: An outer ledger, which also counts all costs, and whose budget also applies.
+        outer_ledger: An outer ledger, which also counts all costs, and whose budget also applies.
     """
 
     def __init__(
@@ -45,24 +45,26 @@ class Ledger:
         budget_usd: float | None = None,
         *,
         allow_unpriced: bool = False,
-        within: Ledger | None = None,
+        outer_ledger: Ledger | None = None,
     ) -> None:
         self.budget_usd = budget_usd
-        self.within = within
-        self.allow_unpriced = allow_unpriced or (within is not None and within.allow_unpriced)
+        self.outer_ledger = outer_ledger
+        self.allow_unpriced = allow_unpriced or (
+            outer_ledger is not None and outer_ledger.allow_unpriced
+        )
         self.usage = Usage()
         self.cost_usd = 0.0
         self.reserved_usd = 0.0
         self.unpriced_calls = 0
         self.highest_costs: dict[tuple[str, Purpose], float] = (
-            {} if within is None else within.highest_costs
+            {} if outer_ledger is None else outer_ledger.highest_costs
         )
         """The cost of the most expensive reply so far, by model and purpose."""
         self._tasks: set[str] = set()
         # Child tasks that ended in an earlier process, and whose cost is already counted.
         self._ended: set[str] = set()
         # The outermost parent task of each child task, to which the cost is attributed.
-        self._payers: dict[str, str] = {}
+        self._paying_task_by_child: dict[str, str] = {}
         self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -80,7 +82,9 @@ class Ledger:
     @property
     def is_limited(self) -> bool:
         """True if this ledger or an outer one has a budget."""
-        return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
+        return self.budget_usd is not None or (
+            self.outer_ledger is not None and self.outer_ledger.is_limited
+        )
 
     @property
     def by_task(self) -> dict[str, float]:
@@ -119,8 +123,8 @@ class Ledger:
             BudgetExceededError: If the budget is exhausted or would be exceeded, or if a model
                 without a known price was used, so that the remaining budget is unknown.
         """
-        if self.within is not None:
-            self.within.check(expected_usd)
+        if self.outer_ledger is not None:
+            self.outer_ledger.check(expected_usd)
         limit, used_usd = self.budget_usd, self.cost_usd
         if limit is None:
             return
@@ -147,8 +151,8 @@ class Ledger:
         Raises:
             BudgetExceededError: If there is a budget and ``allow_unpriced`` is False.
         """
-        if self.within is not None:
-            self.within.refuse_unpriced(model)
+        if self.outer_ledger is not None:
+            self.outer_ledger.refuse_unpriced(model)
         if self.budget_usd is not None and not self.allow_unpriced:
             raise self._unpriced(f"the price of the model {model!r} is not known")
 
@@ -170,15 +174,17 @@ class Ledger:
         """
         highest_cost = self.highest_costs.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
+        # A call is expected to cost as much as the most expensive similar call so far.
         expected = highest_cost or 0.0
         maximum = math.inf if highest_cost is None else highest_cost
         if price is not None:
-            tokens = input_tokens(request)
-            longest = limit or price.max_output_tokens or 0
-            expected = max(
-                expected, price.cost(Usage(input_tokens=tokens, output_tokens=limit or 0))
-            )
-            maximum = max(maximum, price.cost(Usage(input_tokens=tokens, output_tokens=longest)))
+            prompt_tokens = input_tokens(request)
+            longest_answer = limit or price.max_output_tokens or 0
+            # Without a limit in the settings, only the price of the prompt is certain.
+            limited_usage = Usage(input_tokens=prompt_tokens, output_tokens=limit or 0)
+            longest_usage = Usage(input_tokens=prompt_tokens, output_tokens=longest_answer)
+            expected = max(expected, price.cost(limited_usage))
+            maximum = max(maximum, price.cost(longest_usage))
         return Estimate(expected, maximum)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
@@ -198,16 +204,16 @@ class Ledger:
         Raises:
             BudgetExceededError: If the expected cost exceeds the remaining budget.
         """
-        if self.budget_usd is None and self.within is None:
+        if self.budget_usd is None and self.outer_ledger is None:
             yield
             return
         async with contextlib.AsyncExitStack() as stack:
             if self.budget_usd is not None:
                 amount = await self._reserve(estimate)
                 stack.callback(self._give_back, amount)
-            if self.within is not None:
+            if self.outer_ledger is not None:
                 # All tasks reserve in the inner ledger first, so that no two tasks deadlock.
-                await stack.enter_async_context(self.within.reserved(estimate))
+                await stack.enter_async_context(self.outer_ledger.reserved(estimate))
             yield
 
     def _give_back(self, amount: float) -> None:
@@ -268,12 +274,12 @@ class Ledger:
             task_id: The task that asked; empty for a call outside of tasks.
         """
         self._count(usage, cost_usd, task_id)
-        if self.within is not None:
-            self.within.add(usage, cost_usd, task_id)
+        if self.outer_ledger is not None:
+            self.outer_ledger.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
         with self._lock:
-            payer = self._payers.get(task_id, task_id)
+            payer = self._paying_task_by_child.get(task_id, task_id)
             if payer:  # empty for a call outside of tasks
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
                 # Limited, because a server may run for months.
@@ -299,7 +305,7 @@ class Ledger:
         """
         with self._lock:
             if parent is not None:
-                self._payers[task_id] = self._payers.get(parent, parent)
+                self._paying_task_by_child[task_id] = self._paying_task_by_child.get(parent, parent)
             is_known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
         for event in () if is_known else events:
@@ -309,16 +315,16 @@ class Ledger:
                 # Counted now, because a child task whose result is recorded does not begin again.
                 self._ended.add(event.child_id)
                 self._count(Usage(), event.cost_usd, task_id)
-        if self.within is not None:
-            self.within.begin(task_id, events, parent=parent)
+        if self.outer_ledger is not None:
+            self.outer_ledger.begin(task_id, events, parent=parent)
 
     def end(self, task_id: str) -> None:
         """Forget a task that is over."""
         with self._lock:
             self._tasks.discard(task_id)
-            self._payers.pop(task_id, None)
-        if self.within is not None:
-            self.within.end(task_id)
+            self._paying_task_by_child.pop(task_id, None)
+        if self.outer_ledger is not None:
+            self.outer_ledger.end(task_id)
 
     def limit(self, budget_usd: float) -> None:
         """Replace the budget; costs so far still count."""
@@ -342,11 +348,11 @@ class SharedLedger(Ledger):
 
     Args:
         parts: The ledgers of the person and the teams, which outlive the task.
-        within: The agent's ledger.
+        outer_ledger: The agent's ledger.
     """
 
-    def __init__(self, parts: Sequence[Ledger], within: Ledger) -> None:
-        super().__init__(within=within)
+    def __init__(self, parts: Sequence[Ledger], outer_ledger: Ledger) -> None:
+        super().__init__(outer_ledger=outer_ledger)
         self._parts = parts
 
     @property

@@ -35,7 +35,7 @@ class ModelPool:
     Args:
         host: The plugins.
         context: Keys and environment.
-        record: The file for recording answers, if any.
+        record_path: The file in which answers are recorded; None to record none.
         redactor: Redacts recorded answers.
         pricing: The user's own prices.
     """
@@ -44,7 +44,7 @@ class ModelPool:
         self,
         host: PluginHost,
         context: PluginContext,
-        record: str | None = None,
+        record_path: str | None = None,
         redactor: Redactor | None = None,
         pricing: FindPrice | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class ModelPool:
         self._host = host
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context
-        self._record = record
+        self._record_path = record_path
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
         self._price_sources: dict[str, SupportsPrice] = {}
@@ -108,13 +108,13 @@ class ModelPool:
 
     def _with_recorder(self, model: Model) -> Model:
         """Return the client, wrapped in a recorder if recording is enabled."""
-        if self._record is None:
+        if self._record_path is None:
             return model
-        spec = self._host.model_spec(f"recorded:{self._record}")
+        spec = self._host.model_spec(f"recorded:{self._record_path}")
         recorder = self._host.resolve(spec)
         if not isinstance(recorder, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return recorder.record(model, self._record, self._redactor.text)
+        return recorder.record(model, self._record_path, self._redactor.text)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it supports this."""

@@ -29,10 +29,10 @@ from delf.events import (
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, ReadCall, Results, find_in
-from delf_engine.origins.outline import Planned
+from delf_engine.origins.outline import Outline
 from delf_engine.origins.scripts import FIELD, Scripts
-from delf_engine.origins.texts import mentions, mentions_record, same_text
-from delf_engine.origins.values import authored, items_of, values_of
+from delf_engine.origins.texts import mentions, mentions_record, normalized_text
+from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
 CONVERSATION: Final = "this conversation"
 ANSWER: Final = "an earlier answer"
@@ -59,8 +59,8 @@ class Origins:
             untrusted data.
         tool_of: Returns an action of the task by its name.
         files: Reads the input files, which are untrusted, and returns names and texts.
-        has_read: Whether scripts can read untrusted data without a call, for example in input
-            files.
+        has_received_untrusted: Whether scripts can read untrusted data without a call, for example
+            in input files.
         untrusted_variables: The variables that hold untrusted values before the first script, in a
             routine.
     """
@@ -72,7 +72,7 @@ class Origins:
         tool_of: Callable[[str], BoundAction | None],
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
         *,
-        has_read: bool = False,
+        has_received_untrusted: bool = False,
         untrusted_variables: Collection[str] = (),
     ) -> None:
         self._words = [task]
@@ -82,33 +82,34 @@ class Origins:
         self._tool_of = tool_of
         self._files = files
         self._processed_count = 0
-        self.has_read = has_read or not task
+        # A task without words of the user was written by a script, and counts as untrusted data.
+        self.has_received_untrusted = has_received_untrusted or not task
         """True if the task has received untrusted data, even if no model has read the data."""
-        self.is_untainted = bool(task)
+        self.is_author_untainted = bool(task)
         """True if the author of the current script or calls had read no untrusted data.
 
         The author is the user or the model.
         """
         # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
-        self._scripts = Scripts(self._parameters_of, untrusted_variables)
+        self._analysed_scripts = Scripts(self._parameters_of, untrusted_variables)
         self._calls: dict[int, ReadCall] = {}
         self._calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
         # All texts that the task has read, each as a call with its result.
         self._texts: list[ReadCall] = []
-        self._finished_by_action: dict[str, list[ReadCall]] = defaultdict(list)
+        self._finished_calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
         # The values that each action has returned, collected when they are first needed.
         self._results: dict[str, Results] = defaultdict(Results)
         # The actions that have returned untrusted data.
         self._untrusted_actions: set[str] = set()
         # Connections that received untrusted data; their later results count as untrusted.
         self._tainted_connections: set[str] = set()
-        self.planned = Planned(
+        self.outline = Outline(
             self._calls_by_action,
             tool_of,
             self._sources_in_outline,
-            self._is_named_by_others,
-            self.is_stated,
+            self._is_mentioned_by_others,
+            self.is_in_user_words,
         )
 
     @property
@@ -117,52 +118,63 @@ class Origins:
         return "\n\n".join(filter(None, self._words))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Process the events that are new since the last call."""
+        """Process the events that are new since the last call of this method."""
         for event in events[self._processed_count :]:
             match event:
                 case CallStarted():
-                    self._take_call(event)
+                    self._record_call(event)
                 case CallFinished(status="ok" | "error"):
-                    self._take_result(event)
+                    self._record_result(event)
                 case ModelCalled(purpose="generate"):
-                    self._take_context_texts()
-                    self.has_read = self.has_read or bool(event.server_side)  # such as a web search
-                    self.is_untainted, self._code = not self.has_read, None
+                    self._record_context_texts()
+                    # A tool of the provider, such as a web search, returns untrusted data.
+                    if event.server_side:
+                        self.has_received_untrusted = True
+                    # The model now writes the next script or calls, and reads all data so far.
+                    self.is_author_untainted = not self.has_received_untrusted
+                    self._code = None
                 case ScriptGenerated(code=code):
                     self._code = code
                     # A script without a model call comes from a routine, which the user trusts.
-                    self.is_untainted = self.is_untainted or self._context_texts is not None
-                    if self.is_untainted:
-                        self._scripts.add(code)
+                    is_from_routine = self._context_texts is not None
+                    if is_from_routine:
+                        self.is_author_untainted = True
+                    if self.is_author_untainted:
+                        self._analysed_scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
-                    self.planned.add(text)
+                    self.outline.add(text)
                 case Noted(topic=topic, text=text) if text:
-                    self._take_text("outside", text, f"a {topic}")
+                    self._record_text("outside", text, f"a {topic}")
                 case ScriptFinished():
                     self._code = None
                 case CallFinished(status="refused", raised="ToolNotAllowed"):
-                    # The model reads the connection's reason, which may quote others.
+                    # The model reads the reason of the connection's own check, and the reason may
+                    # quote untrusted data.
                     tool = self._tool_of(event.action)
-                    self.has_read = self.has_read or tool is None or tool.check is not None
+                    if tool is None or tool.check is not None:
+                        self.has_received_untrusted = True
                 case _:
                     pass
         self._processed_count = len(events)
 
-    def _take_context_texts(self) -> None:
+    def _record_context_texts(self) -> None:
         """Record the model's initial context, when a model is first asked."""
         for trust, text, where in self._context_texts() if self._context_texts else ():
             if trust == "own" and where == CONVERSATION:
                 self._words.append(text)
             else:
-                self._take_text(trust, text, where)
+                self._record_text(trust, text, where)
         self._context_texts = None
 
-    def _take_text(self, trust: Trust, text: str, where: str) -> None:
-        self._texts.append(_text_at(where, text, trust))
-        self.has_read = self.has_read or trust != "own"
+    def _record_text(self, trust: Trust, text: str, where: str) -> None:
+        self._texts.append(_as_result(where, text, trust))
+        self.has_received_untrusted = self.has_received_untrusted or trust != "own"
 
-    def _take_call(self, event: CallStarted) -> None:
-        """Record a call and the trust of its result, and mark connections that it taints."""
+    def _record_call(self, event: CallStarted) -> None:
+        """Record a call and the trust of its result, and mark a connection that the call taints.
+
+        A connection is tainted if a call may send it untrusted data.
+        """
         tool = self._tool_of(event.action)
         declared = tool.trust_of(event.arguments) if tool else None
         call = ReadCall(
@@ -171,24 +183,25 @@ class Origins:
             trust=declared or (tool.action.trust if tool else "outside"),
             arguments=event.arguments,
             tool=tool,
-            is_untainted=self.is_untainted,
+            is_author_untainted=self.is_author_untainted,
             changes=event.effect != "read",
         )
-        # A service may later return texts that it received, even search terms.
-        is_sending = self.has_read and (
-            call.changes or (self.is_untainted and call.connection != "")
-        )
-        may_taint = is_sending and call.connection not in self._tainted_connections
-        is_relevant = bool(declared) or may_taint
-        if is_relevant and not self.are_own(event.action, event.arguments, event.line):
-            # Untrusted data in the arguments decides what the call finds.
-            call.trust = "outside" if self.is_untainted and declared else call.trust
-            if is_sending:
+        # A service may later return texts that it received, even the search terms of a read.
+        can_store_arguments = call.changes or (self.is_author_untainted and call.connection != "")
+        may_send_untrusted = self.has_received_untrusted and can_store_arguments
+        may_taint = may_send_untrusted and call.connection not in self._tainted_connections
+        needs_argument_check = bool(declared) or may_taint
+        if needs_argument_check and not self.are_own(event.action, event.arguments, event.line):
+            # Untrusted data in the arguments decides what the call finds, so the declared trust of
+            # the result does not hold.
+            if self.is_author_untainted and declared:
+                call.trust = "outside"
+            if may_send_untrusted:
                 self._tainted_connections.add(call.connection)
         self._calls[event.call_id] = call
         self._calls_by_action[event.action].append(call)
 
-    def _take_result(self, event: CallFinished) -> None:
+    def _record_result(self, event: CallFinished) -> None:
         """Record a call's result, with its trust."""
         # If the call's start is missing, its arguments are unknown.
         unknown = ReadCall(event.call_id, event.action, "outside", {})
@@ -198,33 +211,42 @@ class Origins:
         if call.trust == "own" and call.connection in self._tainted_connections:
             call.trust = "outside"  # the connection may return untrusted data that it received
         if event.action == ASK and event.status == "ok":
-            self._answers.add(same_text(str(call.result)))
-            # An option may be untrusted data that the user only chose, so its words do not count.
+            self._answers.add(normalized_text(str(call.result)))
+            # A typed answer adds to the user's words. A chosen option does not, because the option
+            # may be untrusted data.
             if isinstance(call.result, str) and not call.arguments.get("options"):
                 self._words.append(call.result)
         self._texts.append(call)
-        self._finished_by_action[event.action].append(call)
+        self._finished_calls_by_action[event.action].append(call)
         if call.trust != "own":
             self._untrusted_actions.add(event.action)
-            self.has_read = True
+            self.has_received_untrusted = True
 
-    def followed(self) -> Iterator[str]:
+    def texts_to_obey(self) -> Iterator[str]:
         """Yield the texts whose instructions the user tells the agent to obey.
 
-        The user must have named the author of a text, and the service must report the same author.
+        A text counts if the task's outline has a call that reads the text in order to obey it, if
+        the user's words name the text's author, and if the service reports the same author.
         """
         for call in self._calls.values():
             author_field = None if call.tool is None else call.tool.action.author
             if not author_field:
                 continue
-            if not any(self.planned.is_call(order, call) for order in self.planned.orders):
+            planned_calls = self.outline.calls_to_obey
+            if not any(self.outline.is_call(planned, call) for planned in planned_calls):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
                 fields = cast("Any", record if isinstance(record, dict) else call.arguments)
-                lines = (f"{path.lstrip('.')}: {text}" for _, path, text in authored(record))
+                lines = (
+                    f"{path.lstrip('.')}: {text}" for _, path, text in texts_with_trust(record)
+                )
                 text, author = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author_field)
-                if isinstance(author, str) and self.is_stated(author) and not _QUOTES.search(text):
+                if (
+                    isinstance(author, str)
+                    and self.is_in_user_words(author)
+                    and not _QUOTES.search(text)
+                ):
                     yield text
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
@@ -239,11 +261,13 @@ class Origins:
             text: The value.
             line: The line of the script with the call, if known.
         """
-        sources = self.foreign_sources(action, path, line) if self.is_untainted else None
+        sources = self.untrusted_sources(action, path, line) if self.is_author_untainted else None
         if sources is None:
             return False
-        fields = {source[1:] for source in sources if source[0] == FIELD}
-        return all(self._holds_own(each, text, fields) for each in sources if each[0] != FIELD)
+        # A source is the name of an action, or FIELD and the name of a field that the script reads.
+        actions = {source for source in sources if source[0] != FIELD}
+        field_names = {source.removeprefix(FIELD) for source in sources - actions}
+        return all(self._has_only_own(source, text, field_names) for source in actions)
 
     def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
         """Return whether all values in a call come only from the user's own data.
@@ -253,8 +277,10 @@ class Origins:
             arguments: The arguments of the call.
             line: The line of the script with the call, if known.
         """
-        leaves = values_of(arguments)
-        return not self.has_read or all(self.is_own(action, *leaf, line) for leaf in leaves)
+        # Until the task has received data of others, the user's data is all that there is.
+        if not self.has_received_untrusted:
+            return True
+        return all(self.is_own(action, path, text, line) for path, text in values_of(arguments))
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions whose results flow into an argument, as analysed in the script.
@@ -268,18 +294,20 @@ class Origins:
         """
         if self._code is None:  # a strategy's call: the model wrote the arguments
             return frozenset()
-        return self._scripts.sources(action, path, line)
+        return self._analysed_scripts.sources(action, path, line)
 
-    def foreign_sources(self, action: str, path: str, line: int | None) -> AbstractSet[str] | None:
-        """Return the sources of a value whose results are not all the user's own.
+    def untrusted_sources(
+        self, action: str, path: str, line: int | None
+    ) -> AbstractSet[str] | None:
+        """Return the actions that a value comes from and that may have returned others' data.
 
-        The fields that the script reads are included, as ``.field``. None if the sources are
-        unknown.
+        The fields that the script reads are included, as ``.field``. None if the script does not
+        show where the value comes from.
         """
         sources = self.sources(action, path, line)
         if sources is None:
             return None
-        return {source for source in sources if not self._is_own_action(source)}
+        return {source for source in sources if not self._returned_only_own(source)}
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
         """Return the actions and fields that an expression in an outline uses."""
@@ -289,77 +317,92 @@ class Origins:
         tool = self._tool_of(action)
         return None if tool is None else [each.name for each in tool.action.parameters]
 
-    def _is_own_action(self, action: str) -> bool:
-        """Return whether all results of an action are the user's own."""
+    def _returned_only_own(self, action: str) -> bool:
+        """Return whether all results of an action so far are the user's own data."""
         tool = self._tool_of(action)
-        is_own = tool is not None and (
-            self._finished_by_action[action] or tool.action.trust == "own"
-        )
-        return bool(is_own) and action not in self._untrusted_actions
+        if tool is None or action in self._untrusted_actions:
+            return False
+        # Before the first result, the declaration of the action decides.
+        return bool(self._finished_calls_by_action[action]) or tool.action.trust == "own"
 
-    def _holds_own(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether a value occurs in an action's results as the user's own data.
+    def _has_only_own(self, action: str, text: str, fields: Collection[str]) -> bool:
+        """Return whether an action returned a value, and only in data that the user wrote.
 
         Args:
             action: The action.
             text: The value.
-            fields: The fields that the script reads from the results.
+            fields: The fields that the script reads from the results; the user must have written
+                them, too.
         """
         results = self._results[action]
-        for call in self._finished_by_action[action][results.count :]:
+        new_calls = self._finished_calls_by_action[action][results.count :]
+        for call in new_calls:
             results.add(call)
-        return results.holds_own(same_text(text), fields)
+        return results.has_only_own(normalized_text(text), fields)
 
     def unplanned_read(self) -> ReadCall | None:
-        """Return the first call that read data which the task's outline does not ask for.
+        """Return the first successful read that the task's outline does not ask for.
 
-        Only calls count that were written after their author had read untrusted data.
+        A read that the model wrote before it had received untrusted data is ignored, because
+        nobody else can have caused the read.
         """
         for call in self._calls.values():
-            is_read = not (call.is_untainted or call.changes or (call.tool and call.tool.built_in))
-            if is_read and not call.has_failed and not self.planned.has(call):
+            is_built_in = call.tool is not None and call.tool.built_in
+            is_read = not (call.changes or is_built_in)
+            may_be_caused_by_others = is_read and not call.is_author_untainted
+            if may_be_caused_by_others and not call.has_failed and not self.outline.has(call):
                 return call
         return None
 
     def find(self, text: str) -> Origin:
         """Find the most likely source of a value."""
-        if self.is_stated(text):
+        if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
-        is_untainted, code = self.is_untainted, self._code
-        if is_untainted and code is not None and mentions(code, text):
+        code = self._code
+        is_in_script = code is not None and mentions(code, text)
+        # The author of the script had read no untrusted data, so the author's words are the user's.
+        if self.is_author_untainted and is_in_script:
             return Origin(kind="script", trust="own")
         if found := find_in(self._all_texts(), text):
             return found
-        if not is_untainted and (code is None or mentions(code, text)):
+        # The author may have made up the value under the influence of untrusted data. Without a
+        # script, the model wrote the call's arguments directly.
+        if not self.is_author_untainted and (code is None or is_in_script):
             return Origin(kind="script", trust="outside")
-        if not text.strip() or not self.has_read:
+        # There is no untrusted data from which the value could come.
+        if not text.strip() or not self.has_received_untrusted:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
-    def is_stated(self, text: str) -> bool:
+    def is_in_user_words(self, text: str) -> bool:
         """Return whether a value occurs in the user's words."""
         return self.is_answer(text) or any(mentions(words, text) for words in self._words)
 
     def is_answer(self, text: str) -> bool:
         """Return whether a value is the whole answer of a person to a question."""
-        return same_text(text) in self._answers
+        return normalized_text(text) in self._answers
 
-    def _is_named_by_others(self, text: str) -> bool:
-        """Return whether an untrusted text mentions a value in a longer text."""
+    def _is_mentioned_by_others(self, identifier: str) -> bool:
+        """Return whether an untrusted text contains a record's identifier among other words."""
         return any(
-            trust == "outside" and mentions_record(untrusted_text, text)
+            trust == "outside" and mentions_record(text, identifier)
             for call in self._all_texts()
-            for trust, _, untrusted_text in authored(call.result, call.trust)
+            for trust, _, text in texts_with_trust(call.result, call.trust)
         )
 
     def _all_texts(self) -> Sequence[ReadCall]:
-        """Return all texts that the task has read, including those of its input files."""
-        if self._files is not None:
-            contents = (_text_at(f"the input file {name}", text) for name, text in self._files())
+        """Return all texts that the task has read, as results of calls.
+
+        The task's input files are read when this method is first called.
+        """
+        read_files = self._files
+        if read_files is not None:
+            contents = (_as_result(f"the input file {name}", text) for name, text in read_files())
             self._texts[:0] = contents
-            self._files = None
+            self._files = None  # the files are read only once
         return self._texts
 
 
-def _text_at(where: str, text: str, trust: Trust = "outside") -> ReadCall:
-    return ReadCall(0, where, trust, {}, result=text)
+def _as_result(source: str, text: str, trust: Trust = "outside") -> ReadCall:
+    """Return a text that no call returned as the result of a call, for searches in all texts."""
+    return ReadCall(0, source, trust, {}, result=text)

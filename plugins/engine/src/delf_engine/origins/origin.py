@@ -10,8 +10,8 @@ from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.scripts import UNKNOWN
-from delf_engine.origins.texts import letters_of, pieces_of, same_text
-from delf_engine.origins.values import authored, fields_at, leaves_of
+from delf_engine.origins.texts import letters_and_digits, normalized_text, pieces_of
+from delf_engine.origins.values import fields_at, leaves_of, texts_with_trust
 
 # The maximum number of characters of a path in a message; its keys may be untrusted data.
 _MAX_PATH_LENGTH: Final = 100
@@ -93,7 +93,7 @@ class ReadCall:
     """
     arguments: Mapping[str, Any]
     tool: BoundAction | None = None
-    is_untainted: bool = True
+    is_author_untainted: bool = True
     """True if the author of the call, the user or the model, had read no untrusted data."""
     changes: bool = False
     result: Any = None
@@ -108,9 +108,9 @@ class ReadCall:
         return self.action.rpartition(".")[0]
 
     @cached_property
-    def letters(self) -> str:
-        """The letters and digits of all values in the result, as one text."""
-        values = (letters_of(text) for _, _, text in authored(self.result))
+    def searchable_text(self) -> str:
+        """The letters and digits of all values in the result, joined with separators."""
+        values = (letters_and_digits(text) for _, _, text in texts_with_trust(self.result))
         return f"{_SEPARATOR}{_SEPARATOR.join(values)}{_SEPARATOR}"
 
 
@@ -120,49 +120,56 @@ class Results:
     def __init__(self) -> None:
         self.count = 0
         """The number of results."""
-        self._own: set[str] = set()
-        self._others: set[str] = set()
+        # The normalized texts that count as the user's own data, and all other texts.
+        self._texts_of_user: set[str] = set()
+        self._texts_of_others: set[str] = set()
         # The trust of each field, for actions whose results have fields of different trust.
-        self._trusts: list[Mapping[str, Trust]] = []
+        self._trusts_by_field: list[Mapping[str, Trust]] = []
 
     def add(self, call: ReadCall) -> None:
-        """Add a result."""
+        """Record which texts in a call's result are the user's data, and which are others' data."""
         self.count += 1
-        trust = call.trust
-        if isinstance(trust, str):
-            texts = map(same_text, (text for _, text in leaves_of(call.result)))
-            (self._own if trust == "own" else self._others).update(texts)
+        if isinstance(call.trust, str):
+            texts = map(normalized_text, (text for _, text in leaves_of(call.result)))
+            is_users = call.trust == "own"
+            (self._texts_of_user if is_users else self._texts_of_others).update(texts)
             return
-        if trust not in self._trusts:
-            self._trusts.append(trust)
-        own = {name for name, field_trust in trust.items() if field_trust == "own"}
-        others = trust.keys() - own
+        trust_by_field = call.trust
+        if trust_by_field not in self._trusts_by_field:
+            self._trusts_by_field.append(trust_by_field)
+        user_fields = {name for name, trust in trust_by_field.items() if trust == "own"}
+        other_fields = trust_by_field.keys() - user_fields
         for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
             if isinstance(record, dict):
-                # The name "*" stands for all fields without a trust of their own.
-                own_names = record.keys() - others if "*" in own else own
-                for name in own_names:
+                # The name "*" stands for all fields that the mapping does not list.
+                names = record.keys() - other_fields if "*" in user_fields else user_fields
+                for name in names:
                     item = record.get(name)
                     if isinstance(item, str):
-                        self._own.add(same_text(item))
+                        self._texts_of_user.add(normalized_text(item))
                     else:
-                        self._own.update(_own_texts(item, trust))
+                        self._texts_of_user.update(_own_texts_in(item, trust_by_field))
 
-    def holds_own(self, value: str, fields: Iterable[str]) -> bool:
-        """Return whether a value is the user's own wherever it occurs in the results.
+    def has_only_own(self, value: str, fields: Iterable[str]) -> bool:
+        """Return whether a value is in the results, and only in data that the user wrote.
 
         Args:
-            value: The value.
-            fields: The fields that the script reads; all of these must be the user's own.
+            value: The normalized value.
+            fields: The names of the fields that the script reads. The user must have written each
+                of these fields.
         """
-        is_own = value in self._own and value not in self._others
-        return is_own and all(_is_own(trust, name) for trust in self._trusts for name in fields)
+        is_only_in_user_data = value in self._texts_of_user and value not in self._texts_of_others
+        return is_only_in_user_data and all(
+            _is_own(trust_by_field, name)
+            for trust_by_field in self._trusts_by_field
+            for name in fields
+        )
 
 
-def _own_texts(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
+def _own_texts_in(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
     """Yield the user's own texts in a field; fields inside the value may have another trust."""
-    texts = authored(item, {**trust, "*": "own"})
-    return (same_text(text) for text_trust, _, text in texts if text_trust == "own")
+    texts = texts_with_trust(item, {**trust, "*": "own"})
+    return (normalized_text(text) for text_trust, _, text in texts if text_trust == "own")
 
 
 def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
@@ -177,31 +184,45 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
     Untrusted results are searched first. A short text must equal a whole value, because it occurs
     in many texts.
     """
-    value = letters_of(text)
-    whole = f"{_SEPARATOR}{value}{_SEPARATOR}" if len(value) < _MIN_PART_LENGTH else value
-    if len(value) < _MIN_SEARCHED_LENGTH:
+    searched_text = letters_and_digits(text)
+    if len(searched_text) < _MIN_SEARCHED_LENGTH:
         return None
-    for wanted in (whole, *pieces_of(text)):
-        matching = [call for call in calls if wanted in call.letters]
+    if len(searched_text) < _MIN_PART_LENGTH:
+        # Separators stand around each value in a call's searchable text, so that this pattern
+        # matches only a whole value.
+        first_pattern = f"{_SEPARATOR}{searched_text}{_SEPARATOR}"
+    else:
+        first_pattern = searched_text
+    for pattern in (first_pattern, *pieces_of(text)):
+        matching = [call for call in calls if pattern in call.searchable_text]
         for trust in _TRUSTS:
-            if origin := next(_origins_in(matching, wanted, value, trust), None):
+            if origin := next(_origins_in(matching, pattern, searched_text, trust), None):
                 return origin
     return None
 
 
 def _origins_in(
-    calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust
+    calls: Iterable[ReadCall], pattern: str, searched_text: str, trust: Trust
 ) -> Iterator[Origin]:
-    """Yield an origin for each value in the calls' results that contains a wanted text."""
+    """Yield an origin for each value of a given trust in the calls' results that has a pattern.
+
+    Args:
+        calls: The calls.
+        pattern: The letters and digits that a value must contain: those of the searched text or of
+            a piece of the searched text. Separators around the pattern require a whole value.
+        searched_text: The letters and digits of the searched text; a value that differs from these
+            is marked as a part.
+        trust: The trust.
+    """
     for call in calls:
-        for text_trust, path, text in authored(call.result, call.trust):
-            letters = letters_of(text)
-            if text_trust == trust and wanted in f"{_SEPARATOR}{letters}{_SEPARATOR}":
+        for value_trust, path, value in texts_with_trust(call.result, call.trust):
+            value_letters = letters_and_digits(value)
+            if value_trust == trust and pattern in f"{_SEPARATOR}{value_letters}{_SEPARATOR}":
                 yield Origin(
                     kind="result",
                     trust=trust,
                     call_id=call.number,
                     action=call.action,
                     path=path,
-                    is_part=letters != value,
+                    is_part=value_letters != searched_text,
                 )

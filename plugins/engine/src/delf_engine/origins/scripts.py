@@ -70,43 +70,53 @@ class Scripts:
 
     Args:
         parameters_of: Returns the parameter names of an action; None if there is no such action.
-        given: The names of variables that hold untrusted data before the first script.
+        untrusted_variables: The names of variables that hold untrusted data before the first
+            script.
     """
 
     def __init__(
-        self, parameters_of: Callable[[str], Sequence[str] | None], given: Iterable[str] = ()
+        self,
+        parameters_of: Callable[[str], Sequence[str] | None],
+        untrusted_variables: Iterable[str] = (),
     ) -> None:
         self._parameters_of = parameters_of
         self._trees: list[ast.Module] = []
         # The sources of the arguments of each call in the last script, by action and call.
-        self._calls: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(dict)
+        self._argument_sources: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(
+            dict
+        )
         # The sources of each variable.
-        self._values: dict[str, _Sources] = {name: {UNKNOWN} for name in given}
-        # For each variable, the other variables whose objects its value may contain.
-        self._contained: dict[str, _Sources] = defaultdict(set)
-        # The variables whose object another variable may also refer to, or contain.
-        self._shared: set[str] = set()
+        self._variable_sources: dict[str, _Sources] = {
+            name: {UNKNOWN} for name in untrusted_variables
+        }
+        # For each variable, the other variables whose objects the variable's value may contain.
+        self._contained_variables: dict[str, _Sources] = defaultdict(set)
+        # The variables whose object another variable may also refer to, or contain, so that a
+        # change of one of the two variables changes both.
+        self._aliased_variables: set[str] = set()
         # The variables that refer only to immutable values: texts and numbers.
-        self._fixed: set[str] = set()
-        # The sources of all changes to shared objects, to which any variable may refer.
-        self._shared_changes: _Sources = set()
+        self._immutable_variables: set[str] = set()
+        # The sources of all changes to aliased objects, to which any variable may refer.
+        self._alias_change_sources: _Sources = set()
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The sources that decide whether or how often a statement runs.
-        self._decisive: dict[ast.AST, _Sources] = defaultdict(set)
+        self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
         # The sources that a function reads, so that its result may come from them.
-        self._inside: dict[ast.AST, _Sources] = defaultdict(set)
+        self._sources_read_in: dict[ast.AST, _Sources] = defaultdict(set)
         # The number of times that each name occurs in the scripts.
-        self._uses: Counter[str] = Counter()
+        self._use_counts: Counter[str] = Counter()
         # The number of times that each name occurs in a loop, condition or function.
-        self._uses_in: dict[ast.AST, Counter[str]] = {}
+        self._use_counts_in: dict[ast.AST, Counter[str]] = {}
         # The loops, conditions and functions that enclose the visited node, outermost first.
-        self._enclosing: list[ast.AST] = []
+        self._enclosing_nodes: list[ast.AST] = []
         self._modules: set[str] = set()
         # The names without a binding that the script reads.
         #
         # A name that is only the function of an action call does not count.
         self._unbound_reads: set[str] = set()
-        self._has_grown = True
+        # Whether the current pass over the scripts has found new sources, so that another pass is
+        # needed.
+        self._has_new_sources = True
         # The results of :meth:`sources` for the last script.
         self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
 
@@ -117,20 +127,23 @@ class Scripts:
             tree = ast.parse(code)
             self._trees.append(tree)
             self._declare(tree)
-            self._uses.update(_names_in(tree))
-            self._fixed = {*self._values} - self._shared
-            # Sources only grow, so passes end. Earlier scripts are read again, because this one may
-            # change the lists to which their variables refer.
+            self._use_counts.update(_names_in(tree))
+            self._immutable_variables = {*self._variable_sources} - self._aliased_variables
+            # Sources are never removed, so that a pass that finds no new source is the last one.
+            # Earlier scripts are read again, because the new script may change the lists to which
+            # their variables refer.
             for _ in range(_MAX_PASSES):
-                self._has_grown = False
+                self._has_new_sources = False
                 for each in self._trees:
-                    self._calls.clear()  # lines of an earlier script mean other calls
+                    # Only the calls of the last script are looked up, by their lines.
+                    self._argument_sources.clear()
                     self.read(each)
-                if not self._has_grown:
+                if not self._has_new_sources:
                     return
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-        self._calls.clear()  # the analysis did not end, so that each call counts as unknown
+        # The analysis did not end, so that the sources of every call count as unknown.
+        self._argument_sources.clear()
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions and fields whose values flow into an argument in the last script.
@@ -150,34 +163,45 @@ class Scripts:
         return self._cached_sources[key]
 
     def _find_sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
-        arguments_by_call = [
+        """Return the actions and fields whose values flow into a parameter of an action's calls.
+
+        ``{UNKNOWN}`` if no call passes the parameter; None if the script's text has no such call,
+        or if the script may change variables in a way that its text does not show.
+        """
+        sources_by_parameter_of_calls = [
             arguments
-            for call, arguments in self._calls[action].items()
+            for call, arguments in self._argument_sources[action].items()
             if line is None or call.lineno <= line <= (call.end_lineno or 0)
         ]
-        if not arguments_by_call or self._unbound_reads.intersection(
-            (*_REFLECTION_NAMES, action.partition(".")[0])
-        ):
+        # A script that reads the connection's name as a value may call the action by another name.
+        connection_name = action.partition(".")[0]
+        can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
+        if not sources_by_parameter_of_calls or can_hide_calls:
             return None
         name = letters_of_name(parameter)
-        values = [arguments.get(name, arguments.get("*")) for arguments in arguments_by_call]
-        known = [sources for sources in values if sources is not None]
+        # The name "*" stands for arguments that a call passes with * or **.
+        found = [
+            sources_by_parameter.get(name, sources_by_parameter.get("*"))
+            for sources_by_parameter in sources_by_parameter_of_calls
+        ]
+        known = [sources for sources in found if sources is not None]
         return frozenset[str]().union(*known or [{UNKNOWN}])
 
     def _declare(self, tree: ast.Module) -> None:
-        """Record the names that a script binds.
+        """Record the names that a script binds, before their values are followed.
 
         Names bound by other means than an assignment, a call or a harmless import have unknown
-        sources.
+        sources. These names and the parameters of functions count as aliases: their objects may
+        also be the objects of other variables.
         """
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
             match node:
                 case ast.Name(id=name, ctx=ast.Store()):
-                    self._values.setdefault(name, set())
+                    self._variable_sources.setdefault(name, set())
                 case ast.arg(arg=name):
-                    self._values.setdefault(name, set())
-                    self._shared.add(name)
+                    self._variable_sources.setdefault(name, set())
+                    self._aliased_variables.add(name)
                 case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
                     self._functions[node.name].append(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
@@ -185,8 +209,9 @@ class Scripts:
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     modules = {getattr(node, "module", None) or each.name for each in aliases}
                     names = [each.asname or each.name.partition(".")[0] for each in aliases]
-                    # A script may import a name in different ways under a condition.
-                    if modules <= {*_HARMLESS_MODULES.split()} and node in tree.body:
+                    # Inside a condition, another branch may bind the same name to something else.
+                    is_top_level = node in tree.body
+                    if modules <= {*_HARMLESS_MODULES.split()} and is_top_level:
                         self._modules.update(names)
                         names = ()
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -196,17 +221,17 @@ class Scripts:
                 case _:
                     pass
             for name in filter(None, names):
-                self._values.setdefault(name, set()).add(UNKNOWN)
-                self._shared.add(name)
+                self._variable_sources.setdefault(name, set()).add(UNKNOWN)
+                self._aliased_variables.add(name)
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                return self._sources_of(name)
+                return self._sources_of_name(name)
             case ast.Attribute(value=value, attr=name):
                 if name in _CHANGING_METHODS.split():  # a method that the script passes on
-                    self._change(value, {UNKNOWN})
+                    self._record_change(value, {UNKNOWN})
                 if name.startswith("__"):  # such as ``__globals__``
                     self._unbound_reads.add(_REFLECTION_NAMES[0])
                 is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
@@ -216,11 +241,11 @@ class Scripts:
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
-                self._grow_parameters(node, {UNKNOWN})
+                self._add_to_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
-                self._grow(self._contained[name], _names_in(value))
-                return self._read_whole(value, ast.iter_child_nodes(value))
+                self._add_to(self._contained_variables[name], _names_in(value))
+                return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
             case (
@@ -232,15 +257,15 @@ class Scripts:
             case ast.AugAssign() | ast.Delete():
                 sources = self._read_parts(node)
                 for each in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
-                    self._change(each, sources)
+                    self._record_change(each, sources)
                 return sources
             case ast.Return() | ast.Yield() | ast.YieldFrom() | ast.Break() | ast.Continue():
                 return self._record_jump(self._read_parts(node))
             case ast.If(test=test) | ast.While(test=test):
-                with self._within(node, self.read(test)):
+                with self._visiting(node, self.read(test)):
                     return self._read_parts(node)
             case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
-                with self._within(node, self.read(rows)):
+                with self._visiting(node, self.read(rows)):
                     match target, rows:
                         case (
                             ast.Tuple(elts=[number, item]),
@@ -254,97 +279,118 @@ class Scripts:
                             self._bind(target, self.read(rows), ast.Starred(rows))
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                with self._within(node, set()):
+                with self._visiting(node, set()):
                     for each in node.generators:
                         rows = ast.Starred(each.iter)
                         self._bind(each.target, self.read(rows), rows, is_passed=True)
-                        self._grow(self._decisive[node], self._read_parts(each))
-                    return self._decisive[node] | self._read_parts(node)
+                        self._add_to(self._condition_sources[node], self._read_parts(each))
+                    return self._condition_sources[node] | self._read_parts(node)
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 # A condition may decide which of two functions has the name.
-                self._grow_parameters(node, self._read_parts(arguments))
-                self._grow(self._contained[node.name], _names_in(node))
-                self._grow(self._values.setdefault(node.name, set()), *self._deciding(node.name))
-                return self._read_whole(node, node.body)
+                self._add_to_parameters(node, self._read_parts(arguments))
+                self._add_to(self._contained_variables[node.name], _names_in(node))
+                self._add_to(
+                    self._variable_sources.setdefault(node.name, set()),
+                    *self._enclosing_conditions(node.name),
+                )
+                return self._read_branching(node, node.body)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
             case _ if isinstance(node, _BRANCHING_NODES):
-                return self._read_whole(node, ast.iter_child_nodes(node))
+                return self._read_branching(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return set[str]().union(*map(self.read, nodes))
 
-    def _read_whole(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
-        """Read a node in which any part may decide whether another part runs."""
-        with self._within(node, set()):
-            self._grow(self._inside[node], self._read_all(parts))
-            self._grow(self._decisive[node], self._inside[node])
-            return self._inside[node]
+    def _read_branching(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
+        """Read a node in which any part may decide whether another part runs, such as ``a or b``.
+
+        Returns:
+            The actions and fields from which the values in all parts come.
+        """
+        with self._visiting(node, set()):
+            self._add_to(self._sources_read_in[node], self._read_all(parts))
+            # All parts count as conditions of the whole node.
+            self._add_to(self._condition_sources[node], self._sources_read_in[node])
+            return self._sources_read_in[node]
 
     def _read_parts(self, node: ast.AST) -> _Sources:
         return self._read_all(ast.iter_child_nodes(node))
 
-    def _sources_of(self, name: str) -> _Sources:
-        """Return the sources of the value of a name."""
+    def _sources_of_name(self, name: str) -> _Sources:
+        """Return the actions and fields from which the value of a name comes.
+
+        The set contains ``UNKNOWN`` if the script does not show where the value comes from.
+        """
         functions = self._functions.get(name)
         if functions:
             # The function is used as a value, so that it may be called with any arguments.
             for function in functions:
-                self._grow_parameters(function, {UNKNOWN})
+                self._add_to_parameters(function, {UNKNOWN})
             return {UNKNOWN}
-        if name in self._values or name in self._modules:
-            return self._values.get(name, set()) | (
-                set() if name in self._fixed else self._shared_changes
-            )
+        if name in self._variable_sources or name in self._modules:
+            sources = self._variable_sources.get(name, set())
+            # The variable's object may also have been changed through another variable.
+            is_changeable = name not in self._immutable_variables
+            return sources | self._alias_change_sources if is_changeable else {*sources}
         if name in _HARMLESS_BUILTINS.split():
             return set()
         self._unbound_reads.add(name)
         return {UNKNOWN}
 
     def _read_call(self, call: ast.Call) -> _Sources:
-        """Follow the arguments of a call, and return the sources of its result."""
+        """Record into which variables and parameters the values of a call's arguments flow.
+
+        Returns:
+            The actions and fields from which the call's result comes.
+        """
         name = dotted(call.func)
         arguments = [*call.args, *(each.value for each in call.keywords)]
         root = name.partition(".")[0]
-        is_bound = root in self._values or root in self._functions
+        is_bound = root in self._variable_sources or root in self._functions
         parameters = None if is_bound else self._parameters_of(name)
-        if parameters is not None:
+        is_action = parameters is not None
+        if is_action:
             values = arguments_of(call, parameters).items()
             sources_by_name = {key: self.read(value) for key, value in values}
-            self._calls[name][call] = sources_by_name
+            self._argument_sources[name][call] = sources_by_name
             return {name}.union(*sources_by_name.values())
         method, receiver = "", call.func
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value
         functions = self._functions.get(name, ())
-        receiver_sources = self._values.get(name, set()) if functions else self.read(receiver)
+        receiver_sources = (
+            self._variable_sources.get(name, set()) if functions else self.read(receiver)
+        )
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         if method == "get" and arguments:
             argument_sources |= _fields(arguments[0])
         # A function can give a lambda only what the function itself was given.
         for each in filter(_is_lambda, arguments):
-            self._grow_parameters(each, receiver_sources | argument_sources)
+            self._add_to_parameters(each, receiver_sources | argument_sources)
             argument_sources |= self._read_parts(each)
         sources = receiver_sources | argument_sources
         for each in functions:
-            sources |= self._call(each, call, arguments)
+            sources |= self._follow_into_function(each, call, arguments)
         is_known = root in self._modules or name in _HARMLESS_BUILTINS.split()
         is_harmless = is_known and name != "next" and not is_bound
         if (
             method in _CHANGING_METHODS.split()
             and dotted(receiver) not in _HARMLESS_BUILTINS.split()
         ):
-            self._change(receiver, argument_sources, call)
+            self._record_change(receiver, argument_sources, call)
         elif not (functions or is_harmless or method in _READING_METHODS.split()):
             # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                    self._spread(_roots(each), sources)
+                    self._add_to_variables(_variables_reaching(each), sources)
         return sources
 
-    def _call(self, function: _Function, call: ast.Call, arguments: Sequence[ast.expr]) -> _Sources:
+    def _follow_into_function(
+        self, function: _Function, call: ast.Call, arguments: Sequence[ast.expr]
+    ) -> _Sources:
         """Follow a call's arguments into a function that the script defines.
 
         Returns:
@@ -352,22 +398,27 @@ class Scripts:
         """
         names = function.args
         named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
-        # What the function changes elsewhere also depends on whether the function is called.
-        self._grow(self._decisive[function], *self._deciding())
+        # The conditions around this call also decide whether the function changes variables that
+        # are defined outside of it.
+        self._add_to(self._condition_sources[function], *self._enclosing_conditions())
         for each in (*names.posonlyargs, *names.args, *names.kwonlyargs):
             if value := named.get(letters_of_name(each.arg), named.get("*")):
                 self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
         for each in filter(None, (names.vararg, names.kwarg)):
             rest = ast.Tuple([*arguments])
             self._bind(ast.Name(each.arg), self.read(rest), rest, is_passed=True)
-        return self._inside[function]
+        return self._sources_read_in[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
+        """Record that an assignment binds its targets to a value; return the value's sources."""
         sources = self.read(value)
-        # The variables of ``a = b = []`` share their value.
-        shared_value = ast.Starred(ast.Tuple([value, *targets])) if len(targets) > 1 else value
+        bound_value = value
+        # The variables of ``a = b = []`` refer to the same object. Inside an ast.Starred, the value
+        # does not count as a new object, so that the targets count as aliases of each other.
+        if len(targets) > 1:
+            bound_value = ast.Starred(ast.Tuple([value, *targets]))
         for target in targets:
-            self._bind(target, sources, shared_value)
+            self._bind(target, sources, bound_value)
         return sources
 
     def _bind(
@@ -375,38 +426,40 @@ class Scripts:
     ) -> None:
         """Add the sources of a value to the variables that an assignment target binds.
 
-        With ``is_passed``, the target is a parameter or a comprehension variable. The conditions
-        around the call then do not count as sources of the value.
+        Args:
+            target: The assignment target.
+            sources: The actions and fields from which the value comes.
+            value: The expression of the value.
+            is_passed: Whether the target is a parameter or a comprehension variable. The conditions
+                under which the statement runs then do not count as sources of the value.
         """
         match target:
             case ast.Name(id=name):
-                deciding = () if is_passed else self._deciding(name)
-                self._grow(self._values[name], sources, *deciding)
-                self._grow(self._contained[name], _names_in(value))
+                conditions = () if is_passed else self._enclosing_conditions(name)
+                self._add_to(self._variable_sources[name], sources, *conditions)
+                self._add_to(self._contained_variables[name], _names_in(value))
                 if not isinstance(value, (ast.Constant, ast.JoinedStr)):
-                    self._fixed.discard(name)
-                if not self._is_new(value):
-                    self._grow(self._shared, [name])
+                    self._immutable_variables.discard(name)
+                # The variable may then refer to the same object as another variable.
+                if not self._creates_object(value):
+                    self._add_to(self._aliased_variables, [name])
             case ast.Attribute(value=changed_node) | ast.Subscript(value=changed_node):
                 self.read(changed_node)
                 index = target.slice if isinstance(target, ast.Subscript) else ast.Constant(0)
-                self._change(changed_node, sources | self.read(index), value)
+                self._record_change(changed_node, sources | self.read(index), value)
             case _:
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
 
-    def _is_new(self, value: ast.expr) -> bool:
+    def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
         value = value.value if isinstance(value, ast.Await) else value
         name = dotted(value.func) if isinstance(value, ast.Call) else ""
         is_constructed = name.rpartition(".")[2] in _CONSTRUCTORS.split()
-        return (
-            is_constructed
-            or isinstance(value, _NEW_VALUES)
-            or self._parameters_of(name) is not None
-        )
+        is_action = self._parameters_of(name) is not None  # an action returns a new object
+        return is_constructed or is_action or isinstance(value, _NEW_VALUES)
 
-    def _change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
+    def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Add sources to all variables whose objects change if an expression's object is changed.
 
         Args:
@@ -414,77 +467,95 @@ class Scripts:
             sources: The sources of the change.
             added: The expressions whose values the object contains afterwards.
         """
-        names = [*_roots(node)]
+        names = [*_variables_reaching(node)]
         for name in names:
-            self._grow(self._contained[name], *map(_names_in, added))
-        # The object of a parameter or of a loop's item is unknown: it may be any shared object.
-        if not names or not {*names} <= self._values.keys() - self._shared:
-            outside = (each for each in sources if each[0] != FIELD)
-            self._grow(self._shared_changes, outside, *self._deciding())
+            self._add_to(self._contained_variables[name], *map(_names_in, added))
+        # An object that other variables may refer to, too, such as an argument or a loop's item,
+        # may be the object of any variable. The change is therefore recorded for all variables.
+        unaliased_variables = self._variable_sources.keys() - self._aliased_variables
+        if not names or not {*names} <= unaliased_variables:
+            actions = (source for source in sources if source[0] != FIELD)
+            self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
         # A change of the list that a variable refers to does not change the objects in the list.
-        self._spread(names, sources, is_deep=not isinstance(node, ast.Name))
+        self._add_to_variables(names, sources, is_deep=not isinstance(node, ast.Name))
 
-    def _spread(self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True) -> None:
-        """Add sources to variables.
+    def _add_to_variables(
+        self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True
+    ) -> None:
+        """Add sources to changed variables.
 
-        If the change is deep, the sources are also added to the variables whose values these may
-        contain.
+        Args:
+            changed: The names of the changed variables.
+            sources: The sources of the change.
+            is_deep: Whether to add the sources also to each variable whose object may be contained
+                in the object of a changed variable.
         """
         names = [*changed]
         for name in names:
-            if name in self._values or name in self._modules:
-                known = self._values.setdefault(name, set())
-                self._grow(known, sources, *self._deciding(name))
-            names += self._contained[name].difference(names) if is_deep else ()
+            if name in self._variable_sources or name in self._modules:
+                known = self._variable_sources.setdefault(name, set())
+                self._add_to(known, sources, *self._enclosing_conditions(name))
+            names += self._contained_variables[name].difference(names) if is_deep else ()
 
     @contextmanager
-    def _within(self, node: ast.AST, sources: _Sources) -> Generator[None]:
-        """Visit the parts of a node during the block.
+    def _visiting(self, node: ast.AST, sources: _Sources) -> Generator[None]:
+        """Mark a node as the innermost loop, condition or function while its parts are read.
 
         Args:
             node: The node.
             sources: The sources that decide whether or how often the parts run.
         """
-        self._grow(self._decisive[node], sources)
-        if node not in self._uses_in:
-            # What an exception skips can be used outside of the body.
+        self._add_to(self._condition_sources[node], sources)
+        if node not in self._use_counts_in:
+            # An exception in the body of a ``try`` skips the rest of the body, but its handlers
+            # run. Variables that the handlers use are therefore used outside of the body.
             body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
-            self._uses_in[node] = Counter(name for each in body for name in _names_in(each))
-        self._enclosing.append(node)
+            self._use_counts_in[node] = Counter(name for each in body for name in _names_in(each))
+        self._enclosing_nodes.append(node)
         try:
             yield
         finally:
-            self._enclosing.pop()
+            self._enclosing_nodes.pop()
 
-    def _deciding(self, name: str | None = None) -> Iterator[_Sources]:
-        """Yield the sources that decide whether or how often the visited node runs.
+    def _enclosing_conditions(self, name: str | None = None) -> Iterator[_Sources]:
+        """Yield the sources of each enclosing loop's or condition's decision to run its body.
 
-        For a variable ``name`` that is used only inside an enclosing statement, the sources that
-        decide about this statement are left out.
+        With the name of a variable, the nodes that contain all uses of the variable are left out:
+        the variable has no value where such a node did not run.
         """
-        for node in self._enclosing:
-            is_used_outside = name is not None and self._uses_in[node][name] < self._uses[name]
-            if name is None or is_used_outside:
-                yield self._decisive[node]
+        for node in self._enclosing_nodes:
+            has_all_uses = (
+                name is not None and self._use_counts_in[node][name] == self._use_counts[name]
+            )
+            if not has_all_uses:
+                yield self._condition_sources[node]
 
     def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        The sources that decide whether it runs also decide whether the skipped statements run.
+        The conditions of the jump decide whether the statements after the jump run. The sources of
+        these conditions therefore become sources of the conditions of each enclosing node.
+
+        Args:
+            sources: The actions and fields from which the jump's own value comes, if any.
+
+        Returns:
+            The same sources.
         """
-        deciding_sources = sources.union(*self._deciding())
-        for node in self._enclosing:
-            self._grow(self._decisive[node], deciding_sources)
+        jump_conditions = sources.union(*self._enclosing_conditions())
+        for node in self._enclosing_nodes:
+            self._add_to(self._condition_sources[node], jump_conditions)
         return sources
 
-    def _grow_parameters(self, node: ast.AST, sources: _Sources) -> None:
+    def _add_to_parameters(self, node: ast.AST, sources: _Sources) -> None:
         for name in _parameters(node):
-            self._grow(self._values[name], sources)
+            self._add_to(self._variable_sources[name], sources)
 
-    def _grow(self, known: _Sources, *more: Iterable[str]) -> None:
+    def _add_to(self, known: _Sources, *more: Iterable[str]) -> None:
+        """Add items to a set, and note whether the set has grown."""
         size = len(known)
         known.update(*more)
-        self._has_grown = self._has_grown or len(known) > size
+        self._has_new_sources = self._has_new_sources or len(known) > size
 
 
 def _parameters(node: ast.AST) -> Iterator[str]:
@@ -508,13 +579,16 @@ def _fields(key: ast.expr) -> _Sources:
     return {f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"}
 
 
-def _roots(node: ast.AST) -> Iterator[str]:
-    """Yield the variables whose objects change if the object of an expression is changed."""
+def _variables_reaching(node: ast.AST) -> Iterator[str]:
+    """Yield the variables through which an expression reaches an object: ``a`` for ``a.b["c"]``."""
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
-            return _roots(value)
-        case ast.Call(func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_, *rest]):
-            return (name for each in (value, *rest) for name in _roots(each))
+            return _variables_reaching(value)
+        # ``a.get(key, default)`` returns a part of ``a``, or the default.
+        case ast.Call(
+            func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_key, *defaults]
+        ):
+            return (name for each in (value, *defaults) for name in _variables_reaching(each))
         case _:
             return _names_in(node)
 

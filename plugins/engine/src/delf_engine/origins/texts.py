@@ -51,9 +51,12 @@ def mentions(text: str, value: str) -> bool:
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
     if not words or len(value) > _MAX_PATTERN_LENGTH:
         return bool(words) and value.strip() in text
-    is_code = any(map(str.isdigit, value))  # people write codes with spaces
-    parts = "".join(words) if is_code else words
-    pattern = (r"\s?" if is_code else r"\s+").join(map(re.escape, parts))
+    has_digit = any(map(str.isdigit, value))
+    if has_digit:  # people write a code such as an account number with spaces anywhere
+        characters = "".join(words)
+        pattern = r"\s?".join(map(re.escape, characters))
+    else:
+        pattern = r"\s+".join(map(re.escape, words))
     whole_words = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
     return re.search(whole_words, text, re.IGNORECASE) is not None
 
@@ -67,12 +70,18 @@ def mentions_record(text: str, value: str) -> bool:
         text: The text.
         value: The identifier of the record.
     """
-    number = re.search(r"(?:^\d+|\d{2,})$", value)
-    if len(text.strip()) <= len(value) or not re.search(r"\d", value):
+    # A text that is not longer than the identifier can only be the identifier itself.
+    has_other_words = len(text.strip()) > len(value)
+    if not has_other_words or not re.search(r"\d", value):
         return False
     if not value.isdigit() and value.casefold() in text.casefold():
         return True
-    before, after = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})", r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
+    # The number at the end of the identifier; it may have one digit only if it is the identifier.
+    number = re.search(r"(?:^\d+|\d{2,})$", value)
+    # A quote, ``#`` or a word in lower case stands before a record's number: not "June 11".
+    before = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})"
+    # The number is not the start of a date, a time, a decimal number or a measure: not "11 km".
+    after = r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
     return number is not None and re.search(f"{before}{number[0]}{after}", text) is not None
 
 
@@ -83,7 +92,8 @@ def is_only_one(word: str, text: str) -> bool:
     """
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     if kind is None:
-        return not word.strip()  # an empty text is in every text
+        # Of the words without a kind, only an empty word counts: it discloses nothing.
+        return not word.strip()
     words = {match[0].casefold().rstrip(".") for match in kind.finditer(text)}
     return words == {word.strip().casefold()}
 
@@ -101,7 +111,7 @@ def number_text(value: float) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def same_text(text: str) -> str:
+def normalized_text(text: str) -> str:
     """Normalise a text, so that two texts with the same meaning become equal.
 
     Ignores number formats, spaces in account numbers, and case in mail addresses.
@@ -115,7 +125,7 @@ def same_text(text: str) -> str:
     return number_text(float(plain)) if is_number else plain
 
 
-def letters_of(text: str) -> str:
+def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, without invisible characters."""
     if not text.isascii():
         text = _FOREIGN_MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
@@ -129,8 +139,8 @@ def pieces_of(text: str) -> Iterator[str]:
     Words and pieces are reduced to letters and digits. Very short ones are left out, because two
     texts may share them by chance.
     """
-    letters = letters_of(text)
-    rare = map(letters_of, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
+    letters = letters_and_digits(text)
+    rare = map(letters_and_digits, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
     step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)
     cuts = (letters[at : at + _PIECE_LENGTH] for at in range(0, len(letters) - _PIECE_LENGTH, step))
     pieces = (piece for piece in (*rare, *cuts) if len(piece) > _MAX_COMMON_LENGTH)

@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.texts import number_text, same_text
+from delf_engine.origins.texts import normalized_text, number_text
 
 _LISTS: Final = (list, tuple, set, frozenset)
 MAX_LEAVES: Final = 500
@@ -31,25 +31,26 @@ _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _Step = tuple[str, Any, Trust]
 
 
-def authored(
+def texts_with_trust(
     value: Any,
     trust: Trust | Mapping[str, Trust] = "outside",
     path: str = "",
     *,
-    is_whole: bool = False,
+    is_exact: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
     """Yield the trust, the path and the text of each value in plain data, in order.
 
-    Data that is a text with JSON is parsed first, unless ``is_whole``.
+    By default, data that is a JSON text is parsed first. Booleans, None, empty collections, and
+    keys that are identifiers are left out.
 
     Args:
         value: The data.
         trust: The trust of all values, or of the values of each field, with ``*`` for other fields.
         path: The path of the data, which all yielded paths begin with.
-        is_whole: Whether to also yield keys, booleans, None and empty collections.
+        is_exact: Whether to leave out nothing, and to yield a JSON text unparsed.
     """
     trust_by_key: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    start = value if is_whole else _parse_json(value)
+    start = value if is_exact else _parse_json(value)
     pending: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
     while pending:
         path, item, item_trust = pending.pop()
@@ -57,19 +58,19 @@ def authored(
             case str():
                 yield item_trust, path, item
             case bool() | None:
-                if is_whole:
+                if is_exact:
                     yield item_trust, path, str(item)
             case int() | float():
                 yield item_trust, path, number_text(item)
             case bytes():
                 yield item_trust, path, item[:_MAX_TEXT_BYTES].decode(errors="replace")
             case dict() | list() if not item:
-                if is_whole:
+                if is_exact:
                     yield item_trust, path, "[]"
             case dict():
                 entries: list[_Step] = []
                 for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
-                    if isinstance(key, str) and (is_whole or not key.isidentifier()):
+                    if isinstance(key, str) and (is_exact or not key.isidentifier()):
                         yield item_trust, f"{path}[key {index}]", key
                     entries.append((f"{path}.{key}", each, trust_by_key.get(key, item_trust)))
                 pending += reversed(entries)
@@ -88,11 +89,14 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each value in plain data, including keys and None."""
-    return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
+    return ((inner, text) for _, inner, text in texts_with_trust(value, path=path, is_exact=True))
 
 
 def _to_json_types(value: Any) -> Any:
-    """Convert any value to types that JSON supports."""
+    """Convert a value to a type that JSON supports; members of lists and mappings stay as they are.
+
+    Objects of other types, such as dates or models, are converted completely.
+    """
     if isinstance(value, _LISTS):
         return list(cast("Iterable[Any]", value))
     if isinstance(value, Mapping):
@@ -116,23 +120,27 @@ def fields_at(
     Args:
         value: The result of a call.
         path: The names of the field, from the outermost to the innermost.
-        conditions: Values that a record must have, by field name. A record without the field may
-            have the value in any other field. Texts in records are not parsed as JSON, because
-            their author could choose the field names.
+        conditions: Values by field name. A record counts only if each of these fields has its
+            value, or, where the record lacks the field, any other field has the value. Texts in
+            records are not parsed as JSON, because their author could choose the field names.
     """
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():
         records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
-        text = same_text(str(wanted_value))
+        wanted_text = normalized_text(str(wanted_value))
         items = [
             record
             for record in records
-            if text in (same_text(leaf) for _, leaf in leaves_of(record.get(name, record)))
+            if wanted_text in map(normalized_text, _texts_in(record.get(name, record)))
         ]
     for name in path:
         records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
         items = [each for record in records if name in record for each in items_of(record[name])]
     return iter(items)
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    return (text for _, text in leaves_of(value))
 
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
@@ -165,9 +173,10 @@ def parameter_of(path: str) -> str:
 def is_content(bound: BoundAction, path: str, text: str) -> bool:
     """Return whether a value is content for people to read, such as the body of a mail.
 
-    Content does not decide the effect of a call. An action's ``contents`` name the parameters that
-    hold content; its ``sinks`` name all others. If the action declares neither, the names of
-    parameters and fields decide, and data for machines does not count as content.
+    Other values, such as a recipient or an amount, decide what a call does. An action's
+    ``contents`` name the parameters that hold content; its ``sinks`` name all others. If the action
+    declares neither, the names of parameters and fields decide, and data for machines does not
+    count as content.
 
     Args:
         bound: The called action.
@@ -184,6 +193,7 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
     has_content_name = bool(words) and CONTENT_WORDS.issuperset(
         w.lower().removesuffix("s") for w in words
     )
+    # A path that ends in "[key 2]" is that of a mapping's key instead of a value.
     is_key = "[key " in path[path.rfind("[") :]
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     is_machine_data = bool(lines) and all(
