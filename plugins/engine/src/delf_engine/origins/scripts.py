@@ -191,8 +191,8 @@ class Scripts:
         """Record the names that a script binds, before their values are followed.
 
         Names bound by other means than an assignment, a call or a harmless import have unknown
-        sources. These names and the parameters of functions count as aliases: their objects may
-        also be the objects of other variables.
+        sources. The parameters of functions, and names with unknown sources, count as aliases:
+        their objects may also be the objects of other variables.
         """
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
