@@ -111,8 +111,8 @@ def question_of(
 
     Args:
         request: The request.
-        offers_approval: Whether Slack shows all facts. Without them, the message has no button for
-            approval, and says where else a person can approve.
+        offers_approval: Whether the message has a button for approval, which needs all facts to be
+            shown in Slack. Otherwise the message says where else a person can approve.
         page_url: The URL of delf's page; None without a page.
         so_far: The votes, comments and assignments of the request.
     """

@@ -188,7 +188,10 @@ class SlackChannel:
             await receiver.aclose()
 
     async def open(self) -> Any:
-        """Return Slack's client; open the client and the receiver of button presses at first."""
+        """Return Slack's client.
+
+        The first call opens the client and the receiver of button presses.
+        """
         async with self._open_lock:
             if self._client is None:
                 proxy = proxy_for(self._settings.api_url)
@@ -607,7 +610,7 @@ def _needs_others(request: ApprovalRequest) -> bool:
 
 
 def _end_text(record: RequestRecord | None) -> str:
-    """Describe how a request ended; without a record, nobody waits for the request."""
+    """Describe how a request ended; ``record`` is None if nobody waits for the request any more."""
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."

@@ -106,7 +106,7 @@ class _Request(ABC):
         """Return the decision for a typed line; None to ask again.
 
         Args:
-            answer: The typed line; ``r`` at the end of the input.
+            answer: The typed line, or the text ``r`` in place of a line when the input has ended.
             ended: Whether the input has ended, as after Ctrl-D.
         """
 
@@ -200,12 +200,18 @@ class _Approval(_Request):
         return Approved(remember=remember, covers="action")
 
     async def _ask_changes(self) -> ChangesRequested | None:
-        """Ask what the model should change; None to ask again."""
+        """Ask the person what the model should change.
+
+        Return None for an empty answer, so that the caller asks for the decision again.
+        """
         wanted = (await self._terminal.ask("what should change? (for the model): ") or "").strip()
         return ChangesRequested(reason=wanted) if wanted else self._show()
 
     async def _ask_result(self) -> AlreadyDone | None:
-        """Ask for the result of a call that did happen; None at Ctrl-D, to ask again."""
+        """Ask the person for the result of an interrupted call that did happen.
+
+        Return None at Ctrl-D, so that the caller asks for the decision again.
+        """
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
                 return AlreadyDone(result=json.loads(typed or "null"))

@@ -75,9 +75,9 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 
 def _warnings(record: RequestRecord) -> str:
-    """Name the kinds of facts that need attention, dangerous kinds first; ``-`` if there are none.
+    """Name the kinds of facts that the person must see before deciding; ``-`` if there are none.
 
-    A required fact is one that the person must see before deciding.
+    Kinds with a dangerous fact come first. Kinds in :data:`_SHOWN_KINDS` are left out.
     """
     notable_facts = [
         fact

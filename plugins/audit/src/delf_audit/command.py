@@ -50,8 +50,8 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """Check who wrote the records, and that no record was changed or removed.
 
     A full check needs the key in DELF_AUDIT_KEY, and with --head a digest that you stored in
-    another place. Without both, a person who can write the file could have replaced it. The
-    command then lists what could not be checked, and fails.
+    another place. If the key or the digest is missing, a person who can write the file could have
+    replaced it; the command then lists what could not be checked, and fails.
     """
     checked = trail.check(head)
     if as_json:

@@ -151,9 +151,10 @@ async def _actions_of(connection: Any) -> Sequence[Action]:
 
 
 def _permissions(connection: Any, action: Action) -> dict[str, bool]:
-    """Return whether scripts may call an action, and whether a person is or may be asked.
+    """Return the permissions of an action of a connection, or of a connection's class.
 
-    A connection that is only a class has no ``allow`` and ``confirm`` settings.
+    ``allowed``: scripts may call the action; ``asks``: each call needs approval; ``may_ask``: some
+    or all calls need approval. A class has no ``allow`` and ``confirm`` settings.
     """
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation

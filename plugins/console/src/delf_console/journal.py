@@ -145,7 +145,7 @@ async def _restore_backup(journal: SharedJournal, path: Path) -> int:
 
 
 async def _import_tasks(journal: SharedJournal, path: Path) -> int:
-    """Import the tasks of an export that the journal lacks; return the number of those tasks."""
+    """Import an export file's tasks that are not yet in the journal; return their number."""
     task_ids: set[str] = set()
     added_count = 0
     batch: list[list[Event]] = []

@@ -150,8 +150,10 @@ def _ask(question: str, convert: Callable[[str], T], default: str | None, **opti
     """Ask a question until ``convert`` accepts the answer; return the converted answer.
 
     Raises:
-        DelfError: If the input ends; the error is that of the last answer, if there was an answer.
+        ConfigurationError: If the input ends before any answer.
         click.Abort: If the person presses Ctrl-C before any answer.
+        DelfError: If the input ends, or the person presses Ctrl-C, after ``convert`` refused an
+            answer; the error with which ``convert`` refused the last answer.
     """
     last_error: DelfError | None = None
     while True:
@@ -312,5 +314,5 @@ def _connection_section(database: str) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for ``delf.toml``, with ``$`` doubled, which would begin a variable."""
+    """Quote a text for ``delf.toml``, and double each ``$``; a single ``$`` begins a variable."""
     return json.dumps(text.replace("$", "$$"), ensure_ascii=False)

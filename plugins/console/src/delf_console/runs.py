@@ -184,7 +184,7 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
-    """Write the events of a task, by default the last, a line each."""
+    """Write the events of the task ID, one per line; without ID, of the most recent task."""
     began: float | None = None
 
     async def write(journal: SharedJournal) -> None:

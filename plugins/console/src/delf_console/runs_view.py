@@ -50,7 +50,10 @@ def span(milliseconds: float | None) -> str:
 
 
 def money(task: TaskRecord) -> str:
-    """Format the cost of a task in USD; ``unknown`` or, before the end of the task, ``-``."""
+    """Format the cost of a task in USD.
+
+    Without a known cost, return ``-`` before the end of the task, and ``unknown`` after it.
+    """
     if task.cost_usd is not None:
         return f"${task.cost_usd:.4f}"
     return "unknown" if task.finished_at is not None else "-"

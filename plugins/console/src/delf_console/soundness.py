@@ -115,11 +115,14 @@ def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
 
 
 def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the features of delf that are unavailable because a class lacks optional methods.
+    """Yield the features of delf that a capability's class does not support.
+
+    The class lacks optional methods that these features need.
 
     Args:
         host: The plugins.
-        spec: The spec whose factory is examined; nothing is yielded for a factory function.
+        spec: The spec whose ``factory`` is the class. If the factory is a function, nothing is
+            yielded.
     """
     factory = host.resolve(spec)
     if not isinstance(factory, type):

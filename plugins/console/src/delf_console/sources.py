@@ -80,7 +80,7 @@ class Sources:
     """The packages that are available without an index.
 
     Args:
-        packages: A mapping from name to package, of a clone and of a folder of wheels.
+        packages: The packages in the cloned repository and in the folder of wheels, by name.
     """
 
     packages: Mapping[str, Package] = field(default_factory=dict[str, Package])
@@ -102,10 +102,10 @@ class Sources:
         return list(items_by_argument.values())
 
     def constraints(self, items: Iterable[Item]) -> list[str]:
-        """Return pip constraints that make pip take further packages from here, not an index.
+        """Return pip constraints by which pip takes dependencies from these sources, not an index.
 
         Args:
-            items: The packages to install, which need no constraint.
+            items: The packages to install; they get no constraint themselves.
         """
         names = {item.name for item in items}
         return [
@@ -182,10 +182,10 @@ def sources(find_links: Path | None = None) -> Sources:
 
 
 def clone() -> Mapping[str, Package]:
-    """Return a mapping from name to package of the clone that delf was installed from.
+    """Return the packages in the clone that delf was installed from, by name.
 
-    The mapping is empty if delf was not installed from a clone. If delf itself is in editable
-    mode, so are the packages.
+    The mapping is empty if delf was not installed from a clone. The packages are marked for
+    editable installation if delf itself is installed in editable mode.
     """
     origin: dict[str, Any] = json.loads(
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
@@ -285,7 +285,9 @@ def _requirement(name: str) -> Requirement:
 
 
 def _known_distribution(name: str) -> str:
-    """Return the distribution that a typed name means: one of delf's own, or a full plugin name.
+    """Return the distribution for a name that the user entered.
+
+    The name means one of delf's own distributions, or is the full name of another plugin.
 
     Raises:
         PluginError: If the name is unknown, or probably a typo.

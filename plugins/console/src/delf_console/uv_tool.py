@@ -23,7 +23,10 @@ _EDITABLE: Final = "--editable="
 
 
 def receipt() -> Path | None:
-    """Return the path of this environment's receipt; None if ``uv tool`` did not make it."""
+    """Return the path of this environment's receipt, the file in which ``uv tool`` lists packages.
+
+    Return None if ``uv tool`` did not make the environment.
+    """
     path = Path(sys.prefix) / _RECEIPT
     return path if path.is_file() else None
 

@@ -163,7 +163,7 @@ def _wrap_text(text: str) -> str:
 
 
 def _journal_section(folder: Path) -> str:
-    """Return the TOML section that puts the journal into the shop's folder."""
+    """Return the TOML section that puts the journal into the folder of the example shop."""
     return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
 
 
@@ -209,10 +209,10 @@ def _quote_toml(text: str) -> str:
 
 @contextmanager
 def _shop_folder(keep: Path | None) -> Generator[Path]:
-    """Yield the folder for the shop: ``keep``, or a temporary folder that is removed.
+    """Yield the folder for the example shop: ``keep``, or else a temporary folder.
 
     Raises:
-        ConfigurationError: If the folder already has a shop or cannot be created.
+        ConfigurationError: If the folder already holds a shop or cannot be created.
     """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="delf-demo-") as name:

@@ -180,7 +180,12 @@ def _check_name(name: str, kind: str, package: str) -> None:
 
 
 def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the contents of the package's files by path."""
+    """Return the contents of a new plugin package's files by path.
+
+    Args:
+        kind: The kind of plugin, such as ``connection``.
+        fields: The values for the templates' placeholders, by name.
+    """
     source = f"src/{fields['module']}"
     paths_by_template = {
         "README.md": "README.md",

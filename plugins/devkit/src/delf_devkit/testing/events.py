@@ -68,7 +68,10 @@ def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]
 
 
 def _fields(kind: type[ev.Event]) -> dict[str, Any]:
-    """Choose the values of an event's own fields; most optional fields keep their defaults."""
+    """Return sample values for the fields that the class of an event declares itself.
+
+    Most optional fields are left out, so that they keep their defaults.
+    """
     samples = {**_VALUES_BY_FIELD, **_VALUES_BY_EVENT.get(kind, {})}
     hints = get_type_hints(kind)
     own_fields = [

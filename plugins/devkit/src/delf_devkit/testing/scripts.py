@@ -87,5 +87,5 @@ class RecordingScriptHost(ScriptHost):
         self.files[name] = data
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Record the rows of a file that the host makes."""
+        """Record the rows, as tagged JSON, of an output file that a real host would write."""
         self.files[name] = data

@@ -113,15 +113,17 @@ def _can_ask(channel: object) -> bool | None:
 class ApprovalContract(Contract):
     """Tests for an approval channel; needs a fixture ``channel_to`` that makes a channel.
 
-    The fixture is called with the person's behaviour (:data:`Person`); ``people`` lists the
-    supported behaviours. A person who ``edits`` changes ``amount`` to 7. Every channel is also
-    tested with a person who ``cannot be reached``, which must not count as approval.
+    The fixture is called with the behaviour of the person who decides (:data:`Person`). ``people``
+    lists the behaviours that the suite tests, among them:
 
-    A channel that passes on questions has ``answers`` among its ``people``, too: this person
-    answers ``Bob`` to a question with the options ``Ann`` and ``Bob``.
+    - ``approves``: needs another fixture ``shown_to``, an async function that sends a request, or a
+      question, and returns what a person sees as :class:`Shown`.
+    - ``edits``: the person changes ``amount`` to 7.
+    - ``answers``, for a channel that passes on questions: the person answers ``Bob`` to a question
+      with the options ``Ann`` and ``Bob``.
 
-    A channel that supports ``approves`` needs a fixture ``shown_to``, too: an async function that
-    sends a request, or a question, and returns what a person sees as :class:`Shown`.
+    Every channel is also tested with a person who ``cannot be reached``, which must not count as
+    approval.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(

@@ -152,7 +152,10 @@ async def remaining_after(processes: set[tuple[int, str]], seconds: float) -> se
 
 
 def _stat(folder: Path) -> list[str]:
-    """Return the fields of a ``/proc/PID/stat`` file from the state on; empty if unreadable."""
+    """Return the fields of the file ``stat`` in a ``/proc/PID`` folder, from the third on.
+
+    The third field is the process's state. The list is empty if the file cannot be read.
+    """
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -86,7 +86,10 @@ class _Clocks:
 
 
 class _AcceptsReal(type):
-    """A metaclass that accepts objects of the real class as instances of the moved class."""
+    """A metaclass for a replacement of ``date`` or ``datetime`` whose clock is moved.
+
+    Objects of the replaced class, ``real``, count as instances of the replacement.
+    """
 
     real: type
 

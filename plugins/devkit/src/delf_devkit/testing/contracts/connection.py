@@ -122,11 +122,12 @@ class ConnectionContract(Contract):
 
     The fixture returns a usable connection, which the suite closes. The suite makes each of
     ``calls`` many times, sequentially and concurrently, so each call must be repeatable. For
-    example, closing a closed ticket must succeed, and the fixture's service must drop new objects.
+    example, closing a closed ticket must succeed, and the fixture's service must discard each
+    object that a call creates.
 
-    Every action needs a call that succeeds, or an entry in ``untested``. Actions with a
-    ``CallContext`` get one in which the person agrees, and in which models and child tasks return
-    ``answer``.
+    Every action needs a call that succeeds, or an entry in ``untested``. For an action with a
+    ``CallContext`` parameter, the suite passes a context in which the person approves every
+    request, and in which models and child tasks return ``answer``.
 
     The suite reads secrets from the connection's settings (``SecretStr``); list others in
     ``secrets``. ``refused_login`` are calls made with the fixture ``refused_connection``, whose

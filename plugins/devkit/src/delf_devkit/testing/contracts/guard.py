@@ -145,7 +145,7 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _current_step(work: Any) -> tuple[object, object]:
-    """Find what a test is waiting for, outside of this kit.
+    """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
 
     Returns:
         The awaited object, for recognising the same step again, and the object whose name a
@@ -249,7 +249,10 @@ class HeldFrames:
 
 @contextlib.contextmanager
 def held_frames() -> Generator[HeldFrames]:
-    """Watch this thread's event loop from another thread while the block runs."""
+    """Find the line that blocks this thread's event loop for the longest time during the block.
+
+    Another thread watches the loop and fills the record that is yielded.
+    """
     frames = HeldFrames()
     watching = threading.Thread(target=frames.watch, name="delf-watch", daemon=True)
     watching.start()
@@ -383,7 +386,10 @@ def _starts_by_asyncio() -> bool:
 
 
 def _caller() -> str:
-    """Describe the innermost line of the call stack outside of Python, packages and this kit."""
+    """Describe the innermost line of the call stack that belongs to a plugin.
+
+    Lines of Python itself, of other installed packages and of delf's test suites are skipped.
+    """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return _place_in(frame) or "?"
 

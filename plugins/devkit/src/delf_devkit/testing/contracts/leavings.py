@@ -271,14 +271,15 @@ def _check_process(before: dict[str, object], variables: dict[str, str]) -> None
 
 
 class _SharedState:
-    """The state of an object's class and modules, which all users of the process share.
+    """The containers in an object's class and modules, which all users of the process share.
 
-    A cache may be filled on the first use. State that changes on each use, or that contains a text
-    of a use, belongs in the object instead.
+    A cache may be filled when the object is first used. Data that change with each use, or that
+    contain a text of one user, belong in the object instead.
 
     Args:
         subject: The object.
-        marks: Texts that occur only in the uses of the object.
+        marks: Texts that reach the process only as arguments of the object's methods. A shared
+            container with such a text keeps one user's data.
     """
 
     def __init__(self, subject: object, marks: Iterable[str]) -> None:
@@ -363,7 +364,11 @@ def _package(kind: type) -> str:
 
 
 def _containers(kind: type) -> dict[str, str]:
-    """Return the containers of a class and of its package: a mapping from name to repr."""
+    """Return the small containers that are attributes of a class or of its package's modules.
+
+    Returns:
+        A mapping from the attribute's name to the container's repr.
+    """
     containers = dict(_class_containers(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
@@ -385,9 +390,10 @@ def _text(value: object) -> str:
 
 
 def _attributes_of(value: object, package: str) -> object:
-    """Return the attributes of a package's object or of a thread-local; None for other objects.
+    """Return the attributes of an object whose class is in ``package``, or of a thread-local.
 
-    A function of any package counts, too: its mutable defaults and closure values are included.
+    For a function of any package, return its mutable defaults and closure values; for any other
+    object, None.
     """
     if isinstance(value, FunctionType):
         return _attributes_of_function(value)

@@ -78,7 +78,7 @@ class ModelContract(Contract):
     ``secrets`` are the keys of ``model`` and ``failing_model``, which must never be shown. With
     ``images = True`` the model sends images, which ``sent`` shows in base64; otherwise the model
     must refuse a request with an image. ``cost`` is the cost of an answer of ``model`` in USD,
-    worked out by hand, for a model with costs and without a ``price``.
+    worked out by hand; set it if the model itself reports costs and has no ``price``.
     """
 
     fails: ClassVar[bool] = True

@@ -50,7 +50,11 @@ class PrefilterContract(Contract):
         return json.dumps(list(self.wanted_of(question)))
 
     def wanted_of(self, question: str) -> Sequence[str]:
-        """Return the tools wanted for the task of a question."""
+        """Return the tools that the prefilter should select for the task in a model request.
+
+        Args:
+            question: The text of the request, which contains the task.
+        """
         return self.other_wanted if self.other_task in question else self.wanted
 
     async def test_prefilter_keeps_the_actions_a_task_needs(self, prefilter: Any) -> None:

@@ -46,9 +46,9 @@ def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDec
 class SharedJournalContract(Contract):
     """Tests for a shared journal; needs a fixture ``reopen``, which opens the same journal again.
 
-    The journal starts empty. Each journal that ``reopen`` returns stands for a process. ``upkeep``
-    enables tests of backups. See :class:`delf.testing.JournalContract` for the tests of a single
-    process.
+    The journal starts empty. Each journal that ``reopen`` returns stands for a process. Set the
+    class attribute ``upkeep`` to False if the journal has no backups to test. See
+    :class:`delf.testing.JournalContract` for the tests of a single process.
     """
 
     upkeep: ClassVar[bool] = True

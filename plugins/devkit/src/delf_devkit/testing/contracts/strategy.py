@@ -77,13 +77,13 @@ class _World:
 
         @tool(effect="write", confirm=True)
         async def forget(name: str) -> str:
-            """Forget a name."""
+            """Remove a name from the list of kept names, and return a confirmation."""
             self.changes.append(f"not {name}")
             return f"forgot {name}"
 
         @tool(effect="write", confirm=False)
         async def keep(name: str) -> str:
-            """Keep a name."""
+            """Add a name to the list of kept names, and return a confirmation."""
             if name == self.slow_name:
                 await asyncio.sleep(_INSTANT)
             self.changes.append(name)
@@ -93,7 +93,7 @@ class _World:
         return [add, forget, keep]
 
     def restore(self, events: Sequence[Event], *, happened: bool) -> None:
-        """Restore the changes that a crash after some events would leave.
+        """Set ``changes`` to the changes that are made when a process crashes after some events.
 
         Args:
             events: The events before the crash.
