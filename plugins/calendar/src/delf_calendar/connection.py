@@ -82,7 +82,15 @@ _Spans = list[Busy]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one event."""
+    """A change to one calendar event, without the new values.
+
+    Args:
+        what: The change in words, for error messages.
+        event: The id of the event.
+        calendar: The id of the event's calendar.
+        notify: Whether attendees get an email about the change.
+        context: The context of the call, with the version that the approving person saw.
+    """
 
     what: str
     event: str
@@ -219,9 +227,9 @@ class Calendar(GoogleConnection):
         meet: bool = False,
         notify: bool = True,
     ) -> Event:
-        """Make an event; without an end it takes an hour, or a day. Attendees (addresses) get an
-        invitation unless `notify` is false. Recurrence is as ["RRULE:FREQ=WEEKLY;COUNT=4"],
-        reminders are minutes before, `meet` adds a conference link.
+        """Make an event; without an end it takes an hour, or a day if start is a date. Attendees
+        (addresses) get an invitation unless `notify` is false. Recurrence is as
+        ["RRULE:FREQ=WEEKLY;COUNT=4"], reminders are minutes before, `meet` adds a conference link.
         """  # noqa: D205 - the model reads the whole paragraph
         has_zone = bool(zone)
         zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
@@ -385,7 +393,8 @@ class Calendar(GoogleConnection):
     ) -> Event:
         """Change the current version of an event, retrying after concurrent changes.
 
-        Attendees are written as a whole list, so a concurrent answer of an attendee would be lost.
+        A change based on an older version would write the older list of attendees, and so undo an
+        answer that an attendee gave meanwhile.
         """
         for attempt in range(RETRIES + 1):
             old = await self._get(change.event, change.calendar)

@@ -338,7 +338,7 @@ class Chat(FixedAttributes):
         return self._context
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
-        """Return a task's conversation by id; the current conversation if the id is None."""
+        """Return the conversation with an id, as a task uses it; None means the current one."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
         return ChatTurns(self, check_name("conversation_id", conversation_id))

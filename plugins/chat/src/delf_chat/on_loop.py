@@ -56,7 +56,15 @@ class StoreOnLoop:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False, without a change, if another caller was first."""
+        """Replace the summary; return False, without a change, if another caller was first.
+
+        Args:
+            conversation: The id of the conversation.
+            summary: The new summary.
+            upto: The position of the last message that the new summary covers.
+            instead_of: The ``upto`` of the summary to replace.
+            trust: Whether the summary contains outside text.
+        """
         return await self._run(
             lambda store: store.summarize(
                 conversation, summary, upto, instead_of=instead_of, trust=trust

@@ -220,7 +220,10 @@ class Docs(GoogleConnection):
         await self._call_drive("delete a document", "DELETE", document, None)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the document and the changed paragraphs; the basis is the document's revision."""
+        """Preview the document and the paragraphs that a call would change.
+
+        An approval counts only for the document's present revision, the preview's ``basis``.
+        """
         arguments = call.arguments
         if not isinstance(arguments.get("document"), str):
             return None

@@ -41,7 +41,11 @@ def _paragraphs(content: Sequence[Node]) -> Iterator[Node]:
 
 
 def plain_text(element: Node) -> str:
-    """Return a paragraph's text, with a U+FFFC character for each index of other elements."""
+    """Return a paragraph's text, in which U+FFFC characters stand for elements without text.
+
+    Each such element gets as many characters as it takes up in the document, so that positions in
+    the text equal positions in the document.
+    """
     pieces: list[str] = []
     for part in element["paragraph"].get("elements") or ():
         if "textRun" in part:

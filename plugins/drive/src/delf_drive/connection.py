@@ -335,8 +335,9 @@ class Drive(GoogleConnection):
         message: str = "",
         notify: bool = True,
     ) -> PermissionInfo:
-        """Let somebody read, comment or change a file: an email address, `domain:example.com`, or
-        `anyone` who has the link. The address gets an email, unless `notify` is false.
+        """Let `who` read, comment or change a file. `who` is an email address,
+        `domain:example.com`, or `anyone` (everybody who has the link). An address gets an email,
+        unless `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
         record = await self._resolver.find(file)
         body: dict[str, Any] = {"role": role}
@@ -363,7 +364,7 @@ class Drive(GoogleConnection):
 
     @action("unshare", effect="write", trust=_PERMISSION, sinks=["file", "who"])
     async def unshare(self, file: str, who: str) -> PermissionInfo:
-        """Take a permission away: of an address, `domain:…`, `anyone`, or by its id."""
+        """Take a permission away. `who`: an address, `domain:…`, `anyone`, or a permission's id."""
         resource = await self._resolver.find(file)
         key = str(resource["id"])
         permissions = [permission_of(item) for item in await self._permissions(key)]

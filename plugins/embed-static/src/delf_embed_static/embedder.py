@@ -57,7 +57,7 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Raise if the model is not available; the model is not loaded.
+        """Check that the model is available, without loading the model.
 
         Raises:
             ConfigurationError: If the model is missing and may not be downloaded.

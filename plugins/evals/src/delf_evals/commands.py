@@ -50,7 +50,8 @@ def add(
 ) -> None:
     """Add the task TASK, or `last`, as a case with recorded results.
 
-    The case expects the same answer and the same changing calls. Edit the file for other checks.
+    The case expects the same answer, and the same calls of actions that change data. Edit the file
+    to add other checks.
     """
     from delf_cli.journals import load_task
     from delf_evals.adding import add_task

@@ -67,7 +67,7 @@ class CaseInputs(BaseModel):
 
     @property
     def given(self) -> object:
-        """The inputs as written in the data set, which checks get; the task if not set."""
+        """The inputs that a case's checks get: the data set's inputs, or the task without any."""
         return self.task if self._given is None else self._given
 
     def of(self, given: object) -> CaseInputs:

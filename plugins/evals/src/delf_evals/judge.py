@@ -87,7 +87,7 @@ class Judge:
 
 
 def _json_of(text: str) -> str:
-    """Return the text from the first ``{`` to the last ``}``; the whole answer without braces."""
+    """Return the part from the first ``{`` to the last ``}``; if there is none, the whole text."""
     return text[text.find("{") : text.rfind("}") + 1] or text
 
 

@@ -176,7 +176,10 @@ class RecordedConnection:
         return self.name if self.is_function else f"{self.name}.{action.name}"
 
     async def _recorded_context(self, task: str) -> str | None:
-        """Return the case's facts for the prompt, else the facts of the real connection."""
+        """Return the text for the prompt that was recorded with the evaluation case.
+
+        Without a recorded text, return the text of the real connection.
+        """
         context = WORLD.get().context.get(self.name)
         if context is not None:
             return context

@@ -105,7 +105,7 @@ def variant_settings(text: str, folder: Path) -> list[str]:
 
 @dataclass
 class _CaseRun:
-    """The inputs, response and recorded world of one run of an evaluation case."""
+    """The inputs, the response and the recorded calls of a single run of an evaluation case."""
 
     inputs: CaseInputs
     response: Response[Any] | None = None
@@ -138,7 +138,8 @@ async def run_variant(
     """Run all cases with the settings of a variant.
 
     Args:
-        dataset: The data set, after :meth:`Judge.serve` for its checks.
+        dataset: The data set. :meth:`Judge.serve` must have been called for it, so that the data
+            set's checks can ask the judge.
         agent: The agent of :func:`variant_agent`.
         name: The name of the variant.
         options: The options of the run.
@@ -211,7 +212,7 @@ def isolated_agent(
 
 
 async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
-    """Return the live prompt facts of the project's connections by connection name.
+    """Return the texts that the project's connections add to a task's prompt now, by connection.
 
     Args:
         setup: The project.

@@ -488,7 +488,11 @@ class Gmail(GoogleConnection):
         return [*lines, *([f"… and {omitted_count} more"] if omitted_count > 0 else [])]
 
     async def _draft_preview(self, draft: str) -> Allowed:
-        """Return the preview of a draft; its basis changes whenever the draft changes."""
+        """Return the preview of a draft.
+
+        An approval counts only while the preview's ``basis`` is the same; a change of the draft
+        changes the ``basis``.
+        """
         resource = await self.transport.json(
             Request("read a draft", "GET", f"{_ME}/drafts/{segment(draft)}")
         )

@@ -372,7 +372,7 @@ def _safe_name(name: str) -> str:
 
 
 def content_of(payload: Resource) -> bytes:
-    """Return the decoded bytes of a part that are contained in the message itself."""
+    """Return the decoded content of a message part; empty if the content must be fetched."""
     body: Resource = payload.get("body") or {}
     return unbase64(str(body.get("data") or ""))
 

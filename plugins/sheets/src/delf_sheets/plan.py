@@ -98,7 +98,7 @@ class Plan:
         self.requests.append({"updateCells": body})
 
     def add_sheet(self, title: str, rows: int = 1000, columns: int = 26) -> Sheet:
-        """Add a sheet with a chosen id, for later requests."""
+        """Plan to add a sheet; its id is chosen here, so that later requests can refer to it."""
         if any(sheet.title.lower() == title.lower() for sheet in self.book.sheets):
             raise ToolRefusedError(f"there is a sheet {title!r} already")
         sheet = Sheet(self._new_id(), title, rows, columns)

@@ -15,7 +15,7 @@ _MAX_CELLS: Final = 10_000_000
 
 @dataclass(slots=True)
 class Sheet:
-    """A sheet of a book after the planned requests."""
+    """A sheet of a book as it will be after the requests that are planned, but not yet sent."""
 
     id: int
     title: str
@@ -63,7 +63,7 @@ class Area:
         return replace(self, bottom=bottom, right=right)
 
     def beginning(self, max_rows: int) -> Area:
-        """Return at most some first rows of the range, limited to the sheet's size."""
+        """Return the first ``max_rows`` rows of the range, or fewer if the sheet is shorter."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
         bottom = max(self.top + 1, min(end, self.top + max_rows))
