@@ -96,9 +96,13 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
 
 def _describe_texts(values: Sequence[str], *, is_complete: bool) -> str:
-    """Describe texts by all distinct texts if these are few, otherwise by an example.
+    """Describe a column's texts: list the distinct texts if they are few, else show an example.
 
-    The notation of numbers or dates, and blanks, are mentioned.
+    The description mentions empty texts, blanks around texts, and the notation of numbers or dates.
+
+    Args:
+        values: The texts.
+        is_complete: Whether ``values`` are all texts of the column.
     """
     non_blank = [value for value in values if value.strip()]
     stripped = [value.strip() for value in non_blank]
@@ -135,9 +139,9 @@ def _choices(choices: Sequence[str], is_complete: bool) -> str:
 
 
 def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
-    """Yield the notation of a column's numbers or dates, and examples of other values.
+    """Yield how a column writes its numbers or dates, with examples of values that differ.
 
-    Nothing is yielded for a column of other texts, or of dates in ISO format.
+    Yield nothing if the column has neither numbers nor dates, or only ISO dates.
     """
     if all(map(_ISO_DATE.fullmatch, filled)):
         return

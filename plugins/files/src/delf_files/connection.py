@@ -93,8 +93,9 @@ class Files(Connection):
         encoding: str | None = None,
         context: CallContext | None = None,
     ) -> Any:
-        """Rows as list[dict] (.csv .tsv: text; .xlsx: the first sheet, or sheet=), parsed .json,
-        .jsonl as list, str (.docx), list[str] (.pdf: the text of each page), bytes.
+        """Read a file: .csv, .tsv (every value is str), .xlsx (the first sheet, or sheet=): rows
+        as list[dict]; .json: parsed; .jsonl: list; .docx: str; .pdf: list[str], one per page; other
+        files: bytes.
         header: the number of the row with the columns' names, if it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
@@ -137,7 +138,8 @@ class Files(Connection):
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
         SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
         CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, page with
-        OFFSET, or pass limit (1000 at most). header as for read; of several files {'a.csv': 3}.
+        OFFSET, or pass limit (1000 at most). header: as for read; for several files a dict, such as
+        {'a.csv': 3}.
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 
@@ -257,7 +259,10 @@ class Files(Connection):
         return ToolExecutionError(f"{file.name} {reason}, and {limit}; {advice}")
 
     async def _facts(self, file: InputFile, context: CallContext | None) -> FileFacts:
-        """Return the data about a file for ``files.list``; ``problem`` if the file is broken."""
+        """Return the data about a file for ``files.list``.
+
+        If the file cannot be read, the data contain the reason as ``problem``.
+        """
         facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
         try:
             facts["size"] = _size(file)

@@ -184,7 +184,11 @@ def write_table(
 
 
 def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the non-empty rows, beginning with the row of a number; None for the first row.
+    """Yield the non-empty rows from a given row on.
+
+    Args:
+        number: The number of the first row to yield, from 1; None for the first non-empty row.
+        rows: All rows, then a row with the end marker.
 
     Raises:
         ValueError: If the row does not exist or is empty.

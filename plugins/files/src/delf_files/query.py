@@ -104,8 +104,8 @@ def _header_rows(
     """Return a mapping from table name to the number of the row with column names.
 
     Raises:
-        ToolRefusedError: If ``header`` is one number for several tables, names a table that the
-            statement does not name, or does not apply to a table.
+        ToolRefusedError: If ``header`` is one number although there are several tables, or names a
+            table that is not in the SQL statement, or that has no row with column names.
     """
     names = [name for table in tables for name in table["names"]]
     if isinstance(header, int):
@@ -150,6 +150,11 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
 
 def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
     """Return the data about an input file that :mod:`query_child` needs, such as its path.
+
+    Args:
+        file: The file.
+        formats: The installed file formats.
+        number: The file's position among the statement's files, for the name of a copy.
 
     Raises:
         ToolRefusedError: If the file is not a table.

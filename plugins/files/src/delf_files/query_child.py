@@ -101,10 +101,14 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables of a file that the statement may need.
+    """Return the tables in a file that an SQL statement may need.
 
-    A text file is one table. Of a workbook or database, the first table and the named tables are
-    written as JSON lines.
+    A text file is one table. Of a workbook or database, the first table and the tables that the
+    statement names are written to files as JSON lines.
+
+    Args:
+        table: The data about the file, as :func:`delf_files.query.query` makes them.
+        question: The message with the statement, as :func:`answer` gets it.
     """
     names: list[str] = table["names"]
     path: str = table["path"]
@@ -169,7 +173,11 @@ def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement in a DuckDB connection that can read only the files of the question."""
+    """Run a message's SQL statement in a DuckDB connection that can read only its tables' files.
+
+    Args:
+        question: The message, as :func:`answer` gets it, with all tables that are needed.
+    """
     import duckdb
 
     connection = duckdb.connect(
@@ -369,13 +377,22 @@ def _json_type(kind: Any) -> str:
 
 
 def _note_renamed(names: list[str], about: str) -> None:
-    """Add a note for each column that was renamed because SQL ignores case."""
+    """Add a note to the call's result for each column that was renamed because SQL ignores case.
+
+    Args:
+        names: The names of all columns.
+        about: The table or result that has the columns, for the note.
+    """
     for name, explanation in _explain_renames(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {explanation}")
 
 
 def _explain_renames(names: list[str]) -> dict[str, str]:
-    """Map each renamed column, such as ``ID_2``, to an explanation: ``'ID' beside 'id'``."""
+    """Find the columns that were renamed because their names differ from others only in case.
+
+    Returns:
+        A mapping from the new name, such as ``ID_2``, to the reason, such as ``'ID' beside 'id'``.
+    """
     names_by_folded = {name.lower(): name for name in reversed(names)}
     explanations: dict[str, str] = {}
     for name in names:
@@ -414,7 +431,13 @@ def arrow_table(path: str) -> Any:
 
 
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
-    """Run a checked statement, and return the answer as :func:`answer` does."""
+    """Run a checked statement, and return the rows in the format of :func:`answer`.
+
+    Args:
+        connection: The DuckDB connection.
+        statement: The statement, parsed by DuckDB.
+        question: The message, as :func:`answer` gets it, with the statement's parameters.
+    """
     import duckdb
 
     values = question["params"]
@@ -464,9 +487,10 @@ def _is_date_or_time(kind: str) -> bool:
 
 
 def _text_if_unreadable(number: int, kind: str) -> str:
-    """Return SQL for the text of a column's value if Python lacks a date or time inside it.
+    """Return SQL that gives a column's value as text if Python cannot represent the value.
 
-    The SQL gives NULL for any other value.
+    Python cannot represent some early and late dates and times. For any other value the SQL gives
+    NULL.
     """
     if _is_date_or_time(kind):
         return "NULL"
@@ -481,7 +505,11 @@ def _approximate_bytes(value: Any) -> int:
 
 
 def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Convert a result value to Python; record a value that becomes text in ``texts``."""
+    """Convert a value of the result's column ``name`` to a Python value.
+
+    If Python has no such value, return the value as text, and store this text in ``texts`` under
+    the column's name.
+    """
     if _is_date_or_time(kind):
         return _parse_moment(value, kind, name, texts)
     if kind == "JSON" and isinstance(value, str):

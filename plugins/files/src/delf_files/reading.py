@@ -159,7 +159,9 @@ def _bytes_of(path: str, name: str, max_bytes: int) -> bytes:
 async def read_rows(
     factory: Sequence[str], path: str, name: str, part: str | None, header: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of a file that a FileFormat plugin reads, with a note about other sheets.
+    """Return the rows of a file that a FileFormat plugin reads.
+
+    If the file has further sheets and ``part`` is None, a note beside the call's result names them.
 
     Args:
         factory: The module, attribute and file of the format's factory.

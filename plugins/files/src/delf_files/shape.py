@@ -533,7 +533,8 @@ def _unpacked_lines(path: str) -> str:
 def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     """Return a heading, the first lines of a text, and the last line, which may be a total.
 
-    The list is empty for binary content. Of a text that may be cut, the last line is left out.
+    The list is empty for binary content. The last line of the text is left out if ``data`` may be
+    only the beginning of the text.
 
     Args:
         data: At most the first :data:`_PIECE_BYTES` of the text.

@@ -59,9 +59,9 @@ class SqliteFormat:
         Args:
             path: The absolute path on the host.
             part: The table's name; the first when None.
-            max_rows: The maximum number of rows; None for all rows. With a number, the last 200
-                rows are returned, too, and rows of views are not read, because a view may run
-                forever.
+            max_rows: The maximum number of rows from the beginning; None for all rows. If this is a
+                number, the last 200 rows are returned, too, and a view's rows are not read, because
+                the view's query may run forever.
 
         Raises:
             ToolExecutionError: If the file cannot be read or does not have the table.

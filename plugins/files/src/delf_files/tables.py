@@ -16,9 +16,9 @@ from delf_files.headers import header_of, is_headless
 Row = TypeVar("Row", bound="Sequence[Any]")
 _MAX_NAMES_CHARACTERS: Final = 400
 END: Final = "\0end of the table\0"
-"""A marker that is appended after the last line.
+"""A marker that is appended to a table's text as its last line.
 
-A longer cell that ends with the marker was quoted and not closed.
+If a cell ends with the marker and has text before the marker, a quote in the table was not closed.
 """
 
 
@@ -80,7 +80,11 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
 
 
 def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
-    """Return the rows in lines that are cut from the middle of a table.
+    """Parse lines from the middle of a table, and return their rows.
+
+    Args:
+        text: The lines.
+        dialect: The dialect of the whole table.
 
     Raises:
         ValueError: If the lines are not whole rows, for example inside a quoted cell.
@@ -113,7 +117,7 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
 
 
 def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
-    """Add a note if the first row probably does not name the columns.
+    """Add a note to the call's result if the first row probably does not name the columns.
 
     Args:
         rows: The non-empty rows with their numbers.

@@ -47,7 +47,10 @@ class Change:
 
 
 def basis_of(changes: Sequence[Change]) -> str:
-    """Return a digest of the changed files and their old content, to detect other changes."""
+    """Return a digest of the files to be changed and of their content before the changes.
+
+    A different digest at a later time shows that another program changed one of the files.
+    """
     digest = hashlib.sha256()
     for change in changes:
         before = "new" if change.before is None else hashlib.sha256(change.before).hexdigest()

@@ -146,7 +146,10 @@ class Filesystem(Connection[FilesystemSettings]):
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
-        """Check a call by the approval settings of its roots; add a preview to a write call."""
+        """Check a call by the approval settings of the root folders that the call uses.
+
+        The verdict on a write call has a preview.
+        """
         if name not in _WRITE_ACTIONS:
             path = str(arguments.get("path", "."))
             places = list(self._roots) if path == "." else [self._roots.place(path)]

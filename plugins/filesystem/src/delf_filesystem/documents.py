@@ -97,7 +97,10 @@ def convert(content: bytes, name: str, suffix: str) -> str:
 
 
 def _note_pages_without_text(content: bytes, name: str) -> None:
-    """Add a note about the pages of a PDF that have no text, which Markdown omits."""
+    """Add a note to the call's result that says how many pages of a PDF have no text.
+
+    The conversion to Markdown leaves these pages out.
+    """
     import pdfplumber
 
     try:

@@ -123,7 +123,7 @@ def is_visible(place: Place, name: str) -> bool:
 
 @contextmanager
 def convert_errors(place: Place, verb: str) -> Generator[None]:
-    """Convert the operating system's errors in the block to tool errors with the script's path.
+    """Convert an OSError in the block to a tool error, which names the path as scripts see it.
 
     Args:
         place: The file or folder.

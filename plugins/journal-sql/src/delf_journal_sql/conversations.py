@@ -21,10 +21,10 @@ _MAX_TITLE_LENGTH: Final = 200
 # between.
 _PRUNE_BATCH_SIZE: Final = 20
 REMEMBERED_SECONDS: Final = 86_400.0
-"""The time for which a cleared conversation's row is kept, in seconds.
+"""The time for which the row of a cleared conversation is kept, in seconds.
 
-Positions of new messages continue after the row's last position. Otherwise a summary of the cleared
-messages that is still being written could be stored as a summary of new messages.
+The row holds the position of the last message, from which the positions of new messages continue.
+If they began again at 1, a late summary of the cleared messages would count for new messages.
 """
 
 

@@ -212,7 +212,7 @@ class Database(Protocol):
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Split rows into chunks of few different sizes, one for each insert statement."""
+    """Split rows into chunks, each for one insert statement; see :data:`_CHUNKS` for the sizes."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:

@@ -32,7 +32,7 @@ from delf_journal_sql.schema import REMEMBERED, REQUESTS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 STOP: Final = "cancel"
-"""The kind of note that asks the owner of a task to stop the task."""
+"""The kind of stored note that asks a task's owner, the process that runs it, to stop the task."""
 # The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
 # The kind of note that revokes a remembered approval decision.
@@ -90,8 +90,8 @@ def notes_from(
 class StopRequests:
     """Finds the tasks that a person asked to stop, with a cache of earlier searches.
 
-    A server searches every second for all its waiting tasks. So for tasks of the previous search
-    only newer notes are read.
+    A server searches every second for all its waiting tasks. So for tasks that were in the previous
+    search, only stop requests stored since then are read.
     """
 
     def __init__(self) -> None:

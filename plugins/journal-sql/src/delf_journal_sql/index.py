@@ -58,9 +58,9 @@ Kind = Literal["action", "model"]
 class _Use:
     """Statistics of one task about one action or model.
 
-    ``waiting`` is the number of pending approval requests. ``waited`` is the sum of all decision
-    times minus the sum of all request times; the time of a pending request's decision is added when
-    the decision is made.
+    ``waiting`` is the number of pending approval requests. ``waited`` is the sum of the timestamps
+    of all decisions minus the sum of the timestamps of all requests, in seconds. So it is the time
+    spent waiting only when no request is pending.
     """
 
     calls: int = 0
@@ -101,7 +101,7 @@ def index_key_of(task: int, seq: int = 0) -> int:
 
 
 def event_at(index_key: int) -> tuple[int, int]:
-    """Return the task's database key and the event's sequence number of an index key."""
+    """Split an index key into the task's database key and the event's sequence number."""
     return index_key >> SEQ_BITS, index_key & ((1 << SEQ_BITS) - 1)
 
 
@@ -271,7 +271,7 @@ _EVENTS_WITHOUT_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "
 
 
 def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
-    """Add the entries of an event's row to a batch."""
+    """Decode the row of an event, and add what the index stores about the event to a batch."""
     task, at, kind = row.task, row.at, row.type
     data = data_of(connection, task, row.data, row.blobs)
     match kind:

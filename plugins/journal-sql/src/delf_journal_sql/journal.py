@@ -288,7 +288,11 @@ class SqlJournal:
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task for this process, unless a live process owns the task."""
+        """Claim a task for this process; return its former owner if that may still be alive.
+
+        Raises:
+            JournalConflictError: If another process owns the task and is alive.
+        """
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:

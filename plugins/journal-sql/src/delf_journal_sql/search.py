@@ -138,9 +138,15 @@ def _newest_tasks(
 def _matching_events(
     connection: Connection, database: Database, terms: Sequence[Sequence[str]], end_task: int | None
 ) -> Iterator[Mapping[int, int]]:
-    """Yield batches of tasks with an event that contains all phrases, newest first.
+    """Yield batches of the tasks that have an event with all phrases, newest task first.
 
-    A batch maps the database key of a task to the index key of its first such event.
+    A batch maps the database key of a task to the index key of the task's first such event.
+
+    Args:
+        connection: A connection.
+        database: The database.
+        terms: The phrases, each as its words.
+        end_task: The database key of a task; only older tasks are searched. None for all tasks.
     """
     values: dict[str, Any] = {"query": database.words.query(terms), "limit": _BATCH_SIZE}
     keys_by_task: dict[int, int] = {}
@@ -229,7 +235,15 @@ def _figures_by_task(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Compute statistics for groups of tasks, each of which is in one group."""
+    """Compute statistics for each group of tasks.
+
+    Args:
+        connection: A connection.
+        group: An SQL expression that gives a task's group.
+        where: The conditions on the tasks.
+        values: The values of the conditions' parameters.
+        now: The present time.
+    """
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
         f"SELECT {group} AS group_key, SUM(1 - i.is_child) AS tasks, "

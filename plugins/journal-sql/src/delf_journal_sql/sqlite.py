@@ -96,7 +96,17 @@ class SqliteConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows, many with one statement."""
+        """Insert rows, many with one statement.
+
+        Args:
+            table: The table.
+            columns: The columns.
+            rows: The values of the columns.
+            unique: A unique column. Rows whose value exists already are skipped.
+
+        Returns:
+            With ``unique``, the ids and unique values of the inserted rows; otherwise nothing.
+        """
         placeholders = f"({', '.join('?' * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []

@@ -137,7 +137,10 @@ class Tasks:
             self._rows.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """Drop the collected rows, and the cached state of some tasks, after a rollback."""
+        """Drop all rows that wait to be written, and the cached state of the given tasks.
+
+        Called after a rollback.
+        """
         # After a rollback, the cached positions are too high, and the next event would leave a gap.
         self._rows.clear()
         self._closed.clear()
@@ -162,10 +165,11 @@ class Tasks:
             failed: Whether a failed task may be claimed, too.
 
         Returns:
-            The previous owner, if that process may still be alive.
+            The previous owner if its lease has expired, but nothing proves that the process has
+            ended; otherwise None.
 
         Raises:
-            JournalConflictError: If a live process owns the task.
+            JournalConflictError: If the present owner is alive or its lease has not expired.
         """
         rows = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module

@@ -62,7 +62,9 @@ class Append:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """An operation that calls a function with a connection, in order with appends.
+    """A queued operation that calls a function with a database connection.
+
+    Calls and :class:`Append` operations are executed in the order of the queue.
 
     Args:
         function: The function.
@@ -142,7 +144,7 @@ class Writer:
         return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
 
     def register(self) -> Call:
-        """Create the operation that registers this process as an owner."""
+        """Create the operation that registers this process as a possible owner of tasks."""
         return Call(self._write_heartbeat, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:

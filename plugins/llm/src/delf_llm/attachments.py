@@ -93,7 +93,7 @@ def _too_large() -> ToolExecutionError:
 
 
 def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
-    """Return an attachment's name and its bytes; the bytes are None for a file's name."""
+    """Return an attachment's name and bytes; for a file path, the path and None."""
     match item:
         case str() | PurePath():
             return str(item), None

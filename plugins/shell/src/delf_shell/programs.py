@@ -51,7 +51,7 @@ _UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
 
 
 def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
-    """Return True if a program only reads the words that wildcards matched.
+    """Return True if a program only reads the files whose names wildcards matched.
 
     Args:
         command: All words of the command, starting with the program.
@@ -66,9 +66,10 @@ def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
 
 
 def only_reads(command: Words, options: Sequence[str]) -> bool:
-    """Return True if a program only reads files when it is called with some options.
+    """Return True if a program only reads files when it is called with the given options.
 
-    Return False for an unknown program that is called with options.
+    Without options the result is always True: the caller has to check the program itself. With
+    options the result is False for a program that is not known.
 
     Args:
         command: All words of the command, starting with the program.

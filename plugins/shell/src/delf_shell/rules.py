@@ -34,8 +34,8 @@ class Rule:
     Args:
         words: The words of the pattern.
         ask: Whether every matching command needs approval.
-        reading: Whether a matching command needs approval if its further words may do more than
-            read files in the folder.
+        reading: Whether a matching command needs approval unless the words after the pattern can
+            only read files in the folder in which commands run.
     """
 
     words: tuple[str, ...]

@@ -194,10 +194,7 @@ class Runner:
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
-    """Return the search path for programs without relative folders.
-
-    A script may have put programs into a relative folder.
-    """
+    """Return ``PATH`` without its relative folders, into which a script may have put programs."""
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if folder.startswith("/"))
 

@@ -152,7 +152,12 @@ def _duration(days: float) -> Any:
 
 
 def _value(cell: Any, mode: Any) -> Any:
-    """Return the value of a cell as Python object; whole numbers become ``int``."""
+    """Return the value of a cell as a Python object; whole numbers become ``int``.
+
+    Args:
+        cell: The cell.
+        mode: The workbook's date mode, which tells from which day its dates count.
+    """
     import xlrd
 
     if cell.ctype in _EMPTY_CELLS or cell.value == "":

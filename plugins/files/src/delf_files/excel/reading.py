@@ -77,7 +77,7 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
 
 
 def note_without_cells(names: Sequence[str]) -> None:
-    """Add a note about sheets without cells, such as chart sheets."""
+    """Add a note to the call's result that sheets without cells, such as charts, are left out."""
     if names:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
 
@@ -104,7 +104,10 @@ def note_hidden(name: str, *, is_hidden: bool) -> None:
 
 
 def note_early_date() -> None:
-    """Add a note about dates before 1900, which Excel's calendar lacks."""
+    """Add a note to the call's result that dates before 1900 were read as numbers.
+
+    Excel's calendar has no such dates.
+    """
     note("cells with dates before 1900 were read as Excel's negative day numbers")
 
 

@@ -27,7 +27,10 @@ MAX_TEXT: Final = 8 * 32_767
 A character may be escaped as ``_x000D_``.
 """
 MAX_ELEMENTS: Final = 500_000
-"""The maximum number of XML elements that openpyxl holds at once, as of a row or all styles."""
+"""The maximum number of XML elements that openpyxl holds in memory at once.
+
+For example, openpyxl holds all elements of one row, and those of all styles.
+"""
 _READ_BYTES: Final = 256 * 1024
 _CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
 _KINDS: Final = {
