@@ -185,7 +185,11 @@ class ServerQuestions:
         checker = Checker(schema, "the form")
 
         def check_form(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Return a person's input without empty fields; raise if the form forbids the input."""
+            """Return the values that a person entered into the form, without empty fields.
+
+            Raises:
+                ToolRefusedError: If a value does not match the form's schema.
+            """
             values = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(values)
             if fault is not None:

@@ -39,8 +39,9 @@ def mcp() -> None:
 def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
 
-    The line has an effect only in delf.toml; keep the parts that you believe. Each call of any
-    other tool needs approval. So does a tool that has changed since you declared it.
+    The line has an effect only in delf.toml; keep the parts that you believe. Each call of a tool
+    that the line does not name needs approval. So does each call of a tool that has changed since
+    you wrote the line.
 
     \b
     delf mcp effects git
@@ -74,7 +75,8 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
 
     Args:
         server: The connection.
-        accept: Whether to accept the current tools for the setting ``effects``.
+        accept: Whether to trust the tools as they are now, so that the setting ``effects`` applies
+            to them.
 
     Raises:
         ConfigurationError: If the connection is not to an MCP server.

@@ -78,7 +78,8 @@ class Resource(TypedDict):
 class _Inspect:
     """A descriptor for ``inspect`` that needs no connection to the server.
 
-    On an instance, ``inspect`` describes the actions of the last listing.
+    On the class, ``inspect`` describes no actions. On an instance, it describes the actions that
+    the server listed last.
     """
 
     def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
@@ -102,7 +103,7 @@ class MCP(Connection[MCPSettings]):
         command: The program of a local server. The options ``args``, ``env`` and ``cwd`` may be
             added.
         url: The address of a remote server. The options ``headers`` or ``oauth`` may be added.
-        config: The path of an ``mcp.json``, in which ``server`` names the server.
+        config: The path of an ``mcp.json``. The option ``server`` selects one of its servers.
         open_url: An async function that shows a login URL to the user; the browser is opened when
             omitted.
     """

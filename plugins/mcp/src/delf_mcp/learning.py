@@ -115,9 +115,9 @@ class Results:
 
 
 def _json_like_texts(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the key and the text of each field of a record whose text may be JSON.
+    """Yield the key and the text of each text field of a record that may contain JSON.
 
-    Some servers put their whole result as JSON into a text field.
+    Some servers put their whole result as JSON into one text field.
     """
     if not isinstance(value, dict):
         return

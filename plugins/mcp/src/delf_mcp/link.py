@@ -97,7 +97,7 @@ class Link:
 
     @property
     def server_end(self) -> ServerEnd:
-        """The end of the server that was started last."""
+        """The record of how the server process that was started last ended."""
         return self._server_end
 
     def _on_end(self, server_end: ServerEnd) -> None:
@@ -267,7 +267,13 @@ async def watched(
     server_end: ServerEnd,
     sieve: Callable[[Any], None],
 ) -> AsyncGenerator[Streams]:
-    """Open a transport, and wrap its messages in a :class:`WatchedStream`."""
+    """Open a transport, and wrap its incoming messages in a :class:`WatchedStream`.
+
+    Args:
+        transport: The transport.
+        server_end: The record of how the server ended, which gets the end of the stream.
+        sieve: Called with each message from the server, and may remove parts of the message.
+    """
     async with transport as (read, write):
         yield WatchedStream(read, server_end, sieve), write
 

@@ -63,7 +63,10 @@ class TokenFile:
         return issuer if isinstance(issuer, str) else None
 
     def set_pending_issuer(self, origin: str) -> None:
-        """Set the origin that :meth:`set_tokens` stores as issuer, before a token request."""
+        """Set the origin that the next :meth:`set_tokens` stores as the tokens' issuer.
+
+        Called before each token request.
+        """
         self._pending_issuer = origin
 
     async def get_tokens(self) -> OAuthToken | None:

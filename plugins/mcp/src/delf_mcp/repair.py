@@ -49,13 +49,19 @@ def repaired(text: str) -> str:
 
 
 def note_losses(meta: Mapping[str, Any] | None) -> None:
-    """Add the notes about lost values in a result's metadata to the current call."""
+    """Copy the notes that a result's metadata contain to the current call.
+
+    The notes say which values of the result were lost when the result was repaired.
+    """
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)
 
 
 def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
-    """Return the structured data of a result as the server sent the data, without a wrapper."""
+    """Return the structured data of a tool result as the server sent them.
+
+    The repair wraps data that are not an object in an object, and marks this in ``meta``.
+    """
     return content["value"] if (meta or {}).get(_WRAPPED_KEY) else content
 
 

@@ -296,7 +296,7 @@ class FactDatabase:
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
-        """Return the facts that match most words of a query, best first.
+        """Return at most ``limit`` facts that contain words of a query, best match first.
 
         The result is a mapping from the number of a fact to its score.
         """

@@ -166,7 +166,10 @@ class Memory(FixedAttributes):
         )
 
     async def _stop_filling_after(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work and return its result, then stop adding vectors before the event loop ends."""
+        """Await ``work``, then stop the background task that adds vectors; return the result.
+
+        The background task must not outlive the event loop.
+        """
         try:
             return await work
         finally:

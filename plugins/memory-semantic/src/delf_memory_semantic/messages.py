@@ -156,9 +156,17 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the similarities of the messages nearest to a vector and of those in ``by_words``.
+        """Return the similarities to a vector of the nearest messages and of some other messages.
 
-        The result is a mapping from the number of a message to its similarity.
+        Args:
+            vector: The vector of the query; None without an embedding model.
+            since: The Unix time of the oldest message.
+            until: The Unix time of the newest message.
+            by_words: The scores of the messages that a search by words has found. The result also
+                contains these messages.
+
+        Returns:
+            A mapping from the number of a message to its similarity.
         """
         if vector is None:
             return {}

@@ -157,8 +157,8 @@ class SemanticStore:
         Args:
             query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: The minimum score of a fact as a share of the best score, from 0 to 1. The
-                fact's own similarity to the query must be nearly as high.
+            threshold: The minimum score of a fact as a share of the best fact's score, from 0 to 1.
+                The similarity of the fact to the query must also reach nearly this value.
 
         Raises:
             MemoryRetrievalError: If the database cannot be read.

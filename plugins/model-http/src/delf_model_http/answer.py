@@ -77,7 +77,8 @@ class _Call:
         """Convert the call; missing arguments become an empty object.
 
         Args:
-            returned_fields: The fields of the message with the call that the server expects back.
+            returned_fields: The fields of the model's message that must be sent back to the server
+                unchanged together with this call.
         """
         arguments = "".join(self.arguments) or "{}"
         token = self.token or token_of(returned_fields, self.returned_fields)
@@ -225,12 +226,12 @@ class Answer:
         return self._calls[index].is_emitted
 
     def is_new_call(self, index: int, id_: Any) -> bool:
-        """Return True if a piece at the index of a known call begins a new call.
+        """Return True if a streamed piece begins a new call although its index is in use.
 
         Args:
-            index: The index.
-            id_: The id in the piece. A piece without an id begins a new call if the known call is
-                complete.
+            index: The index of the call in the piece.
+            id_: The id of the call in the piece. A piece without an id begins a new call if the
+                call that was received with this index is complete.
         """
         if not 0 <= index < len(self._calls):
             return False

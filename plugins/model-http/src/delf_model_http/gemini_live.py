@@ -69,7 +69,10 @@ class GeminiLive:
         return "setupComplete" in event
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return a message with the results of calls, or with the turns of the conversation."""
+        """Return one message, as a list: the results of calls, or all turns of the conversation.
+
+        The message contains the results if the request has results and no message of the model.
+        """
         cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
         messages = [
             _without_cancelled(m, cancelled_ids) for m in request.messages if m.role != "system"

@@ -178,7 +178,7 @@ def tool_declarations(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
 
 
 def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """Convert the parts of a message."""
+    """Convert the parts of a message to the JSON objects that Google's API expects."""
     return [_part(part) for part in parts] or [{"text": ""}]
 
 

@@ -22,7 +22,10 @@ def delf_models() -> Iterable[ModelSpec]:
 
 @hookimpl
 def delf_embedders() -> Iterable[EmbedderSpec]:
-    """Yield an embedder for OpenAI, Gemini and compatible servers, used only by name."""
+    """Yield an embedder for OpenAI, Gemini and compatible servers.
+
+    The embedder is used only if the settings name it, never by default.
+    """
     yield EmbedderSpec(
         name="http",
         summary="Embeddings of OpenAI, Gemini and any OpenAI-compatible server.",

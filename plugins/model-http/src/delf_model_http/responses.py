@@ -44,7 +44,8 @@ _STATUSES: Final = {
 class Responses:
     """OpenAI's Responses API. Implements :class:`delf_model_http.dialect.Dialect`.
 
-    The provider stores nothing. Requests return its reasoning, which is encrypted.
+    The provider stores nothing. So each request sends the model's earlier reasoning, which is
+    encrypted, back to the provider.
     """
 
     finish_reasons: ClassVar[Mapping[str, str]] = {

@@ -22,7 +22,10 @@ _request_sent: ContextVar[asyncio.Event | None] = ContextVar("_leaving", default
 
 
 async def _prepare_request(request: Any) -> None:
-    """Accept only encodings that delf can inflate, and signal that the request is sent."""
+    """Set ``Accept-Encoding`` to the encodings that delf can inflate.
+
+    Then set the event that tells the caller that the request is being sent.
+    """
     request.headers["Accept-Encoding"] = ACCEPTED
     if (event := _request_sent.get()) is not None:
         event.set()

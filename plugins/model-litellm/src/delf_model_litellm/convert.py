@@ -77,7 +77,11 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
 
 
 def returned_fields(message: Any) -> dict[str, Any]:
-    """Return the fields of a message or streamed piece that must be returned with its calls."""
+    """Return the fields that later requests must send back together with the message's calls.
+
+    Args:
+        message: A model's message, or a streamed piece of the message.
+    """
     fields = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
     return {name: value for name, value in fields.items() if value is not None}
 

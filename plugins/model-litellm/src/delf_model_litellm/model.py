@@ -254,7 +254,10 @@ class LiteLLMModel(EndpointModel):
 
 
 def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Convert the calls; the token of the first call includes the fields of the message."""
+    """Convert the calls.
+
+    The first call's ``token``, which later requests send back, includes ``message_fields``.
+    """
     return tuple(
         ToolCall(
             id=convert.id_of(call.id),

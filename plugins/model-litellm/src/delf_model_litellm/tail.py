@@ -65,7 +65,7 @@ class Tail(httpx.AsyncByteStream):
 
 
 async def watch(response: httpx.Response) -> None:
-    """Limit the size of a response, and raise if it is streamed unasked, or not as asked.
+    """Limit the size of a response, and check that it is a stream if and only if one was requested.
 
     Raises:
         StreamedError: If the response is a stream that was not requested.

@@ -12,7 +12,7 @@ PREFIX: Final = "recorded:"
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the paths of recordings that a project's configuration names as models."""
+    """Yield the paths of the recording files that a project's configuration sets as its models."""
     for text in texts_in(folder.document.get("agent")):
         if text.startswith(PREFIX):
             path = folder.resolve_path(text.removeprefix(PREFIX))

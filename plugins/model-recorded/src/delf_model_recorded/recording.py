@@ -105,7 +105,7 @@ def describe_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def describe_reply(reply: ModelReply) -> dict[str, Any]:
-    """Describe a reply for the file."""
+    """Convert a reply to the JSON object that is written to the recording file."""
     described: dict[str, Any] = {
         "text": reply.text,
         "usage": {name: getattr(reply.usage, name) for name in _USAGE},
@@ -119,7 +119,7 @@ def describe_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def text_of(request: Mapping[str, Any]) -> str:
-    """Return the text of all messages of a described request."""
+    """Return the text of all messages of a request, which has the form of the recording file."""
     return "\n".join(message["text"] for message in request["messages"])
 
 

@@ -239,7 +239,7 @@ class Call:
         return self._caller.builder(self).check(arguments)
 
     async def call(self, /, **given: Any) -> Any:
-        """Make the call."""
+        """Send the request of this operation with the script's arguments; return the result."""
         return await self._caller.send(self, given)
 
     def schema(self) -> dict[str, Any]:

@@ -67,9 +67,10 @@ async def _propose_reads(tool: Any) -> tuple[list[str], int]:
 
 
 def _likely_reads(tool: APITool) -> tuple[list[str], int]:
-    """Return the names of writing actions that probably only read, and the number of all actions.
+    """Return the actions with effect ``write`` whose names and paths suggest that they only read.
 
-    Actions are judged by their names and paths.
+    Returns:
+        The names of these actions, and the number of all actions.
     """
     from delf_openapi.selection import only_reads
 

@@ -30,7 +30,7 @@ _IRREVERSIBLE_WORDS: Final = frozenset(
 
 
 class TextLimits(NamedTuple):
-    """The limits on the texts of an entry.
+    """The limits on the texts of an action's entry in the catalog.
 
     Args:
         argument: The maximum number of characters of an argument's type.
@@ -139,12 +139,13 @@ def compile_spots(
 
 
 def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
-    """Return an operation's entry with untruncated types.
+    """Return the catalog entry of an operation with untruncated types.
 
     Args:
         document: The specification.
-        entry: The entry; its learned result type is kept.
-        shapes: Formats untruncated types of the same document.
+        entry: The entry with truncated types. If delf has learned the result type from responses,
+            the new entry has the same result type.
+        shapes: The formatter that writes the specification's types without truncating them.
     """
     operation = read_operation(document, entry.spot)
     full = compile_operation(document, operation, shapes, _FULL_LIMITS)

@@ -55,7 +55,7 @@ class API:
 
     @functools.cached_property
     def full_shapes(self) -> Shapes:
-        """Formats untruncated types of the specification."""
+        """The formatter that writes the specification's types without truncating them."""
         return Shapes(self.document, dates=self.document.dates, extent=FULL)
 
     @property

@@ -246,7 +246,10 @@ def read_operation(document: Document, spot: Spot) -> Operation:
 def _read_params(
     document: Document, spot: Spot, item: dict[str, Any], raw: dict[str, Any]
 ) -> tuple[tuple[Param, ...], dict[str, str]]:
-    """Return an operation's parameters, and a mapping from keyword argument to location."""
+    """Return an operation's parameters, and the place in the request of each keyword argument.
+
+    The places are those of OpenAPI, such as ``query`` and ``header``.
+    """
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for listed in (item.get("parameters"), raw.get("parameters")):
         if listed is None:

@@ -35,7 +35,7 @@ IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE
 
 _PLACEHOLDER: Final = "key"
 FULL: Final = "full_response"
-"""The keyword argument of every action that makes a call return status, headers and body."""
+"""A keyword argument of every action: if true, the call returns status, headers and body."""
 
 
 @dataclass(slots=True)
@@ -254,7 +254,8 @@ class RequestBuilder:
         """Build the request of a call with validated arguments.
 
         Raises:
-            ToolRefusedError: If an argument would change the path.
+            ToolRefusedError: If the value of a path parameter would lead to another URL path, for
+                example by ``..`` or a slash.
             ConnectionConfigurationError: If no server is known, or a key would go to a server that
                 the user has not accepted.
         """
@@ -391,7 +392,10 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
 
 
 def _unvalidated_faults(body: Body, value: Any) -> list[str]:
-    """Return the basic faults of a text, binary or multipart body, whose schema is not checked."""
+    """Return the faults of a text, binary or multipart body.
+
+    Only the Python type of the value is checked, not the body's schema.
+    """
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):

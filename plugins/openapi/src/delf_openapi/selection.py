@@ -120,7 +120,14 @@ def selectors_of(value: Permission) -> tuple[str, ...] | None:
 def resolved_confirm(
     value: Permission, spots: Sequence[Spot], chosen: Mapping[str, object], where: str
 ) -> Permission:
-    """Replace the selectors in ``confirm`` by the names of the chosen actions they match."""
+    """Replace the selectors in a setting ``confirm`` by the names of the actions that they match.
+
+    Args:
+        value: The value of the setting. A value without selectors is returned unchanged.
+        spots: All operations of the specification.
+        chosen: The actions that the connection offers, by name; other actions are left out.
+        where: The name of the connection, for error messages.
+    """
     selectors = selectors_of(value)
     if selectors is None:
         return value

@@ -80,7 +80,7 @@ class Transport:
         await self._client.aclose()
 
     async def _check_public(self, url: str, request: Request, what: str) -> None:
-        """Raise if a public specification sends a request to a private network."""
+        """Raise if a specification from a public address directs a request to a private network."""
         host, spec_host = urlsplit(url).hostname or "", request.spec_host or ""
         if host == spec_host or host in self._checked_hosts:
             return

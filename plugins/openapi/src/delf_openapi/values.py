@@ -19,7 +19,9 @@ _MAX_DEPTH: Final = 3
 
 
 class Checker:
-    """Validates the values that scripts send; the service checks what schemas do not express.
+    """Validates the values that scripts send against a specification's schemas.
+
+    Rules that schemas cannot express are left to the remote service.
 
     Args:
         document: The specification.

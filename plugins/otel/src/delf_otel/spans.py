@@ -126,8 +126,8 @@ class _Task:
 class Spans:
     """Converts the events of tasks to finished spans.
 
-    The events of one task must come in order. Events of a task without its start are ignored, so
-    that each span has its parent.
+    The events of one task must come in order. If the start of a task is missing, the task's other
+    events are ignored, so that no span lacks its parent.
 
     Args:
         content: Whether spans contain tasks, answers, arguments, results and errors.
@@ -360,7 +360,7 @@ def _usage(usage: Usage) -> dict[str, Attribute]:
 
 
 def _message(role: str, text: str) -> str:
-    """Encode a message as JSON in the format of the conventions."""
+    """Encode a message as JSON, as OpenTelemetry's conventions for generative AI prescribe."""
     message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": text}]}
     if role == "assistant":
         message["finish_reason"] = "stop"

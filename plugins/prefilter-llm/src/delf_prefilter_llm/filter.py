@@ -25,7 +25,7 @@ NONE."""
 
 
 class FilterPrefilter:
-    """Selects actions by one question to the light model that lists all actions.
+    """Selects actions with one request, which lists all actions, to the configured light model.
 
     Implements :class:`delf.protocols.prefilter.Prefilter`.
     """

@@ -27,7 +27,7 @@ def line(entry: CatalogEntry) -> str:
 def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
     """Return the names of the known actions that a text mentions, without duplicates.
 
-    A name counts in upper or lower case, and with a colon or a dot.
+    Case is ignored, and a name may be written with a colon or a dot (``mail:read``, ``mail.read``).
 
     Args:
         text: A model's answer.

@@ -64,7 +64,7 @@ def _embedded_text(entry: CatalogEntry) -> str:
 
 
 def _read_cached(path: Path, rows: int) -> Any:
-    """Return the cached matrix; None if the file is missing, damaged or has other rows."""
+    """Return the cached matrix; None if the file is missing, damaged or of another size."""
     try:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
