@@ -257,7 +257,7 @@ async def test_changes_need_approval_after_an_empty_result(report, run, sent, sc
     response, _ = await run(month="2026-12")
     assert not response.status
     (asked,) = scripted_approvals.requests
-    assert asked.reason == "shop.query returned nothing, but always did before"
+    assert asked.reason == "shop.query returned nothing for the first time"
     assert sent == []
     scripted_approvals.says(True)
     response, shown = await run(month="2026-12")

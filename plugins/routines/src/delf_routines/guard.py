@@ -32,8 +32,8 @@ class RoutineGuard:
 
     Args:
         routine: The routine, whose header lists the allowed actions.
-        earlier: If a model repairs the routine, the calls of earlier scripts; otherwise None. In a
-            repair, other actions need approval and are not refused.
+        earlier: The calls of earlier scripts if a model repairs the routine; otherwise None. An
+            action that the header does not list is refused, but in a repair needs approval.
     """
 
     def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
@@ -49,7 +49,7 @@ class RoutineGuard:
         self.made: list[Made] = []
         """The calls of this script, including the repeated changes of earlier scripts."""
         self.empty: dict[str, None] = {}
-        """The names of actions that returned nothing although they never did before."""
+        """The names of the actions that returned nothing, but always returned something before."""
         self.reused = 0
         self._calls = self._changes = 0
 
@@ -97,7 +97,7 @@ class RoutineGuard:
             return self._approval_verdict(call, [])
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
-        reasons = [f"{name} returned nothing, but always did before" for name in self.empty]
+        reasons = [f"{name} returned nothing for the first time" for name in self.empty]
         if any(past_call.call.name == call.name for past_call in self.unrepeated):
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
