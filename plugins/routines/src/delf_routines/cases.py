@@ -122,9 +122,10 @@ class _RecordedConnection:
 
 
 class Recorded:
-    """A recorded run that a script repeats.
+    """A recorded run, from which the calls of a script that repeats the run get their results.
 
-    Its calls are divided into used and unused ones. Calls that were not recorded are differences.
+    ``used`` and ``unused`` are the recorded calls that the script has and has not made. Each call
+    of the script that was not recorded is described in ``differences``.
     """
 
     def __init__(self, case: Case) -> None:

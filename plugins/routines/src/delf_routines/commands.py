@@ -364,9 +364,11 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the pending change of a routine, and the test case of its repair.
+    """Return the changed version of a routine that a person may accept.
 
-    Without a repair, the change is the routine with its current actions, and there is no test case.
+    If a model has repaired the routine after a failure, return the repaired version and the test
+    case made from that failure. Otherwise return the routine with its actions as the connections
+    describe them now, and None.
     """
     proposal = store.proposed(routine.name)
     if proposal is not None:

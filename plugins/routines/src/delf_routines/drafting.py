@@ -147,7 +147,8 @@ class BoundDraft:
         """Save the routine, which a person has reviewed.
 
         Raises:
-            ConfigurationError: If the routine behaves differently from its task.
+            ConfigurationError: If the routine does not do the same as the task from which it was
+                made.
         """
         if self.differences:
             raise ConfigurationError(
@@ -197,7 +198,7 @@ def _any_object() -> dict[str, Any]:
 class _ScriptMerger:
     """Lets a model merge several scripts into one, which is run with recorded results.
 
-    The object is the strategy of the agent that merges.
+    An instance is the strategy of a temporary agent whose only task is the merging.
 
     Args:
         scripts: The scripts to merge.
@@ -234,7 +235,10 @@ class _ScriptMerger:
         return replace(self._full_case, calls=self._recorded.used)
 
     async def ask(self, like: LikeAgent) -> float | None:
-        """Ask the model for a merged script, with retries.
+        """Ask the model for a merged script, with retries, and store the script in ``script``.
+
+        Args:
+            like: Creates an agent with the project's settings, for the merging.
 
         Returns:
             The cost in US dollars; None if unknown.

@@ -146,7 +146,7 @@ def _differs_in_kind(before: str, after: str) -> bool:
 
 
 def _outer_type(returns: str) -> str:
-    """Return a type annotation without dictionary keys and item types."""
+    """Return the outer type: ``list`` for ``list[int]``, ``dict`` for ``{'id': int}``."""
     while (shorter := _BRACES.sub("dict", returns)) != returns:
         returns = shorter
     return _ITEMS.sub("", returns)

@@ -20,7 +20,10 @@ from delf.events import ASK
 # Regex lookahead that refuses options, comments, ``.`` and ``..`` in a part of a path.
 _SAFE_PREFIX: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
 QUOTED_VALUE: Final = rf"{_SAFE_PREFIX}[\w .@-]+"
-"""Regex of a parameter value that a script inserts within quotes of another text."""
+"""Regex of the parameter values that are safe between quotes in a text that a script builds.
+
+An example of a text is the query ``f"name = '{value}'"``.
+"""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
@@ -132,7 +135,7 @@ class _VariableUses:
         self._being_checked: set[str] = set()
 
     def is_whole(self, name: str, *, is_parameter: bool = False) -> bool:
-        """Return True if all uses of a variable take it as a complete value.
+        """Return True if no use of a variable takes a part of its value or builds a text from it.
 
         Args:
             name: The name of the variable.
@@ -196,7 +199,9 @@ class _VariableUses:
         return False
 
     def _takes_whole_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call uses an argument as a complete value.
+        """Return True if a call neither takes a part of an argument nor builds a text from it.
+
+        Calls of actions and of functions that only display values are such calls.
 
         Args:
             call: The call.
@@ -223,7 +228,10 @@ class _VariableUses:
                 return False
 
     def _returns_whole_text(self, attribute: Any) -> bool:
-        """Return True if a method returns the complete text, and its result is used completely."""
+        """Return True if an attribute is a call of a method that keeps a text whole, as ``strip``.
+
+        The result of the call must also be used as a whole (see :meth:`_is_used_whole`).
+        """
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False

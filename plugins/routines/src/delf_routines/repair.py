@@ -74,7 +74,7 @@ class OneScript:
         return getattr(self._host, name)
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """Return the first messages of the conversation. The prompt replaces the task."""
+        """Return the first messages of the conversation; the prompt replaces the task's text."""
         return (*self._host.begin(rules)[:-1], user(self._prompt))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
@@ -96,7 +96,7 @@ class OneScript:
 
 
 class Repairing(OneScript):
-    """A strategy host for scripts that repair a routine.
+    """Runs the scripts with which a model repairs a failed routine; replaces the task's host.
 
     Args:
         host: The host of the task.

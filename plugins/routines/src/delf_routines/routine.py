@@ -182,10 +182,12 @@ class Routine:
         title: The purpose, in one line.
         task: The text of the original task.
         script: The Python source, in which the parameters are variables.
-        parameters: The parameters by name. A missing pattern is added if the script needs it.
+        parameters: The parameters by name. A parameter without a pattern gets one if the script
+            inserts its value into a longer text.
         actions: The allowed actions, by ``connection.method``.
         saved_from: The id of the original task.
-        on_failure: ``fail`` to end the task with the error, or a repair by a model.
+        on_failure: ``fail`` to end the task with the error, or ``repair`` to let a model repair the
+            script.
         confirm: Actions that need approval in each run, whatever the settings say.
         answer: The shape of the answer, as :func:`shape_of` returns it; empty for any answer.
         limits: The limits of one run.
@@ -208,7 +210,11 @@ class Routine:
         object.__setattr__(self, "parameters", self._with_patterns())
 
     def _with_patterns(self) -> dict[str, Parameter]:
-        """Return the parameters, with a regex for texts that may become part of other texts."""
+        """Return the parameters, with a regex for each text that the script may insert elsewhere.
+
+        The regex restricts the values of a text that the script inserts into a longer text, such as
+        a query.
+        """
         unbounded = {
             name: str(item.default)
             for name, item in self.parameters.items()

@@ -217,7 +217,10 @@ class _LiteralFinder(ast.NodeVisitor):
         self._signatures = signatures
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
-        """Names for parameters, by literal: the keyword, key or variable that has the literal."""
+        """A mapping from each literal to the keyword, dict key or variable that it is assigned to.
+
+        The parameters that replace the literals get these names.
+        """
         self._task = task
         self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spelled_out_dates = spelled_out_dates(task)
@@ -339,7 +342,10 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace(node, _f_string(value, replacements))
 
     def _is_phrase(self, value: str) -> bool:
-        """Return True for a phrase that contains a date and is not quoted in the task."""
+        """Return True for a text of several words with a date, unless the task quotes the text.
+
+        A quoted text follows a quotation mark.
+        """
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         is_path = re.search(r"\s", value) is None
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)

@@ -91,9 +91,10 @@ class RoutineStore:
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
 
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
-        """Return the proposal for a routine, and the content of its recorded run's file.
+        """Return the proposed version of a routine; None if there is no proposal.
 
-        None if there is no proposal.
+        The second item is the content of the file with the recorded run from which the proposal was
+        made.
         """
         path = self._proposed(name)
         content = read_file(path, self.root)

@@ -370,7 +370,8 @@ class Runner:
 
         Returns:
             ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
-            For a watched call also ``seen``: the digests of known items, for the next firing.
+            If the schedule makes a call to look for new items, also ``seen``: the digests of the
+            items known so far, for the next firing.
         """
         watches_call = context.get("each") is not None
         known_digests = None
@@ -432,7 +433,13 @@ class Runner:
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task of a schedule as a test, with the first item of the watched call."""
+        """Start the task of a schedule as a test.
+
+        Args:
+            workflow_id: The id of the firing.
+            context: The schedule's fields, as for :meth:`fire`.
+            items: The items that the schedule's call returned; the task gets the first one.
+        """
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         item = truncate_item(items[0])

@@ -156,7 +156,7 @@ def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
-    """Resume the schedule NAME; items that came during the pause are new."""
+    """Resume the schedule NAME. Items that arrived during the pause are handled as new items."""
     _set_paused(ctx, name, paused=False, as_json=as_json)
 
 
@@ -184,8 +184,8 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
 def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Do the task of the schedule NAME once, now, without any change.
 
-    A runner does it. Each call that would change something is denied, and the schedule stays as
-    it is. With --each the task gets the first item.
+    A process of `delf runner` does the task. Each call that would change something is denied, and
+    the schedule stays as it is. With --each the task gets the first item.
     """
 
     async def run_test(schedules: DbosSchedules) -> Firing:
@@ -220,10 +220,12 @@ def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awai
 
 
 async def _check_watched(state: State, options: Options, call: str) -> None:
-    """Check a call with the agent of the schedule, before the schedule is stored.
+    """Check that a schedule can make a call repeatedly to look for new items.
+
+    Called before the schedule is stored; the call is checked with the agent of the schedule.
 
     Raises:
-        ConfigurationError: If the call cannot be watched.
+        ConfigurationError: If the call is unsuitable.
     """
     # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched

@@ -157,7 +157,10 @@ class DbosSchedules:
         return test_id
 
     async def firing(self, test: str) -> Firing:
-        """Return the outcome of a test.
+        """Return the outcome of a schedule's test.
+
+        Args:
+            test: The id of the test, as :meth:`test` returns it.
 
         Raises:
             ConfigurationError: If the test is unknown.

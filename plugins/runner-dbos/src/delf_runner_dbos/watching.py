@@ -31,7 +31,10 @@ WATCHER_OPTIONS: Final[Mapping[str, Any]] = {
     "approval_mode": "strict",
     "approvals": [],
 }
-"""Parameters of the agents that make watched calls: no journal, and no approvals."""
+"""Parameters of the agents that make a schedule's call to look for new items.
+
+The agents have no journal and no approvals.
+"""
 
 
 @dataclass(frozen=True)

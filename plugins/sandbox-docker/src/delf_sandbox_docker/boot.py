@@ -223,7 +223,10 @@ def _report_exit(code: int, time: _ProcessorTime, *, is_out_of_memory: bool = Fa
 
 
 def _reap(child: int, time: _ProcessorTime) -> None:
-    """Reap all ended child processes. If the guest has ended, report its end and exit."""
+    """Reap all ended child processes. If ``child`` has ended, report its end and exit.
+
+    ``child`` is the process that runs the scripts.
+    """
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -204,7 +204,10 @@ class LocalBackend:
         self.pool.abandon()
 
     def _abandon(self, _guests: Collection[_LocalSession]) -> None:
-        """End the template of a closed event loop with all its processes, without awaiting."""
+        """Kill the template process and the guests that it has forked, without awaiting.
+
+        Called when the event loop that started the template process is closed.
+        """
         if self._server is not None:
             self._server.abandon()
             self._server = None

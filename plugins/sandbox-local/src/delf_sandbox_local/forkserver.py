@@ -278,7 +278,10 @@ class ForkServer:
             self._answer.set_result(message)
 
     def _handle_template_end(self) -> None:
-        """Fail all pending requests, and record the end of all guests, after the template ended."""
+        """Fail all pending requests, and record the end of all guests.
+
+        Called when the template process, from which the guests are forked, has ended.
+        """
         if not self.alive:
             return
         self._loop.remove_reader(self._control)
@@ -316,7 +319,10 @@ class ForkServer:
             guest.kill()
 
     def abandon(self) -> None:
-        """Kill the template and all guests without awaiting, because the event loop is closed."""
+        """Kill the template process and all guests without awaiting.
+
+        Called when the event loop is closed.
+        """
         self._process.kill()
         self._process.wait()
         self._control.close()
@@ -339,7 +345,10 @@ class ForkServer:
 
 
 def _end_template(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    """Kill a template process, and close its streams, when its owner is deleted."""
+    """Kill a template process, from which guests are forked, and close its streams.
+
+    Called when the :class:`ForkServer` of the process is deleted.
+    """
     control.close()
     if process.returncode is None:
         process.kill()

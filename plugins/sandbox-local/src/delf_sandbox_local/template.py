@@ -216,4 +216,4 @@ def _make_libraries_importable(folders: list[str]) -> None:
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing: with any handler set, SIGCHLD wakes up the loop of the template."""
+    """Do nothing; SIGCHLD wakes up the event loop of this process only if it has a handler."""

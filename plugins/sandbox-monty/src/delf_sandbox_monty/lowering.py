@@ -100,7 +100,10 @@ class MontyRewriting(Rewriting):
             self._rewrite_connection(place)
 
     def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
-        """Replace a method of a connection that is passed as a value by its plain function."""
+        """Replace a connection's method that a script uses as a value, without a call.
+
+        The replacement is the function that implements the method.
+        """
         node = place.node
         word = getattr(node.value, "id", "")
         methods = self._initial_names.tools.get(word, ())
@@ -153,7 +156,7 @@ class MontyRewriting(Rewriting):
         )
 
     def awaitable_variant(self, function: Any) -> Any:
-        """Return an unknown function unchanged."""
+        """Return a function unchanged, because Monty needs no awaitable variants of functions."""
         return function
 
     def rewrite_passed_functions(self, place: CallPlace) -> None:
@@ -238,7 +241,10 @@ class Lowering(ast.NodeTransformer):
         return name(node, _REPLACED_MODULES[word])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        """Replace imports of names by the replacements in the prelude."""
+        """Replace an import of a name by an assignment of the name's replacement in the prelude.
+
+        The prelude is the code that Monty runs before a script.
+        """
         source = node.module or ""
         new: list[ast.stmt] = []
         # A copy, because replaced names are removed from the list.
@@ -251,7 +257,13 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _replacement_of_import(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
-        """Return the replacement for an imported name; None to keep the import of the name."""
+        """Return the expression that replaces an imported name; None to keep the import.
+
+        Args:
+            node: The import statement.
+            source: The module that the name is imported from.
+            word: The imported name.
+        """
         if source in _REPLACED_MODULES:
             return attribute(name(node, _REPLACED_MODULES[source]), word)
         if (source, word) in _REPLACED_FUNCTIONS:
@@ -274,13 +286,13 @@ class Lowering(ast.NodeTransformer):
     # -- loops, contexts and statements -------------------------------------------------
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """Convert a generator function to one that returns a complete iterator."""
+        """Convert a generator function to one that computes all values before it returns."""
         lower_generator(node)
         self.generic_visit(node)
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
-        """Convert an async generator function to one that returns a complete iterator."""
+        """Convert an async generator function to one that computes all values before it returns."""
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
@@ -460,7 +472,10 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Replace calls of functions that the prelude implements."""
+        """Rewrite calls of functions that Monty lacks, mostly to calls of the prelude's functions.
+
+        The prelude is the code that Monty runs before a script.
+        """
         self.generic_visit(node)
         match node.func:
             case ast.Name(id=word) if word in _UNWRAPPED:

@@ -168,7 +168,12 @@ def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
 
 
 def _map_lines(tree: ast.Module, written: ast.Module) -> list[int]:
-    """Return the number of the model's line for each line of the rewritten text, from 1."""
+    """Return for each line of the rewritten script the number of the line that the model wrote.
+
+    Args:
+        tree: The rewritten tree, whose nodes have the line numbers of the model's script.
+        written: The tree that was parsed from the text of the rewritten script.
+    """
     line_numbers: dict[int, int] = {}
 
     def record_lines(node: ast.AST, written_node: ast.AST) -> None:

@@ -19,7 +19,7 @@ _TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
 
 
 def type_name(connection: str) -> str:
-    """Return a name for the type of a connection in Monty, which scripts cannot guess."""
+    """Return the name of a connection's type in Monty; no script has such a name by chance."""
     return f"__delf_tool_{connection}__"
 
 
