@@ -64,7 +64,8 @@ class Application:
         environ: The environment variables, of which ``DELF_API_KEY`` is read.
 
     Raises:
-        ConfigurationError: If a key is invalid, or ``*`` is a host or origin without keys.
+        ConfigurationError: If an API key is invalid, or if the settings allow ``*`` as host or
+            origin although there are no API keys.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
@@ -250,7 +251,10 @@ class _LoopEnd(asyncio.Future[None]):
         """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Leave the tasks resumable, unless the application was already shut down."""
+        """Leave the agent's tasks resumable, unless an orderly shutdown has done so.
+
+        The event loop calls this method when it ends.
+        """
         if not self.has_handled_tasks:
             self.has_handled_tasks = True
             leave_tasks(self._agent)

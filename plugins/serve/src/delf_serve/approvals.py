@@ -83,11 +83,12 @@ class Approvals:
         """Return the requests that a person may see, oldest first.
 
         Args:
-            key: The person.
+            key: The person's key.
             waiting: Whether to return pending requests only.
-            mine: Whether to return only requests that the person may decide.
-            rejectable: Whether to return only requests that the person may reject but not approve.
-                With ``mine``, these follow the requests that the person may decide.
+            mine: Whether to select the requests that the person may decide.
+            rejectable: Whether to select the requests that the person may reject but not approve.
+                With ``mine``, these come after the requests that the person may decide. Without
+                both, all requests are selected.
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
@@ -125,7 +126,7 @@ class Approvals:
 
         Args:
             text: The id of the request, or a prefix.
-            key: The person, who must be allowed to see the request.
+            key: The key of the caller, who must be allowed to see the request.
         """
         return self._view(await self._find(text, key), key)
 
@@ -284,7 +285,7 @@ def _may_comment(key: Key) -> bool:
 
 
 def _may_reject(record: RequestRecord, key: Key) -> bool:
-    """Return True if a person may reject a pending request."""
+    """Return True if a request is pending and the person with this key may reject it."""
     if not record.waits or not has_right(record, key):
         return False
     return refusal_reason(record, key.decider(""), Rejected()) is None

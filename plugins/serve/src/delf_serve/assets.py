@@ -64,7 +64,7 @@ def _files() -> dict[str, tuple[str, bytes, str]]:
 
 @cache
 def _version() -> str:
-    """Return a digest of all files, as their version."""
+    """Return a digest of all files of the web page, which identifies the version of the page."""
     data = json.dumps([(name, _tag(data)) for name, (_, data) in sorted(_sources().items())])
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 

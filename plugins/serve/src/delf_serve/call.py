@@ -186,9 +186,9 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
 
 
 def _field_name(problem: ErrorDetails) -> str | None:
-    """Return the name of the invalid field or parameter in a validation error.
+    """Return the dotted path of the invalid field in a validation error, or a parameter's name.
 
-    The name of a union's variant is left out of the path.
+    The name of a union's variant, which callers do not send, is left out.
     """
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]

@@ -93,7 +93,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 
 def _truncate(fact: Fact) -> Fact:
-    """Truncate the text of a long fact. The page shows the whole text."""
+    """Truncate a long fact's text for a message; the server's web page shows the whole text."""
     hidden_count = len(fact.text) - _MAX_FACT_SIZE
     if hidden_count <= 0:
         return fact
@@ -221,8 +221,12 @@ class Notices:
     def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
         """Yield functions that send a notice to a person, one function for each available channel.
 
-        Only channels that the person chose are used. Mail is skipped for a person who gets the
-        server's own mail.
+        Only channels that the person chose are used.
+
+        Args:
+            person: The person.
+            to_all: Whether the notice is also mailed to the addresses in the setting ``mail_to``. A
+                person with such an address gets no other mail.
         """
         settings = self._settings
         # Each person gets a separate mail, so that nobody sees other addresses.
@@ -458,7 +462,7 @@ def _describe_failure(error: Exception) -> str:
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
-    """Return the URL of a request on the page."""
+    """Return the URL at which the server's web page shows an approval request."""
     return f"{settings.public_url}/#/{request.task_id}/{request.request_id}"
 
 

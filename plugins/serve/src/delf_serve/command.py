@@ -56,8 +56,8 @@ http_server: Final = HttpServer()
 def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
     """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
 
-    Without people, the server listens on loopback only. `delf users add` adds a person with a key.
-    A key in DELF_API_KEY has every right.
+    While there is no key, the server listens on loopback only. `delf users add` adds a person with
+    a key. A key in DELF_API_KEY has every right.
 
     \b
     delf serve

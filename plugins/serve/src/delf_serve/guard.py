@@ -96,8 +96,8 @@ class Guard:
         app: The application.
         settings: The limits and allowed origins.
         keys: The API keys.
-        key_of_session: Returns the caller of a session cookie.
-        prepare: Reloads changed people.
+        key_of_session: Returns the key of the person who is logged in with a session cookie.
+        prepare: Called before a request is handled; reloads the people and their keys.
     """
 
     def __init__(

@@ -174,7 +174,9 @@ class Keys:
         return caller if caller is not None and caller.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return a person of the journal, for logins without an API key; None if unknown.
+        """Return the key of a person in the journal, for logins without an API key.
+
+        Return None if the person is unknown.
 
         Args:
             name: The name, or the e-mail address.
@@ -197,17 +199,26 @@ class Keys:
         yield from self._keys
 
     def of_holder(self, holder: str) -> Key | None:
-        """Return the caller with an owner name: a person, or a key of the settings."""
+        """Return the key under whose owner name (:attr:`Key.holder`) tasks are stored.
+
+        The key is a person's, or is from the settings.
+        """
         return self._keys_by_holder.get(holder) or next(
             (key for key in self._keys if key.holder == holder), None
         )
 
     def known(self, holder: str | None) -> Person | None:
-        """Return the person with an owner name, even if removed; None if unknown."""
+        """Return the person whose tasks are stored with the owner ``holder``; None if unknown.
+
+        Removed people are found, too.
+        """
         return next((person for person in self._all_people if person.holder == holder), None)
 
     def of_team(self, team: str) -> frozenset[str]:
-        """Return the owner names of a team's members, including removed people."""
+        """Return the owner names with which the tasks of a team's members are stored.
+
+        Removed members are included.
+        """
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
     def holds(self, key: Key) -> bool:
@@ -220,13 +231,13 @@ class Keys:
         )
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
-        """Reload people from the journal, at most once a second.
+        """Reload the people and their keys from the journal, at most once a second.
 
-        If the journal does not respond, the people stay as they were.
+        If the journal does not respond, keep the people that were loaded before.
 
         Args:
             journal: The journal.
-            at_once: Whether to reload even within the second.
+            at_once: Whether to reload even if the last reload was less than a second ago.
 
         Raises:
             DelfError: If the very first load fails.
@@ -296,7 +307,12 @@ def _full_caller(person: Person, people: Sequence[Person]) -> Key:
 
 
 def _with_rights_of(person_key: Key, key: PersonKey) -> Key:
-    """Return a person's caller with only the rights and scope of one of the person's API keys."""
+    """Return a person's key, restricted to the rights and scope of one of the person's API keys.
+
+    Args:
+        person_key: The key with all rights of the person.
+        key: The API key, as the journal stores it.
+    """
     rights = person_key.rights if key.rights is None else person_key.rights & frozenset(key.rights)
     scope = min(person_key.scope, key.scope or person_key.scope, key=SCOPES.index)
     digest = bytes.fromhex(key.digest)

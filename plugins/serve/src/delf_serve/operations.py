@@ -758,7 +758,7 @@ async def ready(call: Call) -> s.Health:
 
 @OPERATIONS.add("GET", "/budget", "read", other_responses=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
-    """Return the agent's remaining budget, and the tasks with the most recent costs."""
+    """Return the agent's budget, and the newest tasks that had costs."""
     budget = budget_of(call, call.key)
     if budget is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
@@ -797,7 +797,7 @@ async def metrics(call: Call) -> Response:
 
 @OPERATIONS.add("GET", "/openapi.json", "read")
 async def openapi(call: Call) -> Response:
-    """Return this document."""
+    """Return the OpenAPI document of this server."""
     root = call.http.scope.get("root_path", "")
     data = json.dumps(document(OPERATIONS, server=root or "/", keyed=bool(call.service.keys)))
     return Response(data, media_type=JSON)

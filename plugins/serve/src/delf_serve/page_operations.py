@@ -20,7 +20,7 @@ from delf_serve.problems import ProblemError
 from delf_serve.sessions import csrf_of
 
 PAGE_OPERATIONS: Final = Operations()
-"""The operations that only the page uses, which the OpenAPI document omits."""
+"""The operations that only the server's web page uses; the OpenAPI document omits them."""
 
 
 @PAGE_OPERATIONS.add("GET", "/docs", "read")
@@ -94,7 +94,13 @@ async def session(call: Call) -> s.Session:
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:
-    """Start a session, end the browser's earlier session, and return the new cookie."""
+    """Start a session, end the browser's earlier session, and return the new cookie.
+
+    Args:
+        call: The request to log in.
+        key: The key of the person who logs in.
+        way: How the person logs in: ``key`` or ``oidc``.
+    """
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
@@ -121,7 +127,7 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 
 async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
-    """Describe the caller and this server for the page."""
+    """Describe the caller and this server for the server's web page."""
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)

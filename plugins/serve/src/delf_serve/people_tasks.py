@@ -43,7 +43,12 @@ class ServedPeople:
         return WAITS
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return a ledger that charges a task to its owner's budgets; None without a budget."""
+        """Return a ledger that charges a task to its owner's budgets; None without a budget.
+
+        Args:
+            holder: The owner name of the task.
+            within: The ledger of the agent, whose own budget covers all tasks.
+        """
         await self._keys.reload(self._journal)
         key = self._keys.of_holder(holder)
         return None if key is None else await self._budgets.ledger(key, within, checked=False)

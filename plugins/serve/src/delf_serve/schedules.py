@@ -54,7 +54,11 @@ class ProjectSchedules:
         )
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
-        """Store a schedule. The person owns its tasks.
+        """Store a schedule.
+
+        Args:
+            given: The schedule.
+            key: The key of the caller, who will own the tasks that the schedule starts.
 
         Raises:
             ProblemError: If the name is taken, or the times, the time zone or the call are invalid.

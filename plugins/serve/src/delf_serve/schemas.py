@@ -790,7 +790,7 @@ class CommentRequest(Given):
 
 
 class AssigneeRequest(Given):
-    """The person to whom a request is assigned."""
+    """The body of a call that assigns an approval request to a person."""
 
     person: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
         description="The name of a person who may approve it; null for nobody."
@@ -811,7 +811,7 @@ class Edit(Given):
 
 
 class AlreadyDoneAnswer(Given):
-    """The statement that an interrupted call has happened."""
+    """The decision that an interrupted call did happen, so that the call is not repeated."""
 
     decision: Literal["settle"]
     result: Any = Field(default=None, description="What the call returned.")
@@ -976,7 +976,7 @@ class LoginList(Shown):
 
 
 class Session(Shown):
-    """The caller, and the server's features, for the page."""
+    """The data that the web page needs about the caller and the server's features."""
 
     name: str
     rights: list[str]

@@ -86,7 +86,7 @@ class Sessions:
         return cookie
 
     async def key_of(self, cookie: str) -> Key | None:
-        """Return the caller of a session cookie; None if the session is over."""
+        """Return the key of the person who is logged in with a cookie; None after the session."""
         records = await self._tasks.journal.logins([_digest(cookie)])
         return self._keys.of_session(records[0]) if records else None
 

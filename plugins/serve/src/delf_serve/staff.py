@@ -28,7 +28,10 @@ _FORMULA_STARTS: Final = "=+-@\t\r"
 
 
 def _require_manager(call: Call) -> None:
-    """Refuse callers who may not see all tasks, because people could be outside of their scope."""
+    """Refuse a caller who may not see all tasks.
+
+    Otherwise the caller could manage people whose tasks the caller may not see.
+    """
     if call.key.owners is not None:
         raise ProblemError(403, "only who sees all tasks manages people")
 
@@ -119,7 +122,12 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
 
 
 def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
-    """Convert a session to the API's model."""
+    """Convert a login session to the API's model.
+
+    Args:
+        login: The session.
+        is_this: Whether the caller uses this session for the present request.
+    """
     return s.Login(
         id=id_of(login.digest),
         began=login.began,

@@ -234,7 +234,10 @@ class Streams:
 
 
 def _frames(events: Sequence[Event], after: int, tracker: StateTracker) -> bytes:
-    """Encode the events with numbers greater than ``after``; follow the state in all of them."""
+    """Encode the events with numbers greater than ``after``, each with the task's state.
+
+    The earlier events only update the tracker, which determines the state.
+    """
     frames: list[bytes] = []
     for event in events:
         tracker.add(event)

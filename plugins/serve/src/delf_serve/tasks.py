@@ -251,8 +251,8 @@ class Tasks:
             client: The client's address.
             paths: The paths of input files, in addition to the request's files.
             other_authors: The names of other people who wrote parts of the task's text.
-            external_variables: Variables for scripts, with data from another service. A strategy
-                that takes calls also gets their values in the task's text.
+            external_variables: Variables for scripts, with data from another service. If
+                ``strategy`` is set, the task's text contains these data, too, and is not trusted.
             trust: ``own`` if the owner wrote the task's text, ``outside`` for anybody else.
         """
         self._check_model(order.llm)
@@ -373,7 +373,9 @@ class Tasks:
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
     async def _find_submitted(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the first event of the task with an idempotency key, after concurrent submissions.
+        """Return the first event of the task that was submitted with the same idempotency key.
+
+        If a concurrent request is submitting the task, wait until the task is recorded.
 
         Args:
             task_id: The id of the task, which is derived from the idempotency key.
@@ -590,7 +592,12 @@ class Tasks:
         return await self.journal.task(task_id), await self.waiting()
 
     async def view(self, text: str, key: Key) -> Task:
-        """Return a task as an entry of the caller's list."""
+        """Return a task as the list of the caller's tasks shows it.
+
+        Args:
+            text: The id of the task, or a prefix.
+            key: The key of the caller.
+        """
         return task_view(await self.record(text, key), await self.waiting(), key)
 
     async def detail(self, text: str, key: Key) -> TaskDetail:
@@ -604,7 +611,12 @@ class Tasks:
         return await asyncio.to_thread(_detail, view, events, request_ids, key)
 
     async def output_files(self, text: str, key: Key) -> dict[str, str]:
-        """Return a task's output files, as a mapping from name to path."""
+        """Return a task's output files, as a mapping from name to path.
+
+        Args:
+            text: The id of the task, or a prefix.
+            key: The key of the caller.
+        """
         record = await self.record(text, key)
         return _files(await self.journal.read(record.task_id))
 
@@ -856,7 +868,7 @@ def is_kept_by_client(conversation: str) -> bool:
 
 
 def owner_of(conversation: str) -> str | None:
-    """Return the owner in the journal's name of a conversation; None if the name has none."""
+    """Return the owner's part of a conversation's name in the journal; None if there is none."""
     owner, mark, _ = conversation.partition(_OWNER_SEPARATOR)
     return owner if mark else None
 

@@ -42,7 +42,10 @@ from delf_serve.streams import BEAT
 CHAT: Final = Operations()
 """The operations of the chat completions API."""
 DECIDE_FUNCTION: Final = "delf_decide"
-"""The name of the function that a client offers to get questions as tool calls."""
+"""The name of a function for decisions.
+
+A client that has this function among its tools gets approval requests as calls of the function.
+"""
 CALL_ID_PREFIX: Final = "call_"
 """The prefix of the ids of function calls that the client has to make."""
 Finish = Literal["stop", "tool_calls"]
@@ -119,7 +122,10 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
 
 
 async def _task(call: Call, body: ChatBody) -> str:
-    """Decide a request, continue a task, or start a new one; return the id of the task."""
+    """Decide an approval request, continue a task, or start a new task, as a chat message asks.
+
+    Return the id of the task.
+    """
     last = body.messages[-1]
     if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL_ID_PREFIX):
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)

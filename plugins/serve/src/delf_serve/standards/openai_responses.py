@@ -56,7 +56,7 @@ _TASK: Final = "task_"
 
 
 class ResponseBody(ClientBody):
-    """A request for a response."""
+    """The body of ``POST /v1/responses``."""
 
     model: str = "delf"
     input: str | list[dict[str, Any]] = Field(min_length=1)
@@ -94,7 +94,7 @@ async def get_response(call: Call) -> Response:
 
 @RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
 async def cancel_response(call: Call) -> Response:
-    """Stop the task of a response."""
+    """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
     await call.service.tasks.cancel(task_id, call.key, call.via)
     return shown_json(_response(call, None, await outcome(call, task_id, 0)))

@@ -79,7 +79,11 @@ class Turn:
     conversation: str | None = None
 
     def add_message(self, role: str, text: str) -> None:
-        """Add a message. A user's message becomes the newest one, and the previous one history."""
+        """Add a message.
+
+        A user's message becomes the newest message; the message that was the newest until then
+        moves to the history.
+        """
         if role in ("system", "developer"):
             self.instructions.append(text)
         elif role == "user":
@@ -240,9 +244,9 @@ def _validate(kind: type[ModelT], data: object) -> ModelT:
 
 
 async def _store_history(call: Call, turn: Turn) -> str | None:
-    """Return the id of a turn's conversation; None for a turn without history.
+    """Return the id of the conversation that a turn continues; None for a turn without history.
 
-    If the client keeps the conversation, its earlier messages are stored as a new one.
+    If the client has sent the earlier messages itself, store them as a new conversation.
     """
     if turn.conversation is not None or not turn.history:
         return turn.conversation
@@ -255,7 +259,10 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
 
 
 async def _store_files(call: Call, turn: Turn) -> list[str]:
-    """Store the attached files as uploads, and return the ids of all files."""
+    """Store the files whose content a turn contains as uploads.
+
+    Return the ids of these files and of the earlier uploads that the turn names.
+    """
 
     async def as_one_chunk(content: bytes) -> AsyncIterator[bytes]:
         yield content
@@ -386,7 +393,7 @@ def decision(kind: str, **fields: Any) -> s.DecisionRequest:
 
 
 def build_decision(data: Mapping[str, Any]) -> s.DecisionRequest:
-    """Create a decision from a program's fields.
+    """Create a decision from the JSON fields that a client program sent.
 
     Args:
         data: ``answer`` for a question, or ``approve`` as true or false, and ``reason``.
@@ -415,10 +422,11 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
 async def continue_task(call: Call, turn: Turn) -> str | None:
     """Return the id of the task that a turn continues; None if the turn starts a new task.
 
-    A turn continues a task by deciding its pending request, or by asking for its outcome. A client
-    that keeps its messages itself sends the text of the task again, followed by the question. The
-    task is then found by its owner and text, and the request by the id in the question. An injected
-    text may look like a question, but names no pending request.
+    A turn continues a task if it decides the task's pending approval request, or asks for the
+    task's outcome. A client that keeps its messages itself sends the text of the task again,
+    followed by the question of the approval request. The task is then found by its owner and text,
+    and the request by the id in the question. An injected text that looks like a question is
+    ignored, because it does not have the id of a pending request.
 
     Raises:
         ProblemError: If the caller may not decide.
@@ -459,5 +467,5 @@ async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
 
 
 def is_continue(text: str) -> bool:
-    """Return True if a message asks for the outcome of the current task."""
+    """Return True for the message ``continue``, which asks for the outcome of the current task."""
     return text.strip().lower() == "continue"
