@@ -82,8 +82,8 @@ class OwnTables:
         """Return a table without its comment unless the user declares the comment as own."""
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
-    def without_others(self, table: Table) -> Table:
-        """Return a table with only those comments that are declared as the user's own."""
+    def with_own_comments(self, table: Table) -> Table:
+        """Return a table without comments except those that the setting ``trust`` calls ``own``."""
         name = table.relation.full_name
         columns = [
             column if self.has_column(name, column.name) else replace(column, comment=None)
@@ -129,10 +129,10 @@ class OwnTables:
         return self._trust_by_column(tree, tables[0] or "") if is_one_table else _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
-        """Return the names of a query's tables; None for a source that may not be a table.
+        """Return the names of the tables that a query reads, and None for each doubtful source.
 
-        The name of a common table expression can also be the name of a table: inside the expression
-        and before its definition, the name means the table.
+        A source is doubtful if it may be something else than a table, such as a common table
+        expression (CTE). Inside and before the definition of a CTE, its name means a table.
         """
         from sqlglot import exp
 
@@ -220,7 +220,10 @@ class OwnTables:
         return self.has_column(table, self._folded_name(column.this))
 
     def _may_mean_own_column(self, table: str, alias: str) -> bool:
-        """Return True if an alias is also a trusted column's name, as ORDER BY may mean both."""
+        """Return True if an alias is also the name of a column in the setting ``trust``.
+
+        ORDER BY with this name may mean the alias or the column.
+        """
         return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
 
     def _folded_name(self, name: exp.Expression) -> str:

@@ -302,7 +302,10 @@ class SQL(Connection[SQLSettings]):
         return "\n".join(lines)
 
     async def _describe_affected_rows(self, statement: Statement, sets: Sequence[Params]) -> str:
-        """Count the rows that a statement affects for all sets of parameters, if known."""
+        """Describe how many rows a statement affects with all sets of parameters together.
+
+        The text is empty for a statement that affects no rows, such as CREATE.
+        """
         if not statement.is_about_rows:
             return ""
         sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
@@ -366,7 +369,13 @@ class SQL(Connection[SQLSettings]):
         work: Callable[[Backend, Any], T],
         statements: Sequence[Statement] = (),
     ) -> T:
-        """Run a function with a session in a thread, converting drivers' exceptions."""
+        """Run a function with a session in a thread, converting drivers' exceptions.
+
+        Args:
+            reader: Whether to use a read-only session.
+            work: The function; gets the backend and the session.
+            statements: The statements that the function executes, for error messages.
+        """
         from delf_sql.database import LostError
 
         backend, database = self._backend_and_database or await asyncio.to_thread(self._connect)
@@ -419,18 +428,24 @@ class SQL(Connection[SQLSettings]):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Return the tables that match some words best, and the others without columns."""
+        """Split relations into those that match ``words`` best, as tables, and the others.
+
+        Only the columns of the tables are read. Without too many relations, all become tables.
+        """
         max_tables = self.settings.schema_tables
         if len(relations) > max_tables:
             relations = rank_relations(relations, words)
         return self._tables(backend, session, relations[:max_tables]), relations[max_tables:]
 
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
-        """Return tables with columns and those comments that are declared as the user's own."""
+        """Read the columns of relations.
+
+        With the setting ``trust``, only comments that the setting declares as ``own`` are kept.
+        """
         tables = backend.tables(session, relations)
         if self._own is None:
             return tables
-        return [self._own.without_others(table) for table in tables]
+        return [self._own.with_own_comments(table) for table in tables]
 
     def _without_foreign_comment(self, relation: Relation) -> Relation:
         return relation if self._own is None else self._own.without_comment(relation)

@@ -63,7 +63,14 @@ def count_of(statement: Statement, params: Params) -> Count | None:
 def _count_condition(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """Return a counting query for the condition of an UPDATE or DELETE on one table."""
+    """Return a query that counts the rows which an UPDATE or DELETE on one table changes.
+
+    Args:
+        statement: The statement.
+        params: The parameters.
+        outer: The statement's tokens outside of parentheses, before ``end``.
+        end: The position in the text at which RETURNING or the end of the statement is.
+    """
     text = statement.text
     where = next((token for token in outer if token.word == "WHERE"), None)
     where_start = end if where is None else where.start
@@ -120,9 +127,10 @@ def _counting_query(
 def _used_params(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return the parameters that some tokens of a statement use, as a tuple of one item.
+    """Return ``(params,)`` with the parameters that some tokens of a statement need.
 
-    The result is None if the parameters do not match the placeholders.
+    The item is None if the tokens have no placeholders. The result is None, without a tuple, if the
+    parameters do not match the placeholders.
     """
     if find_placeholders(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None

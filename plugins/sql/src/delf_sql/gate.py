@@ -261,7 +261,7 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Raise for a keyword that no query contains outside of quotes."""
+    """Raise ToolRefusedError for an unquoted keyword that a query which only reads cannot have."""
     # This checks tokens, because sqlglot parses these keywords into different nodes, or drops them.
     terms = [token.word for token in tokens]
     resets = next((t.text for t in tokens if _RESETTING_TABLE.fullmatch(t.text)), None)

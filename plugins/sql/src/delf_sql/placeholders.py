@@ -73,7 +73,7 @@ class Bound:
         return mark.join(self.pieces)
 
     def clause(self) -> TextClause:
-        """Return the statement as a SQLAlchemy clause, with each driver's placeholder style."""
+        """Return the statement as a SQLAlchemy clause, which adapts placeholders to the driver."""
         from sqlalchemy import bindparam, text
         from sqlalchemy.types import NullType
 

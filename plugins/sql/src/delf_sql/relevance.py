@@ -23,7 +23,7 @@ _MIN_CONNECTED_SHARE: Final = 0.3
 
 
 def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
-    """Sort tables without columns by how well they match some words."""
+    """Sort relations by how well their names and comments match some words, best match first."""
     ranking = Ranking([(r.name, _NAME_WEIGHT), (r.comment or "", 1.0)] for r in relations)
     return _with_rest(relations, ranking.find(words, len(relations)))
 

@@ -116,9 +116,10 @@ def with_samples(
 
 
 def _lookup_texts(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """Return descriptions of a small lookup table by column name, such as ``{1: 'open'} by id``.
+    """Return a text for each label column of a small lookup table, such as ``{1: 'open'} by id``.
 
-    The mapping is empty for any other table.
+    The text lists the column's values by primary key. The mapping, from column name to text, is
+    empty for any other table.
     """
     columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
@@ -154,7 +155,11 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
 
 
 def _describe_texts(name: str, values: Sequence[str]) -> str:
-    """Describe a column's texts as JSON, by a date format, by shared values or by patterns."""
+    """Describe the texts of a column.
+
+    The description is the shape of JSON texts, a date format, the values that texts share, or
+    patterns.
+    """
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
             parsed = [json.loads(value) for value in values[:_MAX_JSON]]

@@ -54,14 +54,15 @@ class Opening(NamedTuple):
 
     Args:
         uri: The file as a SQLite URI.
-        reader: Whether only reads are allowed.
+        reader: Whether the process may only read the database.
         timeout: Seconds for each statement.
         busy: Seconds to wait for a lock.
         max_bytes: The approximate maximum number of bytes of a result.
-        functions: Additional functions that a reader may call, by name or pattern.
+        functions: Additional functions that a process which only reads may call, by name or
+            pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The maximum number of bytes of the temporary files together. A file that a reader
-            writes has the same limit.
+        temporary: The maximum number of bytes of the temporary files together, and of any one file
+            that a process which only reads writes.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.
@@ -141,14 +142,17 @@ class _TooLargeError(Exception):
 
 
 class _FailedAtError(Exception):
-    """A failure of one of several statements, caused by SQLite's error."""
+    """A statement among several has failed; holds the statement's number, from 1.
+
+    The ``__cause__`` is SQLite's error.
+    """
 
 
 _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
 
 
 class _Session:
-    """The child's connection, with limits and an authorizer."""
+    """The SQLite connection of this child process, with limits and an authorizer."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
@@ -315,7 +319,10 @@ def _escaped(data: bytes) -> str:
 
 
 def _replace_invalid_bytes(columns: list[str], rows: list[Any]) -> list[str]:
-    """Replace escaped bytes by U+FFFD, and return the names of affected columns."""
+    """Replace bytes in ``rows`` that are not valid UTF-8 by U+FFFD.
+
+    Return the names of the columns with such bytes. SQLite's texts contain them as surrogates.
+    """
     affected_columns: dict[str, None] = {}
     for number, row in enumerate(rows):
         indexes = [
@@ -399,7 +406,14 @@ def confine(opening: Opening) -> None:
 
 
 def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
-    """Run work and return its outcome as a frame that begins with done, failed or large."""
+    """Run ``work``, and return its outcome as a message for the parent process.
+
+    The first item of the message is ``done``, ``failed``, or ``large`` if a result is too large.
+
+    Args:
+        work: Returns the further items of the message after success.
+        reader: Whether the process may only read the database.
+    """
     try:
         return "done", *work()
     except _FailedAtError as error:

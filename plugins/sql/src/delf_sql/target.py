@@ -28,7 +28,7 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "duckdb": "duckdb",
 }
 CERTIFIED: Final = frozenset(_SCHEMES.values())
-"""Databases whose read sessions are verified by tests not to write."""
+"""The dialects for which tests verify that a read-only session cannot write."""
 _FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _LABELS: Final[dict[str, str]] = {
@@ -189,7 +189,13 @@ def _from_url(name: str, url: str) -> Target:
 
 
 def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
-    """Return the database that the parts of a server's URL name."""
+    """Return the target for a URL of a database server.
+
+    Args:
+        name: The name of the connection, for error messages.
+        kind: The scheme of the URL.
+        parts: The parts of the URL.
+    """
     encoded_password = parts["password"]
     options = dict(parse_qsl(parts["options"], keep_blank_values=True))
     password_option = options.pop("password", None)
@@ -234,7 +240,7 @@ def _url_of(settings: SQLSettings, kind: str) -> URL:
 
 
 def _other_target(name: str, kind: str, url: str | URL) -> Target:
-    """Make the target of a database without a backend of its own."""
+    """Return the target for a database that this plugin supports only through SQLAlchemy."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 

@@ -66,10 +66,14 @@ class Reading(NamedTuple):
 
 
 def choose_script(blocks: Sequence[Block]) -> Reading:
-    """Return the script among the blocks of an answer, if only one choice is plausible.
+    """Choose the script among the blocks of an answer.
 
     Args:
         blocks: The blocks that may be Python, in order; at least one.
+
+    Returns:
+        A reading with the script, or with a problem if several choices are plausible. If no block
+        is a valid script, see :func:`_reading_without_script`.
     """
     parts = _without_repeated([b for b in blocks if b.code])
     scripts = [block for block in parts if is_script(block.code)]
@@ -127,7 +131,10 @@ def _nearby_text(text: str) -> str:
 
 
 def _reading_without_script(parts: Sequence[Block]) -> Reading:
-    """Return the longest block, so that the model gets its syntax error; no script for prose."""
+    """Return a reading with the longest block, so that the model gets the block's syntax error.
+
+    For prose, return a reading without a script.
+    """
     if not parts:
         return Reading()
     best = max(parts, key=lambda block: len(block.code))

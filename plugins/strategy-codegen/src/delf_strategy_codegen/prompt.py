@@ -185,13 +185,16 @@ def refused_answer_messages(code: str, text: str, problem: str) -> tuple[Message
 
 
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
-    """Return the feedback on a script that crashed its sandbox."""
+    """Return two messages: the model's script that crashed its sandbox, and the feedback."""
     outcome = LimitReached(limit="sandbox", message=message)
     return retry_messages(code, outcome, "", fresh=True, done=done)
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
-    """Return the follow-up to a script that ended with ``rerun``, to see data first."""
+    """Return two messages: the model's script that called ``rerun``, and the data that it found.
+
+    A script calls ``rerun`` to look at data, after which the model writes the rest.
+    """
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     variables = dict(outcome.variables)
     if outcome.carry:
@@ -220,7 +223,7 @@ def _variable_lines(variables: Mapping[str, str]) -> list[str]:
 
 
 def _without_oversize(text: str) -> str:
-    """Truncate a model's answer that is longer than any script."""
+    """Truncate a model's answer that is longer than a script may be (:data:`MAX_SCRIPT`)."""
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_SHOWN_CHARS]}\n… ({len(text):,} letters)"

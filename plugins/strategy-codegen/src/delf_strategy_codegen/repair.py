@@ -93,7 +93,11 @@ def _without_prompts(code: str) -> str:
 
 
 def _with_plain_signs(code: str) -> str:
-    """Replace typographic quotes and signs by ASCII, and f-strings that only Python 3.12 parses."""
+    """Replace typographic quotes and signs by ASCII signs.
+
+    F-strings that only Python 3.12 parses are rewritten for older versions. Code that still does
+    not parse is returned unchanged.
+    """
     # A curly quote is closed by a curly or by a straight quote; try both.
     for closing in (True, False):
         try:
@@ -214,10 +218,11 @@ class _Reader:
         self._position = 0
 
     def code(self, closing: str) -> list[str | _Text]:
-        """Split code up to a closing character outside of brackets.
+        """Split code into plain code and text literals, up to a closing character.
 
         Args:
-            closing: The characters that end the code; empty to split the whole script.
+            closing: The characters of which the first outside of brackets ends the code; empty to
+                split the whole script.
         """
         parts: list[str | _Text] = []
         plain: list[str] = []

@@ -158,8 +158,8 @@ class CodegenStrategy:
                     messages += _in_used_form(calls, _what_went_wrong(code, outcome, result))
 
 
-class _Written(NamedTuple):
-    """An answer of the model that ends a request for a script.
+class _FinalReply(NamedTuple):
+    """The model's complete answer to a request for a script.
 
     Args:
         code: The script; None if the answer is prose for the user.
@@ -172,7 +172,7 @@ class _Written(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
 
 
-async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _Written:
+async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _FinalReply:
     """Ask the main model for a script, and ask again up to the retry limit.
 
     With ``code_in`` "tool", or "auto" after an answer without a script, the model gets the tool
@@ -217,7 +217,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             reading = read_reply(reply)
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
-                return _Written(reading.code, reply.text, calls)
+                return _FinalReply(reading.code, reply.text, calls)
             answer_text = reply.text.strip()
             is_prose = bool(answer_text) and not (reading.why or reply.calls)
             may_answer_in_prose = attempts > 1 or host.is_conversation
@@ -227,7 +227,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 and not host.used_tools
                 and host.refuse(answer_text) is None
             ):
-                return _Written(None, answer_text)
+                return _FinalReply(None, answer_text)
             if attempts > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {attempts} times; "
@@ -334,7 +334,9 @@ class _Passes:
 
 
 def _last_answer(result: ScriptResult) -> str:
-    """Return the answer of a last script that printed nothing because its searches found nothing.
+    """Return the answer to the user after a last script that printed nothing.
+
+    The answer says that nothing was found, and lists the searches of the script.
 
     Raises:
         SandboxExecutionError: If the script did not search, so that there is no answer.

@@ -59,7 +59,9 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
 
 
 def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
-    """Return the script in tool calls that a model wrote as JSON; None if a text has no such call.
+    """Find tool calls that a model wrote as JSON in ``text``, and return the script in them.
+
+    Return None if the text has no such call.
 
     Args:
         text: An answer, or a block of an answer.
@@ -111,7 +113,10 @@ def _next_bracket(text: str, position: int) -> int:
 
 
 def _literal(text: str) -> Any:
-    """Parse a call that is a Python literal, not JSON; None for a text that is not such a call."""
+    """Parse a tool call that a model wrote as a Python literal, such as a dict, and not as JSON.
+
+    Return None for any other text.
+    """
     try:
         value: Any = read_literal(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -134,7 +139,10 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
 
 
 def _code_texts(content: Any, depth: int = 0) -> list[str]:
-    """Return the values of keys such as ``code`` in parsed JSON; a text counts as a script."""
+    """Return the scripts in parsed JSON: the values of keys such as ``code``.
+
+    If the JSON is only a string, the string is the script.
+    """
     if isinstance(content, str) and not depth:
         return [content]
     return list(_nested_code_texts(content, depth))[:_MAX_CALLS]

@@ -124,7 +124,10 @@ class FunctionCalls:
         )
 
     def rules(self, tools: Sequence[ToolDescription], further_rules: str = "") -> str:
-        """Return the system prompt with the rules; the request has the tools in its own field."""
+        """Return the system prompt with the rules.
+
+        The prompt does not describe the tools, because requests have a separate field for tools.
+        """
         return _RULES.format(how=_TOOLS, more=further_rules)
 
     def reader(self) -> Reader:
@@ -140,7 +143,10 @@ class FunctionCalls:
         )
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the messages with a result for every call, and about the mistakes."""
+        """Return a message with a result for every call, and a message about the model's mistakes.
+
+        Either message is left out if it would be empty.
+        """
         misread = iter(p for p in turn.problems if isinstance(p, Misread))
         numbered_results = iter(enumerate(turn.results, 1))
         tool_results: list[ToolResult] = []
@@ -177,7 +183,7 @@ class Reader:
         return [_parse_provider_call(delta.whole, self._tools)]
 
     def parse(self, reply: ModelReply) -> Turn:
-        """Parse a complete reply to a turn without results."""
+        """Parse a complete reply into a :class:`Turn`, whose calls have no results yet."""
         parser = Parser(calls=self._tools is None)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:

@@ -167,7 +167,10 @@ class Parser:
         return True
 
     def _quoted_thought(self, events: list[Event]) -> bool:
-        """Parse ``<think>…</think>`` within the text, which the user sees as text."""
+        """Parse ``<think>…</think>`` inside the text, and add it to the text that the user sees.
+
+        Return False if the end tag has not been received.
+        """
         text, end_tag, rest = self._rest.partition("</think>")
         if not end_tag:
             return False
@@ -221,7 +224,10 @@ class Parser:
         return True
 
     def _python_call(self, events: list[Event]) -> bool:
-        """Parse a call in Python's notation, which is reported as misread."""
+        """Parse a call that the model wrote in Python's notation, and add a :class:`Misread` event.
+
+        Return False if the end tag has not been received.
+        """
         text, end_tag, rest = self._rest.partition(_END_EXECUTE)
         if not end_tag and not self._is_over:
             return False
@@ -230,7 +236,10 @@ class Parser:
         return bool(end_tag)
 
     def _between_calls(self, events: list[Event]) -> bool:
-        """Parse the characters between two calls, up to the next call or the end tag."""
+        """Parse the characters between two calls, up to the next call or the end tag.
+
+        Return False if more input is needed.
+        """
         self._rest = rest = self._rest.lstrip(_SEPARATORS)
         if rest != _END_EXECUTE and (_END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest)):
             return False

@@ -90,10 +90,10 @@ class Profile(Connection[ProfileSettings]):
         )
 
     async def learn(self, finished: FinishedTask) -> None:
-        """Note a finished task; after enough tasks, let a model propose a new description.
+        """Record a finished task; after enough tasks, let a model rewrite the user's description.
 
         Args:
-            finished: The task, which also asks the model.
+            finished: The task; its method ``ask`` sends the request to the model.
         """
         if not self.settings.every:
             return

@@ -118,7 +118,10 @@ class Turns:
         return None if session is None else _SessionWithTimeout(session, self._seconds)
 
     async def _close_broken(self, why: str) -> None:
-        """Close a broken session; warn whether another session or requests take its place."""
+        """Close a broken session, and log a warning that says what delf does next.
+
+        Another session is opened, single requests replace the session, or the task fails.
+        """
         problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
         fallback = "the task fails" if self._requires_session else "requests take its place"

@@ -28,7 +28,10 @@ from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import shortened_json
 
 Notifications = Callable[[], Awaitable[Sequence[str]]]
-"""Returns additional messages for the model; called before the first and after later turns."""
+"""Returns additional messages for the model.
+
+Called before the first turn, and after each turn in which the model made calls.
+"""
 
 _INSTANCE: Final = "strategy_stream"
 _NOTIFICATION_SECONDS: Final = 10.0

@@ -80,10 +80,10 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     def _all_calls(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
-        """Return all started calls of a complete answer; start the remaining calls first.
+        """Return all started calls of an answer that has ended.
 
-        The remaining calls of a truncated answer are not started. Started calls that are not part
-        of the complete answer are cancelled.
+        Calls that are not yet started are started first, unless the answer was truncated. Started
+        calls that are not in the answer are cancelled.
         """
         # A retry may have replaced the pieces: only calls of the complete answer count.
         started_early = list(self._started)

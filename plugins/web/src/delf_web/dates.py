@@ -153,7 +153,11 @@ def _is_ambiguous(text: str) -> bool:
 
 
 def _find_date(**parts: Any) -> str | None:
-    """Parse the date of an element that is put into the ``head`` or ``body`` of an empty page."""
+    """Put an HTML element into an empty page, and return the date that htmldate finds in the page.
+
+    Args:
+        parts: ``head`` or ``body``, the element that is put there.
+    """
     from htmldate import find_date
 
     page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")

@@ -30,7 +30,8 @@ class Document:
     def text(self) -> str:
         """The decoded text, by byte order mark, declared encoding, UTF-8 or detection.
 
-        A note is added to the call for a detected encoding and for undecodable bytes.
+        If the encoding is detected, or if bytes cannot be decoded, a note is added to the result of
+        the tool call in progress.
         """
         is_markup = self.kind.endswith(_MARKUP)
         return decode_declared(self.content, self.charset, self.url, is_markup=is_markup)

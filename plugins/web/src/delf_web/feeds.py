@@ -75,7 +75,8 @@ def _entry(item: Any) -> Entry:
 def _format_date(text: str, moment: time.struct_time) -> str:
     """Format a feed's date as ISO 8601.
 
-    feedparser sets missing times to midnight and missing time zones to UTC, which are omitted.
+    A time or time zone that is missing in the text is left out, although feedparser sets it to
+    midnight or UTC.
 
     Args:
         text: The date in the feed.

@@ -272,11 +272,12 @@ def _rows(table: Any) -> list[list[str]]:
 
 
 def _insert_spanning_cells(spanning_cells: dict[int, tuple[str, int]], row: list[str]) -> None:
-    """Append the texts of earlier rows' cells that span into the next columns of a row.
+    """Append to ``row`` the texts of cells of earlier rows that also cover its next columns.
 
     Args:
-        spanning_cells: A mapping from column to the text and remaining rows of a spanning cell.
-        row: The row.
+        spanning_cells: The cells that cover several rows: by column, a cell's text and the number
+            of rows that it still covers.
+        row: The row, as far as it is built.
     """
     while len(row) in spanning_cells and len(row) < _MAX_SPAN:
         row.append(spanning_cells[len(row)][0])

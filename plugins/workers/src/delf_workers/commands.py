@@ -188,7 +188,10 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     options = Options(flags=flags, **other_options)
 
     async def run_worker_task(agent: Agent, run_options: Mapping[str, Any]) -> Response:
-        """Run the worker, and return the worker's response, or else that of the outer task."""
+        """Run a task that calls the worker, and return the worker's response.
+
+        If the task did not end, return the task's own response.
+        """
         events: list[Event] = []
         response = await agent.arun(
             text, setup=options.to_record(state), child_listeners=[events.append], **run_options
@@ -223,7 +226,7 @@ def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]
 
 
 def _registry(ctx: click.Context, state: State) -> Registry:
-    """Return the workers of the project's connection ``workers``."""
+    """Return the registry of the workers that the project's connection ``workers`` offers."""
     from delf_workers.connection import Workers
 
     project = state.load_project()

@@ -193,7 +193,10 @@ class Workers(Connection[WorkersSettings]):
     # -- actions --------------------------------------------------------------------------
 
     async def actions(self) -> Sequence[Action]:
-        """Return the actions. ``call`` also accepts ``task`` by llm-do's name ``input_data``."""
+        """Return the actions.
+
+        The action ``call`` accepts its parameter ``task`` also as ``input_data``, as in llm-do.
+        """
         return [
             replace(action, validate=partial(_accept_input_data, action.validate))
             if action.name == "call"
@@ -216,8 +219,8 @@ class Workers(Connection[WorkersSettings]):
         Args:
             worker: The name.
             task: What to do, in plain words or as data; all that it knows of your task.
-            attachments: Files that it may read: names of this task's files, or paths of a
-                connection's.
+            attachments: Files that it may read: names of this task's files, or paths of files in a
+                connection.
             inputs: Values that it asks for, by name.
             context: The task that calls.
 
@@ -270,10 +273,10 @@ class Workers(Connection[WorkersSettings]):
 
     @action(effect="write", trust="own", sinks=["spec"])
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
-        """Make a worker that can be called from then on; a person is asked.
+        """Create a worker that can be called from then on, after a person has approved the worker.
 
         Args:
-            spec: It gets no more than you have: ``connections`` are names of your own.
+            spec: The worker's definition; ``connections`` may only name connections that you have.
             context: The task that calls.
 
         Returns:

@@ -307,7 +307,7 @@ def _prefix_rule(rule: Any) -> Any:
 
 
 def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
-    """Rename the key ``attachment_policy`` and its fields to those of ``attachments``."""
+    """Rename the old key ``attachment_policy`` to ``attachments``, and its fields accordingly."""
     policy: Any = table.pop("attachment_policy", None)
     if policy is None:
         return
@@ -413,7 +413,13 @@ def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) 
 
 
 def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
-    """Check that a generated worker has only connections of its maker, by name."""
+    """Check that a generated worker only names connections, and may only restrict them.
+
+    The connections are those of its maker, the agent or worker that created it.
+
+    Raises:
+        ConfigurationError: If the worker has other settings.
+    """
     for key in _GIVEN_BY_MAKER:
         if key in worker.model_fields_set:
             raise front.error("a generated worker takes this setting from its maker", (key,))

@@ -46,8 +46,8 @@ _READING: Final = "show the file with `rerun`, and print your summary in the nex
 def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> None:
     """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and a text to read.
 
-    Existing files stay unchanged, and new files are trusted. The files refer only to installed
-    plugins.
+    Existing files stay unchanged. The new files are recorded as trusted, so that delf loads them
+    without asking. The files refer only to installed plugins.
 
     \b
     delf init papers

@@ -43,7 +43,7 @@ class Registry:
         self.trust = trust or Trust.here()
 
     def read(self, path: Path) -> bytes:
-        """Return the trusted content of a worker's file or of a neighbouring file.
+        """Return the content of a worker's file, or of a file in the same folder, if trusted.
 
         Raises:
             FolderNotTrustedError: If the content is not trusted.

@@ -31,8 +31,8 @@ class Workshop(Generic[W]):
         tools: The agent's connections, by name.
         connect: Creates further connections.
         environ: Environment variables for settings in ``tools.py`` files.
-        for_worker: Copies the connection ``workers`` for a worker, which can then call only the
-            workers that match some patterns.
+        for_worker: Returns a copy of the connection ``workers`` for one worker. The copy can only
+            call workers whose names match the given patterns.
     """
 
     registry: Registry
@@ -64,7 +64,10 @@ class Workshop(Generic[W]):
     def _create_connections(
         self, worker: WorkerDefinition, agent_workers: W
     ) -> Iterator[ConnectionLike]:
-        """Create and yield a worker's connections. A generated worker has those of its maker."""
+        """Create and yield a worker's connections.
+
+        A generated worker has connections of its maker, the agent or worker that created it.
+        """
         if worker.generated:
             yield from self._inherited_connections(worker, agent_workers)
             return
@@ -239,11 +242,12 @@ def _with_permissions(
 
 
 def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
-    """Return a copy of a connection that allows only the actions that both sides allow.
+    """Return a copy of a connection with fewer allowed actions, for a generated worker.
 
     Args:
-        connection: The maker's connection.
-        allow: The actions that the worker's file allows; None for all actions of the maker.
+        connection: The connection of the worker's maker, the agent or worker that created it.
+        allow: The actions that the worker's file allows; None for all that the maker may call. An
+            action that the maker may not call stays forbidden.
         where: The place of the setting, for error messages.
     """
     if allow is None:

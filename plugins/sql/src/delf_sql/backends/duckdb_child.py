@@ -305,9 +305,9 @@ def _select_item(name: str, kind: str) -> str:
 
 
 def _text_item(name: str, kind: str) -> str:
-    """Return a SQL expression for the text of a column's value without a Python equivalent.
+    """Return a SQL expression that gives a column's value as text if Python cannot represent it.
 
-    For any other value the expression is NULL.
+    For any other value the expression gives NULL.
     """
     condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"

@@ -157,7 +157,7 @@ class EngineBackend:
         """Configure a fresh connection of the driver."""
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
-        """Reset the session after its statement, beyond the rollback."""
+        """Reset what the rollback after a statement does not undo, such as session settings."""
 
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
@@ -198,7 +198,13 @@ class EngineBackend:
     def _convert_values(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
-        """Convert each parameter to the type of its placeholder."""
+        """Convert each parameter to the type of its placeholder.
+
+        Args:
+            session: The session.
+            bounds: The statement with each set of parameters.
+            stores: Whether the statement may store the values; False for a query.
+        """
         kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
         converted: list[Bound] = []
         for bound in bounds:

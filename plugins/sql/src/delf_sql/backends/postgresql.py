@@ -192,6 +192,11 @@ class PostgresBackend(EngineBackend):
         """Ask the server for the types of the placeholders.
 
         A query without lists or dicts as values needs no types: each type is then None.
+
+        Args:
+            session: The session.
+            bound: The statement with its parameters.
+            stores: Whether the statement may store the values; False for a query.
         """
         unknown = [None] * len(bound.values)
         if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):

@@ -92,7 +92,7 @@ class OpenAI:
         return {"Authorization": f"Bearer {key}"}
 
     def body(self, query: Query) -> dict[str, Any]:
-        """Return the request body for a search that the provider does not store."""
+        """Return the request body for a search; it asks the provider not to store the request."""
         tool: dict[str, Any] = {"type": "web_search"}
         if query.domains:
             tool["filters"] = {"allowed_domains": list(query.domains)}
@@ -106,7 +106,10 @@ class OpenAI:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Add the answer, the cited pages, and then the pages without citations."""
+        """Add the answer, the cited pages, and then the other pages to ``findings``.
+
+        Return None, because no further request is needed.
+        """
         if data.get("error"):
             raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
         findings.is_cut = data.get("status") == "incomplete"
@@ -198,7 +201,7 @@ class Anthropic:
 
 
 class Google:
-    """Gemini's ``generateContent`` with the tool ``googleSearch``."""
+    """Searches the web with Gemini's ``generateContent`` and its tool ``googleSearch``."""
 
     root = "https://generativelanguage.googleapis.com"
     path = "v1beta/models/{model}:generateContent"
@@ -215,7 +218,11 @@ class Google:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Add the answer, and the supporting pages with the supported sentences as snippets."""
+        """Add the answer and its sources to ``findings``.
+
+        The snippets of a page are the sentences of the answer that the page supports.
+        Return None, because no further request is needed.
+        """
         candidates = _list_in(data, "candidates")
         if not candidates:
             reason = _object_in(data, "promptFeedback").get("blockReason", "no answer")
