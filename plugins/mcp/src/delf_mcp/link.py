@@ -271,7 +271,7 @@ async def watched(
 
     Args:
         transport: The transport.
-        server_end: The record of how the server ended, which gets the end of the stream.
+        server_end: The record of how the server ended; ``report`` is called when the stream ends.
         sieve: Called with each message from the server, and may remove parts of the message.
     """
     async with transport as (read, write):
