@@ -199,7 +199,10 @@ def current_environ() -> Mapping[str, str]:
 
 
 def current_folder() -> Path:
-    """Return the folder of the project that settings are made for, or of the working directory."""
+    """Return the folder of the project whose settings are being made.
+
+    Outside of that, return the project folder of the working directory.
+    """
     context = _current.get()
     if context is not None and context.folder is not None:
         return context.folder

@@ -82,7 +82,7 @@ class DelfError(Exception):
 
 
 def _rebuilt(kind: type[DelfError], arguments: tuple[Any, ...]) -> DelfError:
-    """Create an error without calling its ``__init__``, which pickle then fills with attributes."""
+    """Create an error without calling ``__init__``; pickle then sets the error's attributes."""
     return kind.__new__(kind, *arguments)
 
 

@@ -67,7 +67,7 @@ EXPIRY_REASONS: Final[Mapping[DecisionSource, str]] = {
     "timeout": "nobody answered in time",
     "abandoned": "the script stopped waiting for the call before anybody answered",
     "sandbox_died": "the sandbox of the script ended before anybody answered",
-    "changed": "something else would be done now, so it is asked again",
+    "changed": "the call would now do something else, so a new request was made",
 }
 """The reasons why a request expired, used by terminal, page and chat channels."""
 
@@ -123,7 +123,7 @@ class _Event(_Kind):
 
 
 ASKED_FROM: Final = "asked_from"
-"""The key of a task's setup with the network address that submitted the task."""
+"""The key in a task's setup under which the submitter's network address is stored."""
 
 
 def _folder_of(setup: Mapping[str, Any]) -> str | None:
@@ -168,10 +168,11 @@ class TaskStarted(_Event):
 
     ``seed`` is the source of the scripts' random numbers; ``setup`` is what a program needs to set
     up the same agent again. ``conversation`` is the conversation that the task continues.
-    ``interactive`` is true if the submitter waits for the task; otherwise its requests wait for an
-    answer. ``parent`` is the parent of a child task, and ``worker`` the name of the worker that
-    does the task. ``zone`` is the time zone at the start as a POSIX rule, and ``zone_name`` the
-    zone's name if known: a resumed task keeps both. ``key`` is the owner; None for the local user.
+    ``interactive`` is true if the submitter waits for the task and can answer requests for
+    approval; otherwise the requests are kept until somebody answers. ``parent`` is the parent of a
+    child task, and ``worker`` the name of the worker that does the task. ``zone`` is the time zone
+    at the start as a POSIX rule, and ``zone_name`` the zone's name if known: a resumed task keeps
+    both. ``key`` is the owner; None for the local user.
     """
 
     replay_key = ()
@@ -262,10 +263,10 @@ class ToolsSelected(_Event):
 class ModelCalled(_Event):
     """A request was sent to a model.
 
-    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that are new since
-    the previous call for the same purpose, compressed, and ``same`` is the number of unchanged
-    leading messages; None if prompts are not kept. ``server_side`` names the tools that the
-    provider may use by itself, such as its web search.
+    ``number`` counts a task's model calls from 1. ``same`` is the number of leading messages that
+    are the same as in the previous call with this ``purpose``, and ``prompt`` has the other
+    messages, compressed; ``prompt`` is None if prompts are not kept. ``server_side`` names the
+    tools that the provider may use by itself, such as a web search.
     """
 
     model: str
@@ -391,14 +392,15 @@ class CallStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished(_Event):
-    """A call ended; a call that the gate refused has no ``CallStarted``.
+    """A call ended. A call that was refused before it was made has no ``CallStarted``.
 
     ``raised`` is the name of the exception that the script saw, such as ``ToolError``; None if the
-    script got a result, which can be a tool's error as text. ``digest`` is the digest of a call
-    that was refused before anybody was asked; for other calls an earlier event has the digest.
-    ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False if no other
-    script could succeed. ``outcome_unknown`` is set if the tool cannot tell whether the change was
-    made. ``http_status`` is the HTTP status of an answer that was an error.
+    script got a result, which can be a tool's error as text. ``digest`` is set for a call that was
+    refused before a person was asked; otherwise an earlier event has the call's digest.
+    ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False if the call
+    would fail again in any other script that the model writes. ``outcome_unknown`` is set if the
+    tool cannot tell whether the change was made. ``http_status`` is the HTTP status of an answer
+    that was an error.
     """
 
     call_id: int
@@ -485,8 +487,8 @@ def request_field(text: str, *, required: bool = True) -> Any:
 class ApprovalRequest:
     """A question for a person: may this call be made, or may this script run?
 
-    Channels, programs, other processes and the page get this one object; its fields are declared
-    here and nowhere else. Channels show a field declared with :func:`request_field` under its
+    Channels, programs, other processes and the web page get this one object, whose fields are
+    declared only here. Channels show a field declared with :func:`request_field` under its
     label; :mod:`delf.protocols.facts` makes the texts of the other fields. The ``digest`` binds the
     request to its action and arguments.
 
@@ -526,7 +528,7 @@ class ApprovalRequest:
         because: The reason that the model wrote another script after the first.
         changes: The latest changes that the task has made, one line each.
         changes_before: The number of earlier changes not listed in ``changes``.
-        made_before: The number of an earlier identical call of this task, if any.
+        made_before: The ``call_id`` of an earlier identical call of this task, if any.
         line: The line of the call in the script, if known.
         worker: The name of the worker that runs the task, if any.
         origins: The sources of values in the arguments, by path, such as ``to[0]``. ``kind`` is
@@ -674,8 +676,9 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """The first of two required approvers approved a request.
 
-    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the person as the owner of
-    tasks, None for the local user, and ``teams`` are the person's teams at that time.
+    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the approver's owner name,
+    as in :class:`TaskStarted`; None for the local user. ``teams`` are the approver's teams at the
+    time of the approval.
     """
 
     request_id: str
@@ -764,9 +767,9 @@ class ClockRead(_Event):
     """The script read the time; a resumed task gets the same times.
 
     ``readings`` are the times in nanoseconds, in the order in which the script read them. Each is a
-    Unix time, a processor time, or a time of the script's event loop. ``turns`` is a flat list of
-    pairs, one for each call result or timer that the script's event loop handled: the number of the
-    loop's turn, and the number of the call in the script from 1, or 0 for a timer.
+    Unix time, a processor time, or a time of the script's event loop. ``turns`` has two numbers for
+    each call result or timer that the script's event loop handled: the number of the loop's
+    iteration, then the number of the call in the script. Calls count from 1; a timer has 0.
     """
 
     readings: tuple[int, ...] = ()
@@ -801,7 +804,7 @@ class RerunRequested(_Event):
 
     @property
     def rewrite_reason(self) -> str:
-        """The work that the script left."""
+        """The reason to write the next script: the work that the script did not do."""
         return f"the one before left this to do: {self.remaining}"
 
 

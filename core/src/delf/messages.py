@@ -80,8 +80,8 @@ class Message:
     Args:
         role: The author of the message.
         parts: The content.
-        trust: ``own`` for an earlier answer whose task read only the user's own words, else
-            ``outside``.
+        trust: The trust in an earlier answer of the model: ``own`` if its task read only text of
+            the user, else ``outside``. Not used for other messages.
     """
 
     role: Role

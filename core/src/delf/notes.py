@@ -28,9 +28,10 @@ def note(message: str) -> None:
 
 @contextmanager
 def notes_of_call() -> Generator[dict[str, None]]:
-    """Collect the notes that code called inside the block adds, also in threads.
+    """Collect the notes that are added by :func:`note` inside the ``with`` block.
 
-    Yields a dict that has the notes as its keys, in their order.
+    Notes added in threads started there are included. Yields a dict whose keys are the notes, in
+    the order in which they were added.
     """
     notes: dict[str, None] = {}
     token = _notes.set(notes)

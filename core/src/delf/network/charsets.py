@@ -60,7 +60,9 @@ def codec_of(label: str | None) -> str | None:
 
 
 def label_in_page(page: bytes) -> str | None:
-    """Return the charset that an HTML or XML page declares; None for UTF-16.
+    """Return the charset that an HTML or XML page declares; None if there is no declaration.
+
+    A declaration of UTF-16 gives None, too: it is wrong, as it could be read as ASCII.
 
     Args:
         page: The page, in an encoding in which ASCII characters have their usual bytes.

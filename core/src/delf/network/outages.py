@@ -32,8 +32,11 @@ class Outage:
         self._since = 0.0
         self.failures = 0
         """Failures since the last success."""
-        self.reported_failures = 0
-        """Failures to report at recovery, including those of other parts of the process."""
+        self.unreported_failures = 0
+        """Failures that the log message about the next success will count.
+
+        They include failures that other objects recorded for the same service.
+        """
 
     @contextmanager
     def track(self, *kinds: type[BaseException]) -> Generator[None]:
@@ -51,9 +54,9 @@ class Outage:
         is_first = self.failures == 1
         if is_first:
             self._since = time.monotonic()
-            self.reported_failures = 0
+            self.unreported_failures = 0
         reporter = self._reporter(is_first=is_first)
-        reporter.reported_failures += 1
+        reporter.unreported_failures += 1
         level = logging.WARNING if is_first and reporter is self else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect, self.failures, error)
 
@@ -75,5 +78,5 @@ class Outage:
             _reporters.pop(self._service, None)
         message = "works again after %d failures in %.0f s"
         level = logging.WARNING if is_reporter else logging.DEBUG
-        self._log.log(level, f"%s: {message}", self._effect, self.reported_failures, seconds)
+        self._log.log(level, f"%s: {message}", self._effect, self.unreported_failures, seconds)
         self.failures = 0

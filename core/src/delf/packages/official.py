@@ -28,8 +28,8 @@ def packages(kind: str) -> dict[str, str]:
 
     Args:
         kind: A kind of spec, or ``installer`` for the command that installs packages, ``exports``
-            for public names, ``library`` for modules that several plugins share, ``prefilter_mode``
-            for modes.
+            for public names, ``library`` for modules that several plugins share, or
+            ``prefilter_mode`` for the modes of the prefilter.
     """
     return _table()[kind]
 
@@ -50,8 +50,8 @@ def usual(kind: str) -> str:
     return next(iter(packages(kind)))
 
 
-def usual_model(model: str) -> str:
-    """Return the name of the recommended model client for a model's name."""
+def recommended_client(model: str) -> str:
+    """Return the name of the model client recommended for a model, such as ``openai``."""
     from fnmatch import fnmatchcase
 
     names = _table()[_MODELS]

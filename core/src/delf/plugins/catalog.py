@@ -21,7 +21,7 @@ from delf.packages.official import (
     how_to_install,
     package_of,
     packages,
-    usual_model,
+    recommended_client,
 )
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
@@ -122,13 +122,20 @@ class Catalog:
         return "; ".join([*messages[:_MAX_LISTED_FAILURES], *rest])
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
-        """Return an error for an unknown name, whose hint names the plugins that failed to load."""
+        """Add the plugins that failed to load to the hint of an error about an unknown name.
+
+        Returns the error.
+        """
         reasons = (record.reason for record in self.records if record.trouble)
         is_named = any(reason and reason in error.message for reason in reasons)
         return error if is_named else error.advise(self.trouble)
 
     def usable(self, kind: str) -> list[Offer]:
-        """Return the specs of a kind whose names are undisputed, ordered by name."""
+        """Return the offers of a kind, ordered by name.
+
+        Of several plugins that offer the same name, only the preferred plugin's offer is returned,
+        or none without a preference.
+        """
         winners = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
         return [offer for offer in winners if offer is not None]
 
@@ -191,7 +198,7 @@ class Catalog:
         )
 
     def all_specs(self) -> Iterator[Spec]:
-        """Yield the specs of all plugins, whether or not their names are in dispute."""
+        """Yield the specs of all plugins, including those whose name another plugin also offers."""
         return (offer.spec for offers in self._offers.values() for offer in offers)
 
     def _specs(self, kind: type[SpecT]) -> Iterator[SpecT]:
@@ -302,9 +309,15 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
 def _unusable_plugin_for(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
-    """Return the record of an unusable plugin that probably provides a name, or None.
+    """Return the record of a plugin that failed to load and probably offers a name, or None.
 
-    Plugins are recognised by the usual names of plugins and packages, as their specs are unknown.
+    The specs of such a plugin are unknown, so the name of the plugin or of its package decides.
+
+    Args:
+        kind: The kind of spec.
+        name: The name of the spec.
+        package: delf's package for the spec, if any.
+        records: The records of all plugins.
     """
     likely_names = (name, f"{package_prefix(kind)}{name}")
     for record in records:
@@ -316,8 +329,8 @@ def _unusable_plugin_for(
 
 
 def _no_plugin_error(model: str, records: Sequence[PluginRecord]) -> PluginError:
-    name = usual_model(model)
-    default_client = usual_model("any/model")
+    name = recommended_client(model)
+    default_client = recommended_client("any/model")
     for client in dict.fromkeys((name, default_client)):
         broken = _unusable_plugin_for("model", client, package_of("model", client), records)
         if broken is not None:

@@ -113,7 +113,8 @@ def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
 def from_file(path: str) -> tuple[str, object]:
     """Import a plugin from a single file that is not installed; return its name and module.
 
-    The module has the file's name: ``factory="tickets:Tickets"`` is the class in ``tickets.py``.
+    The module is imported under the file's name, so that the plugin's specs can refer to it:
+    ``factory="tickets:Tickets"`` is the class ``Tickets`` in ``tickets.py``.
 
     Args:
         path: The file.
@@ -151,9 +152,9 @@ def normalise(name: str) -> str:
 def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
-    ``importlib.metadata`` finds the same distributions, but importing it takes longer than reading
-    all of them here. Only distributions outside of folders, such as in zip files and frozen
-    programs, are found by ``importlib.metadata``.
+    The metadata in folders is read here, which is faster than importing ``importlib.metadata``.
+    That module finds only the distributions that are not in a folder, such as in a zip file or in a
+    frozen program.
 
     Args:
         path: The folders to search; ``sys.path`` when omitted.

@@ -42,8 +42,9 @@ class PluginHost:
 
     Args:
         candidates: The plugins, in any order.
-        prefer: Plugins or distributions whose names win a dispute, in order.
-        environ: Variables, some of which may be addresses of models.
+        prefer: Plugins or distributions to prefer if several plugins offer the same name; the
+            first in this order wins.
+        environ: Environment variables, in which the host looks for addresses of models.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class PluginHost:
         return tuple(dict.fromkeys(candidate.name for candidate in self._candidates))
 
     def specs(self, spec_class: type[SpecT]) -> tuple[SpecT, ...]:
-        """Return all specs of a kind, ordered by name, without names that are in dispute.
+        """Return all specs of a kind, ordered by name.
+
+        A name that several plugins offer is left out, unless one of these plugins is preferred.
 
         Args:
             spec_class: The kind, such as ``ConnectionSpec``.
@@ -293,9 +296,9 @@ class PluginHost:
         return self._loaded_catalog().trouble
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
-        """Return an error for an unknown name, whose hint names the plugins that failed to load.
+        """Add the plugins that failed to load to the hint of an error about an unknown name.
 
-        The errors of :meth:`spec` and :meth:`model_spec` have this hint already.
+        Returns the error. The errors of :meth:`spec` and :meth:`model_spec` have the hint already.
 
         Args:
             error: The error, which is changed in place.

@@ -55,7 +55,7 @@ class PluginRecord:
 
     @property
     def kinds(self) -> Mapping[str, tuple[str, ...]]:
-        """The offered names, by kind."""
+        """The names that the plugin offers, such as connection types, by kind of spec."""
         names_by_kind: dict[str, tuple[str, ...]] = {}
         for spec in sorted(self.specs, key=lambda item: (item.kind, item.name)):
             names_by_kind[spec.kind] = (*names_by_kind.get(spec.kind, ()), spec.name)

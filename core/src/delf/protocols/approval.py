@@ -145,9 +145,10 @@ class Decider:
     """The person who decides a request.
 
     Args:
-        name: The person's name; for the local user, the channel.
+        name: The person's name. The local user has no name: then the channel's, such as
+            ``terminal``.
         key: The owner name of the person's tasks on a server; None for the local user.
-        teams: The teams.
+        teams: The teams to which the person belongs.
         via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.
     """
 
@@ -180,7 +181,8 @@ class RememberedDecision:
         digest: The digest of a call with these arguments.
         action_digest: The digest of the action at the time of the decision.
         worker: The worker of the child task that asked, if any.
-        has_reason: Whether the connection itself required approval of the approved call.
+        has_reason: Whether the connection gave a reason to ask a person about the approved call,
+            so that not only the policy required the approval.
         by: The person who approved.
         key: The owner whose later tasks may use the approval; None for the local user.
         project: The folder of the project; None for a decision that holds only for its own task.
@@ -249,10 +251,11 @@ class RememberedDecision:
         return cls.from_request(requested, approved, by=decision.by, at=decision.at, **scope)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Return True if the decision approves a call, apart from its task, which is not checked.
+        """Return True if the decision approves the call of a request.
 
-        If the connection itself requires approval of the call, a decision for all calls of the
-        action counts only if the connection had also required approval of the approved call.
+        The caller checks that the decision holds for the call's task. If the connection itself
+        requires approval of the call, a decision for all calls of the action does not cover the
+        call, unless the connection had required the remembered approval, too.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):
@@ -314,7 +317,7 @@ class SupportsQuestions(Protocol):
 
 @runtime_checkable
 class SupportsDiscussion(Protocol):
-    """A channel that reports comments and assignments of its pending requests to people."""
+    """A channel that tells people if somebody comments on a pending request or assigns it."""
 
     async def show_discussion(
         self,

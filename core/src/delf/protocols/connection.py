@@ -155,14 +155,14 @@ class _Shown:
 
     @property
     def digest(self) -> str | None:
-        """The digest of the preview and its basis; None without a preview."""
+        """The digest of ``preview``, ``basis`` and ``files``; None if all three are empty."""
         if self.preview is None and self.basis is None and not self.files:
             return None
         shown_parts = [self.preview, self.basis, sorted(self.files.items())]
         return hashlib.sha256(dumps(shown_parts)).hexdigest()
 
     def asking(self, reason: str) -> NeedsApproval:
-        """Return a :class:`NeedsApproval` verdict with the same preview, basis and files."""
+        """Return a :class:`NeedsApproval` verdict with this verdict's preview, basis and files."""
         shown_fields: dict[str, Any] = {
             item.name: getattr(self, item.name) for item in fields(_Shown)
         }
@@ -215,14 +215,14 @@ class SupportsCheck(Protocol):
     """
 
     def check(self, call: ProposedCall) -> Verdict | Awaitable[Verdict]:
-        """Check a call before anybody is asked, without side effects.
+        """Check a call, without side effects, before a person is asked to approve the call.
 
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
             call: The call. An approved call is checked again; if its effect has changed, the person
-                is asked again. An edited call is checked again, too, and needs approval again if
-                its basis has changed.
+                is asked again. A call that the person edited is checked again, too; the person is
+                asked again if the verdict's ``basis`` has changed.
         """
         ...
 
@@ -245,12 +245,12 @@ class SecretsKeeper(Protocol):
 
 @runtime_checkable
 class SupportsResultTrust(Protocol):
-    """A connection whose results have an author that depends on the call's arguments."""
+    """A connection that tells from a call's arguments how far the result can be trusted."""
 
     def result_trust(
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
-        """Return the authors of a call's result; ``outside`` for anything uncertain.
+        """Return the trust in a call's result; ``outside`` for anything uncertain.
 
         Called for each call, and again when a task is resumed, so the method does no I/O and
         returns the same for the same arguments.

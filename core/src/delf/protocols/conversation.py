@@ -46,9 +46,10 @@ class ConversationState:
         messages: The newest messages that the summary does not cover, the oldest first.
         summary: A summary of the earlier messages.
         summarized: The position of the last message that the summary covers.
-        summary_trust: ``own`` if every message that the summary covers is the user's own.
-        last: The position of the newest message. All positions from ``summarized`` to ``last`` are
-            in use.
+        summary_trust: ``own`` if every message that the summary covers is trusted as the user's
+            own, else ``outside``.
+        last: The position of the newest message. No position between ``summarized`` and ``last`` is
+            missing.
     """
 
     messages: tuple[ChatMessage, ...] = ()
@@ -119,7 +120,7 @@ class ConversationStore(Protocol):
             conversation: The id.
             summary: The text.
             upto: The position of the last message that the summary covers.
-            instead_of: The ``summarized`` position of the summary to replace.
+            instead_of: The ``summarized`` of the :class:`ConversationState` that the caller read.
             trust: ``own`` if every covered message is the user's own.
 
         Returns:
@@ -193,7 +194,8 @@ class KeptVariables:
 class TaskConversation(Protocol):
     """A conversation that tasks continue; several tasks may do so at the same time.
 
-    A protocol, because the engine continues conversations of a plugin that requires the engine.
+    A protocol, so that the engine need not import the plugin that implements it: that plugin
+    imports the engine.
     """
 
     @property

@@ -454,7 +454,7 @@ def _size_text(value: Any, text: str = "") -> str:
 
     Args:
         value: The value.
-        text: The text that a fact shows for a value that is not a string.
+        text: The value as shown to people, measured instead of a value that is not a string.
     """
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes"

@@ -120,10 +120,10 @@ class SupportsPeek(Protocol):
     """A format that can show how tables begin, for the prompt and for ``header=``."""
 
     async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
-        """Return the first rows of one table, before a header is chosen.
+        """Return the first rows of one table as stored, so that the caller can choose the header.
 
         Args:
-            path: Absolute, on the host.
+            path: The absolute path of the file on the host.
             part: The table's name; the first when None.
             max_rows: The maximum number of rows; all when None.
 

@@ -26,7 +26,7 @@ from delf.types import TaskState
 def filterable(words: str) -> Any:
     """Declare an optional field of a record by which searches can filter. The default is None.
 
-    Commands, HTTP and the page then have a filter of the field's name.
+    The field's name is then a command option, an HTTP query parameter and an input of the web page.
 
     Args:
         words: The help text of the filter.
@@ -226,7 +226,7 @@ class RequestRecord:
     Args:
         requested: The request.
         decided: The decision, if any.
-        task: The task, whose state is running only while a live process works on it.
+        task: The task. Its state is ``RUNNING`` only if a live process works on the task.
         so_far: The votes, comments and assignments of the request, in order.
     """
 

@@ -66,11 +66,11 @@ class MemoryStore(Protocol):
 
 @runtime_checkable
 class SupportsStore(Protocol):
-    """A wrapper around a store for programs, such as a synchronous interface."""
+    """An object that wraps a store, for example to give programs a synchronous interface."""
 
     @property
     def store(self) -> MemoryStore:
-        """Return the store that an agent uses."""
+        """The wrapped store, which an agent uses directly."""
         ...
 
 
@@ -82,7 +82,7 @@ class DoneTask:
         task: The user's task.
         answer: The answer.
         recalled_facts: The facts that were recalled for the task.
-        ask: Asks the agent's light model; its cost is the task's.
+        ask: Asks the agent's light model; the cost is added to the task's cost.
         trust: ``own`` if the task had read no untrusted data. The store marks facts from all other
             tasks as untrusted.
     """

@@ -137,12 +137,12 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
 
 
 def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
-    """Return True if a person may see the tasks of an owner; None is the local user.
+    """Return True if a person may see the tasks of an owner.
 
     Args:
         person: The person.
         people: Everybody, as for :func:`owners_seen`.
-        owner: The owner.
+        owner: The owner of the tasks; None for the local user.
     """
     owners = owners_seen(person, people)
     return owners is None or owner in owners
@@ -155,10 +155,11 @@ class PersonChange:
     Args:
         at: The Unix time of the change.
         name: The person.
-        what: The changed part.
+        what: The kind of change.
         by: The person who made the change.
         via: The channel, such as ``page, 203.0.113.9``, or a command.
-        facts: The new state: rights, scope and teams; the label of a key.
+        facts: The person's new rights, scope and teams; for a change of an access key, the label of
+            the key.
     """
 
     at: float

@@ -10,11 +10,11 @@ class SupportsEarlyStart(Protocol):
     """A model or memory store that takes long to get ready for its first use."""
 
     async def warm_up(self) -> None:
-        """Prepare for the first use, such as by loading a model into memory.
+        """Prepare for the first use, such as by loading a model.
 
         An agent calls this in the background when it starts. A failure is not raised here, but by
-        the first use. Until the preparation is done, a memory search compares words only, and adds
-        a note to its result.
+        the first use. Until the preparation is done, a search of the agent's stored facts compares
+        words only, and adds a note to its result.
         """
         ...
 

@@ -39,7 +39,7 @@ class ApprovalRule(BaseModel):
 
     @property
     def needs_others(self) -> bool:
-        """True if someone other than the person who asked or edited must approve."""
+        """True if the approver must be neither the task's submitter nor an editor of the call."""
         return self.four_eyes or bool(self.two_of)
 
     def data(self) -> dict[str, Any]:

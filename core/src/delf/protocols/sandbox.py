@@ -188,7 +188,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The answer to a call that failed, if ``handle_error`` makes the script see a text instead."""
+    """The result of a failed call whose ``handle_error`` turned the exception into a text."""
 
     message: str
 
@@ -241,7 +241,11 @@ class ScriptHost:
         """
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Record the rows, as tagged JSON, of an output file that the host will write.
+        """Take the rows of an output file, which the host will write.
+
+        Args:
+            name: The name of the file.
+            data: The rows as JSON, in the encoding of :mod:`delf.values.encoding`.
 
         Raises:
             ValueError: If the name or the rows are refused; the session must then be closed.

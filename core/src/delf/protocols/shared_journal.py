@@ -46,11 +46,13 @@ class Conditions(TypedDict, total=False):
 class SharedJournal(Journal, SupportsRemembered, Protocol):
     """A persistent journal that several processes share.
 
-    Commands search it, other processes answer and stop tasks through it, and it knows which process
-    works on a task. A claim can expire while its process is alive but suspended. The journal then
-    refuses further events of the task from that process, so that the process starts no call.
+    Commands search the journal, other processes answer requests and stop tasks through the journal,
+    and the journal knows which process works on a task. A claim can expire while its process is
+    alive but suspended. The journal then refuses further events of the task from that process, so
+    that the process starts no call.
 
-    :class:`PartialJournal` refuses the optional methods.
+    A journal that lacks optional methods inherits from :class:`PartialJournal`, where each of these
+    methods raises an error.
     """
 
     async def open(self) -> None:
@@ -172,9 +174,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Args:
             task_id: Only notes of this task.
-            after: A position: existing notes after that position are yielded first. If omitted,
-                only notes posted after this call are yielded, and notes that other processes post
-                before the next operation of this journal object has returned may be missed.
+            after: A position; existing notes after that position are yielded first. If omitted,
+                only new notes are yielded. A note from another process may then be missed until the
+                next operation of this journal object has returned.
         """
         ...
 

@@ -83,8 +83,9 @@ def _state_of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
 def stored_states(state: TaskState) -> tuple[TaskState, ...]:
     """Return the states under which a journal may store tasks that are in a given state.
 
-    A journal stores a task as running while it waits for a person or for its turn in a process. A
-    search for a state therefore reads these records and checks each with :func:`state_of`.
+    A task that waits for a person, or for a free place in its process, is stored as ``RUNNING``. A
+    search for a state therefore reads all tasks stored under the returned states, and checks each
+    task with :func:`state_of`.
     """
     match state:
         case TaskState.QUEUED:
@@ -96,4 +97,4 @@ def stored_states(state: TaskState) -> tuple[TaskState, ...]:
 
 
 STORED_STATES: Final = tuple(state for state in TaskState if state in stored_states(state))
-"""The states that a journal stores, so that it can count the tasks in them."""
+"""The states under which a journal stores tasks; the other states follow from the events."""

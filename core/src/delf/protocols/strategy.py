@@ -193,8 +193,8 @@ class StrategyHost(Protocol):
     A protocol, because strategies work without a dependency on the engine.
 
     Everything through this interface is counted, approved and journalled. A resumed task runs its
-    strategy from the beginning: recorded answers are returned, not repeated. So a strategy must be
-    deterministic for the same answers.
+    strategy from the beginning: a request that was answered before is not made again, but gets the
+    recorded answer. So a strategy must be deterministic for the same answers.
     """
 
     @property
@@ -280,10 +280,11 @@ class StrategyHost(Protocol):
         Args:
             messages: The whole conversation; in a session that was asked before, the new messages.
             tools: The tools that the model may call in its answer, if it supports tools.
-            on_delta: Receives the answer's pieces as they arrive and may start calls, before which
-                the text so far is journalled. An answer that breaks off after its first piece is
-                returned with the ``finish_reason`` ``cut``. A resumed task gets an answer in the
-                same way if the process had died after a call of the answer was started.
+            on_delta: Receives the answer's pieces as they arrive, and may start calls; before each
+                call, the text so far is journalled. An answer that breaks off after its first piece
+                is returned with the ``finish_reason`` ``cut``. If the process died during an
+                answer, the resumed task gets the journalled part with the ``finish_reason``
+                ``cut``.
             session: An open session of :meth:`connect` to use instead of a separate request.
             continues: Whether this is a further request in the session.
 
@@ -366,10 +367,10 @@ class StrategyHost(Protocol):
         """Fetch outside data once and journal it, so that a resumed task gets the same data.
 
         Args:
-            topic: The strategy's own name for the data, such as ``notification``, shown with the
-                text.
+            topic: The strategy's own name for the data, such as ``notification``, shown in the
+                trace with the text.
             source: Fetches the data; not called if the data is recorded. An empty text is recorded,
-                but not shown.
+                but not shown in the trace.
         """
         ...
 
@@ -444,10 +445,12 @@ def takes_changes(strategy: Strategy) -> bool:
 
 @runtime_checkable
 class SupportsOwnTools(Strategy, Protocol):
-    """A strategy with tools of its own, such as a search for tools that the model is not shown."""
+    """A strategy with its own tools, such as a tool that finds tools left out of the prompt."""
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
-        """Return the strategy's own tools for a task with omitted tools; they need no approval.
+        """Return the strategy's own tools for a task; calls of these tools need no approval.
+
+        Called if the prompt omits tools.
 
         Args:
             choice: The shown and the omitted tools.

@@ -65,7 +65,7 @@ class Action:
         version: The version that the connection's service states for the action. A service may
             change an action without a new name or description; a new version then makes
             :attr:`digest` change.
-        trust: As in :func:`action`, like the following four.
+        trust: The trust in the result, as in :func:`action`.
         sinks: The names of the parameters that decide what a call does, or None.
         contents: The names of the parameters that are only text for people to read, or None.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
@@ -77,7 +77,8 @@ class Action:
         returns_doc: The description of the result.
         notes: Further text after ``summary`` if a prompt has space, such as units and warnings.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
-        signature: ``(statement: str, limit: int = 100) -> list[dict]``.
+        signature: The parameters and the result type as text, such as
+            ``(statement: str, limit: int = 100) -> list[dict]``.
     """
 
     name: str
@@ -319,8 +320,8 @@ def action_from_function(
         flow: The result of :func:`check_flow`.
 
     Raises:
-        ToolDefinitionError: If scripts could not call the function, or ``sinks`` or ``contents``
-            names a parameter that the function does not have.
+        ToolDefinitionError: If scripts could not call the function, or the ``sinks`` or
+            ``contents`` in ``flow`` name a parameter that the function does not have.
     """
     checked_name = check_name(name or function.__name__, "the name")
     reader = _read_method if skip_first else read_signature
@@ -369,11 +370,12 @@ def check_flow(
 
     Args:
         place: The name in error messages.
-        trust: As in :class:`Action`, like the following arguments.
-        sinks: Names of parameters.
-        contents: Names of parameters; not with ``sinks``.
-        egress: Whether the action sends its arguments out.
-        author: The field or parameter with the author.
+        trust: The trust in the action's result; see :func:`action`.
+        sinks: The names of the parameters that decide what a call does.
+        contents: The names of the parameters that are only text for people to read; not together
+            with ``sinks``.
+        egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
+        author: The name of the field or parameter with an author whom the service verifies.
 
     Raises:
         ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if

@@ -114,7 +114,8 @@ class Connection(Generic[S]):
         metadata: Data of the embedding program; delf does not read it.
         trust: The trust in all results, which overrides the trust that actions declare: ``own``,
             ``outside``, or a mapping from the name of a result's field to trust, where ``*`` stands
-            for all other fields. With ``result_trust``, that method interprets the names.
+            for all other fields. If the subclass defines a method ``result_trust``, that method
+            interprets the keys of the mapping.
         contents: The parameters that are only text for people to read, by name of action, for
             services whose actions declare none.
         first: The settings as one object, ``Desk(DeskSettings(url=…))``; or the first setting

@@ -37,8 +37,9 @@ class Connect(Protocol):
         """Create a connection and return it as :class:`delf.protocols.connection.ConnectionLike`.
 
         Args:
-            name: The name in scripts. Without ``kind``, also the name of a connection in
-                ``delf.toml`` (if ``settings`` is None) or else of a type.
+            name: The name in scripts. Without ``kind``, the name also selects what is created: the
+                connection of that name in ``delf.toml``, or the type of that name if there is no
+                such connection or ``settings`` are given.
             kind: The name of a type, or the path of a class, such as ``mycompany.tools.Database``.
             settings: The settings as in ``[connections.NAME]``, including ``allow`` and
                 ``confirm``. Relative paths count from the project's folder.
@@ -310,7 +311,7 @@ class CallContext:
         Args:
             question: The question, in plain words.
             arguments: The values to use; a person may change them.
-            name: The name of the question, after the connection's name.
+            name: The second part of the question's full name, ``connection.name``.
             fit: Validates values that the person edited and returns them converted; raises
                 ``ToolRefusedError`` for invalid values.
 

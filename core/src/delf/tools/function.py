@@ -32,7 +32,8 @@ HandleError = bool | str | Callable[[Exception], str] | None
 class Tool(Generic[P, R]):
     """A function that scripts can call by name; in Python it stays callable as before.
 
-    Made by :func:`tool`. As a connection, a tool has one action with its own name.
+    Made by :func:`tool`. A tool can be passed wherever a connection can. It is then a connection
+    with one action, and the action has the tool's name.
     """
 
     is_function = True

@@ -74,7 +74,8 @@ class _Context(NamedTuple):
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        fields: An iterator with one item for each field that may still be written.
+        fields: The budget of fields, shared by all nested records: each field that is written takes
+            an item from this iterator, and an empty iterator ends the list of fields.
     """
 
     as_input: bool

@@ -19,9 +19,9 @@ def check_permission(value: Any, option: str, place: str) -> Permission:
     """Normalise and validate a value of ``allow`` or ``confirm``.
 
     Args:
-        value: None, a bool, a name or a sequence of names.
+        value: None, a bool, the name of an action or group, or a collection of such names.
         option: ``allow`` or ``confirm``.
-        place: The connection, for messages.
+        place: The name of the connection, for error messages.
 
     Raises:
         ConnectionConfigurationError: For an invalid ``allow``.
@@ -98,8 +98,10 @@ def is_allowed(allow: Permission, action: Action) -> bool:
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
     """Return True if ``confirm`` requires approval for an action.
 
-    None requires approval for all actions whose effect is not ``read``, True for all actions, False
-    for no action, and names for exactly these actions and groups.
+    Args:
+        confirm: The actions that require approval: all actions whose effect is not ``read`` (None),
+            all actions (True), no action (False), or the actions and groups with these names.
+        action: The action.
     """
     if confirm is None:
         return action.effect != "read"

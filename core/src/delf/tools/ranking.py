@@ -161,8 +161,9 @@ def _terms(text: str) -> dict[str, float]:
 class Ranking:
     """A search index of items with weighted texts.
 
-    A word and its stem are two search terms, so another form of a word counts half. An item scores
-    up to 1.5 times as much if the words of its name occur in the search.
+    Each word is indexed twice: as written and as its stem. Another form of the word matches only
+    the stem, and so scores about half as much. An item scores up to 1.5 times as much if the words
+    of its name occur in the search.
 
     Args:
         texts: The weighted texts of each item; a name usually weighs more than a description.

@@ -210,14 +210,22 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
 
 
 class _ReadActions(NamedTuple):
-    """The nouns of a resource, and the names of its read actions, shortest first."""
+    """The read actions of one resource.
+
+    Args:
+        nouns: The nouns that the actions' names have in common, such as ``invoice``.
+        names: The names of the actions, shortest first.
+    """
 
     nouns: frozenset[str]
     names: list[str]
 
 
 def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_ReadActions]]:
-    """Group read actions by resource; return the groups by the rarest noun of each resource."""
+    """Group read actions by the nouns in their names.
+
+    Returns a mapping from a noun to the groups in which that noun is the rarest noun.
+    """
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):

@@ -15,12 +15,12 @@ _MIN_NAMED_LENGTH: Final = 80
 
 
 class Result(NamedTuple):
-    """The type of a result that contains a named record.
+    """A result type of tools that contains a named record.
 
     Args:
         name: The name of the record, such as ``FlowRun``.
-        record: The complete type of the record.
-        text: The type of the result, with the name instead of the record.
+        record: The definition of the record: its keys and their types.
+        text: The result type as shown, such as ``list[FlowRun]``.
         first: The first tool that returns the record.
     """
 

@@ -15,7 +15,9 @@ _MIN_WORDS: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
-    """Return the task itself and its parts with three or more significant words, at most twelve.
+    """Return the task, followed by the parts of the task that have three or more significant words.
+
+    At most twelve parts are returned, and none if the task has only one such part.
 
     Args:
         task: The task in plain words.

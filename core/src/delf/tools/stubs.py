@@ -245,7 +245,11 @@ def render_stubs(
 
 
 def _details_of_best(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
-    """Return the limits for the best matching tools that fit their share of the budget, by name."""
+    """Choose the best matching tools, which are shown in more detail than the others.
+
+    Returns the detail by tool name. As many tools are chosen as fit a fixed share of the prompt's
+    budget for tools.
+    """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     remaining_size = choice.budget * _BEST_BUDGET_SHARE
     best_names: list[str] = []
@@ -299,7 +303,7 @@ def _lines(
     Args:
         tools: The tools.
         detail: The limits for each stub.
-        task_names: Returns True for the keys and values that the task names.
+        task_names: Returns True for a key or value that the text of the task mentions.
         best_details: The limits of the best matching tools by name, if these are larger.
     """
     results = named_results(tools)

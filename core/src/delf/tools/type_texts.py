@@ -40,7 +40,13 @@ class _Item(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """The keys of a record, or the values of a ``Literal``."""
+    """A part of a type text that can be shortened: a record or a ``Literal``.
+
+    Args:
+        is_record: True for a record, False for a ``Literal``.
+        items: The keys of the record, or the values of the ``Literal``.
+        is_cut: Whether the type text itself omits keys or values.
+    """
 
     is_record: bool
     items: tuple[_Item, ...]
@@ -135,7 +141,7 @@ def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
 
 
 def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: str) -> _Group:
-    """Do the work of :func:`_with_type` for a path into the value of a record's key."""
+    """Return a record type that also allows ``kind`` at the path ``rest`` inside ``key``."""
     items = (
         item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
         for item in record.items
@@ -151,7 +157,10 @@ def _admits(text: str, kind: str) -> bool:
 
 
 def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
-    """Do the work of :func:`_with_type` for a path into the items of the first list."""
+    """Return a type that also allows ``kind`` at ``path`` inside the items of its first list.
+
+    A type without a list is returned unchanged.
+    """
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts

@@ -196,7 +196,7 @@ def store() -> Path:
 
 
 def load_trusted(root: Path) -> Trusted | None:
-    """Return the record of a folder; None if there is no record.
+    """Return the stored decision to trust a folder; None if the user has not trusted the folder.
 
     Args:
         root: The real path.
@@ -206,7 +206,7 @@ def load_trusted(root: Path) -> Trusted | None:
 
 
 def all_trusted() -> list[Trusted]:
-    """Return the records of all folders, by path."""
+    """Return the stored decisions for all trusted folders, sorted by path."""
     folder = store()
     if not is_own_folder(folder):
         return []
@@ -279,7 +279,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _is_private_store(folder: Path, root: Path) -> bool:
-    """Return True if the record store is private, and outside of the project."""
+    """Return True if ``folder`` is the user's own, and outside of the project ``root``."""
     is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not is_inside and is_own_folder(folder)
 

@@ -221,11 +221,11 @@ class UntrustedFolder:
         return path if is_inside else None
 
     def files_of(self, path: Path) -> list[Path]:
-        """Return the regular files of a folder by name; none for a folder outside the project."""
+        """Return the regular files of a folder, sorted; none for a folder outside the project."""
         return [item for item in self._files_within(path) if is_file(item)]
 
     def folders_of(self, path: Path) -> list[Path]:
-        """Return the subfolders of a folder by name; none for a folder outside the project."""
+        """Return the subfolders of a folder, sorted; none for a folder outside the project."""
         return [item for item in self._files_within(path) if item.is_dir()]
 
     def _files_within(self, path: Path) -> list[Path]:

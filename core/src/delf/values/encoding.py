@@ -240,7 +240,7 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and the minimum number of values in it."""
+    """Return the direct parts of a value, and a lower bound of the number of nested values."""
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
@@ -262,7 +262,10 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a value to tagged form, of JSON types only."""
+    """Convert a value to JSON types.
+
+    A value without a JSON type becomes a dict with a tag that names the type.
+    """
     try:
         return _encode(value)
     except RecursionError:
@@ -318,7 +321,7 @@ def _encode(value: Any) -> Any:
 
 
 def encode_mapping(value: Mapping[Any, Any]) -> Any:
-    """Return a mapping in tagged form."""
+    """Convert a mapping to JSON types, as :func:`to_jsonable` does."""
     encoded_values: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str) or key == TAG:
@@ -443,7 +446,10 @@ def _encode_set(tag: str, items: Any) -> Any:
 
 
 def can_sort_directly(items: Iterable[Any]) -> bool:
-    """Return True if all items of a set are of the same type, and sort quickly."""
+    """Return True if all items of a set are strings, or all are integers.
+
+    Such items can be sorted without a key, and quickly.
+    """
     return set(map(type, items)) in _QUICKLY_SORTED
 
 

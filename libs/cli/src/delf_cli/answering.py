@@ -272,7 +272,8 @@ async def comment(
 
     Raises:
         UnknownRequestError: If the request is not pending.
-        DelfError: If the comment is empty or too long, or the other process does not respond.
+        DelfError: If the comment is empty or too long, or the process that runs the request's task
+            does not respond.
     """
     return await _post_and_wait(journal, record, Comment(text), who)
 
@@ -286,15 +287,15 @@ async def assign(
         journal: The journal.
         record: The request.
         person: The name of a person who may approve the request; None for nobody.
-        who: The author.
+        who: The person who makes the assignment.
 
     Returns:
         The request with the assignment.
 
     Raises:
         UnknownRequestError: If the request is not pending.
-        DelfError: If the person may not approve the request, or the other process does not
-            respond.
+        DelfError: If the person may not approve the request, or the process that runs the
+            request's task does not respond.
     """
     _require_waiting(record)
     approvers = (
@@ -392,9 +393,15 @@ def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
 async def _wait_for_decision(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], position: int
 ) -> ApprovalDecided | ApprovalVoted:
-    """Wait for the decision of a request, or for the vote from the answer at ``position``.
+    """Wait until a person's answer is recorded as a decision or a vote, and return the event.
 
-    Another person's answer may have decided the request first.
+    Another person's answer may decide the request first; then that decision is returned.
+
+    Args:
+        journal: The journal.
+        request_id: The answered request.
+        live: The new events of the request's task.
+        position: The position of the answer in the journal's inbox.
     """
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:

@@ -52,7 +52,7 @@ def apply(ctx: click.Context) -> None:
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:
-    """Make a rich console that follows the choice of colours."""
+    """Make a rich console that has colours only if :func:`has_colours` is True for its stream."""
     from rich.console import Console
 
     file = stream or real_stdout()

@@ -25,12 +25,12 @@ KINDS: Final[Mapping[Kind, str]] = {
     "start": "start programs",
     "run": "run code",
     "instruct": "instruct the model",
-    "contact": "contact",
+    "contact": "contact addresses",
     "read": "read variables",
-    "loosen": "decide what may be done, and what asks you",
+    "loosen": "change permissions and approvals",
     "reach": "reach outside of the folder",
     "ask": "choose models",
-    "set": "set, too",
+    "set": "change other settings",
 }
 """The heading of each kind of effect, in display order."""
 
@@ -74,7 +74,7 @@ class Effect:
 
 
 def effects(folder: Folder) -> list[Effect]:
-    """Return the distinct effects of a folder's files, grouped by kind.
+    """Return all that the folder's files can make delf do, without duplicates, grouped by kind.
 
     Effects of one kind are in the order of the files.
     """
@@ -107,7 +107,10 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
 
 
 def _name_of_outer_folder(name: str) -> str:
-    """Return ``a/b/…`` for a deeper path, so that the files of a skill count as one effect."""
+    """Shorten a path of more than three parts to ``a/b/…``.
+
+    The files of a skill then count as one effect.
+    """
     parts = name.split("/")
     if len(parts) <= _MAX_PATH_PARTS:
         return name
@@ -175,7 +178,10 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
 
 
 def _plain(node: Any, visited_ids: set[int]) -> Any:
-    """Convert a YAML node to dicts, lists and texts; an alias is expanded only once."""
+    """Convert a YAML node to dicts, lists and texts.
+
+    A node that aliases repeat is converted once; afterwards it becomes ``(as above)``.
+    """
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
     if id(node) in visited_ids:
@@ -211,7 +217,7 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 def _value_effects(
     path: tuple[str, ...], key: str, value: Any, file: str, place: str
 ) -> Iterator[Effect]:
-    """Yield the effects that a setting has because of its name, such as ``command``."""
+    """Yield what a setting makes delf do, judged by its name: ``command`` starts a program."""
     last_key = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
     inner_keys = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
@@ -233,7 +239,11 @@ def _names_model(path: tuple[str, ...]) -> bool:
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
-    """Yield the effects of addresses, variables and outside paths in the text of a setting."""
+    """Yield what the text of a setting makes delf do.
+
+    The text can name an address to contact, an environment variable to read, or a path outside of
+    the project.
+    """
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _LOCAL_SCHEMES:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)

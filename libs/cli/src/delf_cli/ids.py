@@ -39,14 +39,14 @@ def short_id(name: str) -> str:
     return name.partition("_")[2][:_SHORT_ID_CHARACTERS]
 
 
-def whole_ids(ids: Sequence[str]) -> list[str]:
-    """Strip ``task_`` or ``req_`` from ids."""
+def without_prefixes(ids: Sequence[str]) -> list[str]:
+    """Return ids without their prefix ``task_`` or ``req_``."""
     return [name.partition("_")[2] or name for name in ids]
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
     """Strip ``task_`` or ``req_`` from ids, and cut all to the shortest unique length."""
-    whole_names = whole_ids(ids)
+    whole_names = without_prefixes(ids)
     longest = max(map(len, whole_names), default=0)
     for length in range(_SHORT_ID_CHARACTERS, longest):
         if len({name[:length] for name in whole_names}) == len(set(whole_names)):

@@ -104,7 +104,10 @@ def main() -> int:
 
 
 def run_program() -> int:
-    """Run the program within a process that continues; return the exit status."""
+    """Run the command line and return its exit status, without ending the process.
+
+    Standard output is restored, so that the process, such as a test run, can go on.
+    """
     streams.prepare()
     streams.reserve_stdout()
     try:

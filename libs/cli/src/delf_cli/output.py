@@ -218,7 +218,12 @@ def response_json(response: Response, **extra_fields: Any) -> str:
 
 
 def failure_json(error: str, **extra_fields: Any) -> str:
-    """Encode the error of a task that could not start, with the fields of a response."""
+    """Encode a response, as JSON, for a task that could not start.
+
+    Args:
+        error: The error message.
+        extra_fields: Fields to add to those of a response, which are otherwise empty.
+    """
     fields: dict[str, Any] = {
         "text": "",
         "value": None,

@@ -120,11 +120,11 @@ class RoutineCall:
                 raise error from None
         return cls(routine=call.func.id, values=values, parts=parts)
 
-    def of(self, item: Any) -> str:
-        """Return the text of the call, with ``parts`` replaced by values from an item.
+    def text_for(self, item: Any) -> str:
+        """Return the text of the call for an item, whose values replace the arguments in ``parts``.
 
         Raises:
-            ConfigurationError: If a value inside the item is missing, or no text or number.
+            ConfigurationError: If a value in the item is missing, or is neither text nor a number.
         """
         values = {**self.values}
         for name, keys in self.parts.items():
@@ -187,7 +187,8 @@ class Schedules(Protocol):
     async def pause(self, name: str, *, paused: bool) -> None:
         """Pause or resume a schedule.
 
-        Items that arrive during a pause start tasks once the schedule is resumed.
+        New items of a watched source, such as mails, that arrive during a pause start tasks once
+        the schedule is resumed.
         """
         ...
 

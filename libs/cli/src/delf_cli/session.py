@@ -269,15 +269,16 @@ class Setup:
     async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
         """Start an agent, and return the started agent.
 
-        If the default journal is not writable, a new agent without a journal is started, whose
-        chat is in memory, too.
+        If the default journal is not writable, a new agent is started instead, which stores neither
+        a journal nor its chat.
 
         Args:
             agent: The agent to start; a new agent when omitted.
-            must_keep: Whether an unwritable journal always raises.
+            must_keep: Whether to raise if the default journal is not writable.
 
         Raises:
-            JournalUnavailableError: If a journal that was chosen or is needed is not writable.
+            JournalUnavailableError: If the journal is not writable, and the user chose the journal
+                or continues a conversation, or ``must_keep`` is set.
         """
         agent = agent or self.agent()
         try:
@@ -455,7 +456,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     Options given now take precedence.
 
     Args:
-        state: The program's flags, whose ``config`` and ``absent`` are set.
+        state: The program's flags. This function sets its ``config`` and ``absent``.
         options: The options of the current command.
         record: The stored options, as :meth:`Options.to_record` returned them.
 

@@ -114,7 +114,10 @@ class State:
         self._secret_redactor().learn("settings", [*secrets_of_settings(settings)])
 
     def _secret_redactor(self) -> Redactor:
-        """Return a redactor of the environment's secrets and, if it loads, the project's."""
+        """Return a redactor of the secrets in the environment and in the project.
+
+        The project's secrets are left out if the project cannot be loaded.
+        """
         if self.redactor is None:
             from delf_engine.redact import Redactor
             from delf_engine.secrets import secrets_of_environ

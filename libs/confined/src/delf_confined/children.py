@@ -197,7 +197,7 @@ class Template:
         self._process = self._control = self._finalizer = None
 
     def close(self) -> None:
-        """End the template and its children. The next call starts a new template."""
+        """End the template process and its children. The next call starts a new template."""
         with self._lock:
             self._release()
 

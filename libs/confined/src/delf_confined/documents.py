@@ -219,9 +219,10 @@ def _form_values(page: Any) -> list[str]:
 
 
 def _form_value(field: Any) -> str:
-    """Return a form field as ``name: value``, or the text of an annotation.
+    """Return the text of a PDF annotation.
 
-    The result is empty if the field has no value.
+    A form field gives ``name: value``, and a free text gives itself. Other annotations, and fields
+    without a value, give an empty text.
     """
     kind = field.get("/Subtype")
     if kind == "/FreeText":

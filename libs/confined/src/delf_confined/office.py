@@ -119,7 +119,14 @@ def _resolve_path(steps: Iterable[str]) -> str:
 
 
 def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> IO[bytes]:
-    """Return a copy of an archive in which each part has its usual name and usual namespaces."""
+    """Return a copy of an OOXML archive in the form that readers expect.
+
+    Parts are renamed, and namespaces of the strict variant are replaced by the transitional ones.
+
+    Args:
+        archive: The archive.
+        usual_names: The new name of each part, by the name in the archive.
+    """
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         raise ToolExecutionError(
             f"the document has more than {_MAX_UNPACKED_BYTES:,} bytes unpacked"

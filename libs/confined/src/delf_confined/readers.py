@@ -145,7 +145,10 @@ class Readers:
             raise child_death_error(status, about) from None
 
     async def aclose(self) -> None:
-        """End the template and all children. The next call starts the processes again."""
+        """End the template process, from which readers are forked, and all readers.
+
+        The next call starts a new template process.
+        """
         await asyncio.wrap_future(self._thread.submit(self._template.close))
 
 

@@ -131,7 +131,7 @@ class _Program(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Return True if a filter exists for this system and processor."""
+    """Return True if system calls can be filtered on this operating system and processor."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
@@ -181,9 +181,9 @@ def build(
 
 @cache
 def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
-    """Build a filter with a placeholder for the process id.
+    """Build a seccomp filter with a placeholder for the process id.
 
-    The result is cached, so that a template builds the filter once for all guests.
+    The result is cached, so that a process which forks confined processes builds the filter once.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
@@ -195,7 +195,7 @@ def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: boo
 
 
 def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
-    """Install a filter for this process and all threads that it will start.
+    """Install a seccomp filter for the system calls of this process and of its later threads.
 
     The filter cannot be removed.
 
@@ -307,7 +307,7 @@ def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
 
 
 def _allow_opening(flags: int) -> list[bytes]:
-    """Return instructions that allow opening files for reading, writing or both.
+    """Return filter instructions that allow opening files for reading, writing or both.
 
     O_TRUNC with reading only is refused, because it truncates read-only files under Landlock before
     ABI 3. Access mode 3 (neither reading nor writing) is refused, because Landlock requires no
@@ -321,7 +321,11 @@ def _allow_opening(flags: int) -> list[bytes]:
 
 
 def _allow_reading(flags: int) -> list[bytes]:
-    """Return instructions that allow opening existing files for reading only."""
+    """Return filter instructions that allow opening existing files for reading only.
+
+    Args:
+        flags: The offset of the system call's argument with the opening flags.
+    """
     forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _CREATE
     return _allow_without_bits(flags, forbidden_flags)
 

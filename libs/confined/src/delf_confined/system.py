@@ -54,10 +54,10 @@ def die_with_parent(parent: int) -> None:
 
 
 def lower_priority() -> None:
-    """Lower the processor priority of this process and its children, and forbid core dumps.
+    """Make this process and its children less important to the kernel, and forbid core dumps.
 
-    When memory runs out, the kernel kills such a process before it kills the host. Core dumps could
-    be read by a program of the system that runs as root.
+    The processes get less processor time, and are the first that the kernel kills when memory runs
+    out. A core dump could be read by a program of the system that runs as root.
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)

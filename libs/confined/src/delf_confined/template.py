@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def main(descriptor: int) -> None:
-    """Answer requests of the program until it closes the control socket.
+    """Answer requests of the parent process until it closes the control socket.
 
     Args:
         descriptor: The descriptor of the control socket.
@@ -124,9 +124,16 @@ def _import(function: str, preload: Sequence[str]) -> None:
 
 
 def _run_child(
-    request: dict[str, Any], wire: int, control: socket.socket, template: int
+    request: dict[str, Any], answers_fd: int, control: socket.socket, template_pid: int
 ) -> NoReturn:
-    """Confine the forked child process, make its call, and exit."""
+    """Confine the forked child process, make its call, and exit.
+
+    Args:
+        request: The call and its limits.
+        answers_fd: The descriptor of the socket for the call's answers.
+        control: The template process's own socket, which the child closes.
+        template_pid: The id of the template process.
+    """
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if the program is gone
         # The template's own socket: a child that keeps it could speak for the template.
@@ -134,8 +141,8 @@ def _run_child(
         limits = request["limits"]
         # Before the confinement, after which other folders cannot be entered.
         os.chdir(limits["scratch"] or "/")
-        confine(limits, request["readable"], parent=template)
-        with socket.socket(fileno=wire) as answers:
+        confine(limits, request["readable"], parent=template_pid)
+        with socket.socket(fileno=answers_fd) as answers:
             serve(answers, request["function"], limits["answer"])
         os._exit(0)
     except BaseException as error:  # the child must not run the template's loop

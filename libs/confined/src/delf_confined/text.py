@@ -155,7 +155,15 @@ def _encoding_by_mark(data: bytes) -> str | None:
 
 
 def _decode_leniently(data: bytes, encoding: str, about: str) -> str:
-    """Decode a text. If bytes cannot be decoded, replace them by U+FFFD and add a note."""
+    """Decode a text, replacing bytes that cannot be decoded by U+FFFD.
+
+    Replaced bytes add a note to the result of the current call.
+
+    Args:
+        data: The bytes of the text.
+        encoding: The encoding.
+        about: What the text is, such as a file's name, for the note.
+    """
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -201,7 +209,14 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _detect_utf16(data: bytes, about: str) -> str | None:
-    """Detect UTF-16 without a byte order mark. Return the encoding with a note, or None."""
+    """Return the encoding of UTF-16 text without a byte order mark; None for other text.
+
+    A detected encoding adds a note to the result of the current call.
+
+    Args:
+        data: The bytes of the text.
+        about: What the text is, such as a file's name, for the note.
+    """
     encoding = _utf16_variant(data)
     if encoding is not None:
         note(f"{about} has no mark of its encoding, and was read as {encoding.upper()}")

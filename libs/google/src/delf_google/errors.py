@@ -175,7 +175,10 @@ def _error_of(content: bytes) -> Mapping[str, Any]:
 
 
 def _reasons(error: Mapping[str, Any]) -> list[str]:
-    """Return the reason codes of an error in either format, the most specific first."""
+    """Return the reason codes of a Google API error, the most specific first.
+
+    Old APIs have them in ``errors``, newer APIs in ``details``.
+    """
     reasons: list[str] = []
     for key in ("errors", "details"):
         items: Any = error.get(key)

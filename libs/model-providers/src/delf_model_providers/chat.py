@@ -32,8 +32,9 @@ def messages(
 
     Args:
         history: The messages.
-        endpoint: The endpoint. DeepSeek and Kimi refuse tool calls without ``reasoning_content``
-            while they reason, so calls that another model made get an empty text there.
+        endpoint: The endpoint. DeepSeek and Kimi, while reasoning, refuse messages with tool calls
+            but without ``reasoning_content``. For these models, such messages, which another model
+            wrote, get an empty ``reasoning_content``.
         system_role: The role for instructions if "system" is not supported, such as "developer".
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.

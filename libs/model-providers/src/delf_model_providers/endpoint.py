@@ -85,10 +85,11 @@ class Endpoint:
         )
 
     def check_address(self, address: str) -> None:
-        """Raise if the key must not be sent to an address, such as that of a session.
+        """Check that the API key may be sent to a base URL, such as the one of a session.
 
         Raises:
-            KeyAddressError: If the address comes from a source that may not use the key.
+            KeyAddressError: If the URL was set in a place, such as a project's file, that may not
+                decide where the key is sent.
         """
         source = source_of(address)
         if self.api_key is not None and not _may_send_key(self.key_from, source):
@@ -124,7 +125,8 @@ def resolve(
 
     Raises:
         ModelConfigurationError: If no provider is known for the name.
-        KeyAddressError: If a project's file sets the address, and only other sources have a key.
+        KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
+            not sent to that address.
     """
     written_config = config
     config = Providers((*spoken.all, *other_providers.all)).resolve_provider(config)
@@ -294,7 +296,8 @@ def _find_key(
     environment variables.
 
     Raises:
-        KeyAddressError: If a project's file sets the address, and only other sources have a key.
+        KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
+            not sent to that address.
     """
     address_source = None if address is None else source_of(address)
     key_for_address = _key_for_address(context, address)

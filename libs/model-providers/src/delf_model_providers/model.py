@@ -140,7 +140,7 @@ class EndpointModel(ABC):
             try:
                 return await self._complete_once(request)
             except Exception as error:
-                if not self._is_unexpected_stream(error) and not self._is_mode_refused(
+                if not self._is_unexpected_stream(error) and not self._is_streaming_refused(
                     error, request
                 ):
                     raise
@@ -165,7 +165,7 @@ class EndpointModel(ABC):
                 return
             except Exception as error:
                 if has_started or not (
-                    self._is_missing_stream(error) or self._is_mode_refused(error, request)
+                    self._is_missing_stream(error) or self._is_streaming_refused(error, request)
                 ):
                     raise
             self._never_streams = True
@@ -176,8 +176,8 @@ class EndpointModel(ABC):
             yield ModelDelta(call.arguments, call=index)
         yield reply
 
-    def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return True if a server refused a request because it is, or is not, streamed."""
+    def _is_streaming_refused(self, error: Exception, request: ModelRequest) -> bool:
+        """Return True if a server refused a request because of its streaming mode, on or off."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 

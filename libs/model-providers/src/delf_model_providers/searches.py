@@ -86,7 +86,7 @@ def of_openai() -> dict[str, Any]:
 
 
 def fees(endpoint: Endpoint, searches: int) -> float | None:
-    """Return the price of searches in addition to tokens, in USD.
+    """Return the price of searches in USD, without the price of their tokens.
 
     Args:
         endpoint: The endpoint.

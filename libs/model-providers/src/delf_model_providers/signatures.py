@@ -73,14 +73,16 @@ def may_think(request: ModelRequest) -> bool:
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
-    """Pack the fields that the next request must return to the server into a call's token.
+    """Return a call's token, which contains the fields that the server wants back.
+
+    The next request must contain these fields, such as signatures.
 
     Args:
         message: The fields of the message with the call.
         call: The fields of the call itself.
 
     Returns:
-        None without fields.
+        The token; None if there are no such fields.
     """
     fields_by_part = {"message": message, "call": call}
     token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}

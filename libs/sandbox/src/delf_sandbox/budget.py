@@ -114,7 +114,8 @@ class Budget:
         """Count the event loop turns that the guest reports for replay.
 
         Args:
-            turns: The number of a turn and an event of that turn, alternately.
+            turns: Two numbers for each event: the number of the loop's iteration, then the number
+                of the answered call, or 0 for a timer.
 
         Raises:
             WireError: If the guest reported too many turns.

@@ -199,8 +199,8 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
         number: The script's number in the session.
         code: The text of the script.
         limit: The maximum number of bytes of the frame.
-        start: The seed, and the recorded clock reads and turns to replay. Without it, the script
-            gets the real time and randomness.
+        start: The random seed, and the recorded clock reads and event loop iterations to replay.
+            Without these, the script gets the real time and randomness.
     """
     start_fields = None if start is None else [start.seed, list(start.clock), list(start.turns)]
     return encode(["exec", number, code, start_fields], limit)

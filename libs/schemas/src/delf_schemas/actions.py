@@ -125,7 +125,7 @@ def action_from_schema(
         )
 
     def full_types() -> FullTypes:
-        """Add the types observed in earlier results to the types that the schemas declare."""
+        """Return the declared types, extended by types that earlier results had."""
         declared = declared_types()
         returns = declared.returns
         learned, undeclared = (
@@ -312,7 +312,7 @@ class _Schema:
         self._root = root
 
     def absolute(self, ref: str) -> str:
-        """Return an internal reference unchanged."""
+        """Return a reference as it is, because references point into the schema itself."""
         return ref
 
     def resolve(self, node: Any) -> dict[str, Any]:

@@ -66,14 +66,14 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
     Descriptions that only repeat the key's name are omitted. If several keys of the record have the
-    same name and different descriptions, each is named by its path. Numbers come first, because no
-    type shows their unit.
+    same name and different descriptions, each is named by its path. The keys of numbers come before
+    other keys, because the types do not show the units.
 
     Args:
         document: The document, for resolving references.
         schema: The schema of a value, whose own description is omitted.
         mode: ``in`` for parameters, ``out`` for results.
-        texts: Descriptions of the value itself, which come first.
+        texts: Descriptions of the value itself, which come before those of the keys.
     """
     distinct_keys = dict.fromkeys(_keys(document, schema, mode, (), (), [_MAX_VISITS]))
     keys = sorted(distinct_keys, key=lambda key: key.rank)
@@ -159,7 +159,10 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _first_sentences(text: str) -> str:
-    """Shorten a description to first sentences that fit, and a sentence that states a unit."""
+    """Shorten a description to its first sentences that fit the limit.
+
+    If these state no unit of measure, such as "in seconds", keep a sentence that does.
+    """
     first = sentences(text, _MAX_DOC)
     line = clean(text, _MAX_DOC * _READ_FACTOR)
     complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]

@@ -604,7 +604,7 @@ def _fill_routine_call(task: str, item: Any) -> str:
     tasks of other items still start.
     """
     try:
-        return RoutineCall.read(task).of(item)
+        return RoutineCall.read(task).text_for(item)
     except ConfigurationError as error:
         _log.warning("a routine gets no values of an item: %s", error.message)
         return task

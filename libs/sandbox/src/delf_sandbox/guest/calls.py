@@ -229,8 +229,8 @@ class Caller:
         """Record that the last line of the script has run.
 
         Args:
-            is_over: Whether the asyncio tasks that the script started have ended as well. Until
-                then, the number of calls of each task is limited.
+            is_over: Whether the asyncio tasks that the script started have ended, too. While they
+                run, each of these asyncio tasks can make only a limited number of calls.
         """
         self._calls_after_end = None if is_over else Counter()
 
@@ -549,9 +549,9 @@ class ToolFunction(_NoValue):
 
 
 def misuse_in(value: Any) -> TypeError | None:
-    """Return the error for a final value of a script that is or contains a connection or action.
+    """Return an error if a script's final value is, or contains, a connection or an action.
 
-    None if the value contains neither.
+    Otherwise, return None.
     """
     pending_values = [value]
     remaining = _MAX_INSPECTED

@@ -91,13 +91,14 @@ def make_content(
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
         row_files: The suffixes of the file formats that the host can write from rows, such as
             ``.xlsx``.
-        max_bytes: The maximum number of bytes, checked during conversion because records can
-            expand.
+        max_bytes: The maximum size of the converted content in bytes, checked already during the
+            conversion, because the same record can occur many times in a list. Text and bytes are
+            not checked.
 
     Raises:
         TypeError: If the content cannot be written as such a file.
         RuntimeError: If the host has no plugin for the format.
-        ContentTooLargeError: If the result exceeds ``max_bytes``; raw content is not checked.
+        ContentTooLargeError: If the converted content exceeds ``max_bytes``.
     """
     get_value = getattr(content, "getvalue", None)
     if callable(get_value):  # io.StringIO, io.BytesIO
@@ -121,7 +122,16 @@ def _make(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Convert a script's content to the content of a file with the given suffix."""
+    """Convert an object that a script wants to write to the content of a file.
+
+    Args:
+        name: The file's name, for error messages.
+        suffix: The suffix, which decides the file format.
+        content: The object.
+        table: The object as a table, if the object is a table.
+        row_files: As in :func:`make_content`.
+        max_bytes: As in :func:`make_content`.
+    """
     type_name = type(content).__name__
     if _is_bytes(content):
         return Content(bytes(content))
@@ -182,7 +192,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def _as_collection(name: str, content: Any) -> Any:
-    """Convert a data library's or iterable object to a list or dict, if possible."""
+    """Convert an iterator, or an object of a library such as pandas, to a list or dict.
+
+    Raises:
+        TypeError: If the object cannot be converted.
+    """
     if isinstance(content, Iterator):
         # Each item takes at least one byte, so a longer list would exceed the limit anyway.
         return list(islice(cast("Iterator[Any]", content), _MAX_BYTES))
@@ -316,7 +330,7 @@ def _cells(row: Any) -> list[Any]:
 
 
 def _encode_rows(grid: Iterable[list[Any]], suffix: str, max_bytes: int) -> bytes:
-    """Format rows as an HTML table for a page's suffix, else as separated values."""
+    """Format rows as an HTML table for a suffix such as ``.html``, else as CSV or TSV."""
     if suffix in _PAGES:
         return _html_table(grid, max_bytes)
     return _encode_separated(grid, _SEPARATORS.get(suffix, ","), max_bytes)
@@ -374,7 +388,16 @@ def _workbook(
     row_files: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Convert tables to the rows of a workbook, with one sheet for each table."""
+    """Convert a script's object to the rows of a workbook, with one sheet for each table.
+
+    Args:
+        name: The file's name, for error messages.
+        suffix: The suffix, such as ``.xlsx``.
+        content: The object, with one or more tables; not used if ``table`` is given.
+        table: The only table; None if ``content`` is not itself a table.
+        row_files: As in :func:`make_content`.
+        max_bytes: As in :func:`make_content`.
+    """
     if suffix not in row_files:
         advice = (
             "needs a library beside delf (delf plugins install 'files[excel]')"

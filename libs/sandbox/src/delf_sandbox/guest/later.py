@@ -34,9 +34,10 @@ class DeferredCalls:
             self._mark(expression, scope, path)
 
     def _mark(self, node: Any, scope: Scope, path: Path) -> None:
-        """Mark the calls that make the awaitables at a path in an expression's value.
+        """Find the calls whose results are at a path in an expression's value, and mark them.
 
-        A marked call stays awaitable. An empty path leads to the value itself.
+        A marked call must return an awaitable instead of its result. The path consists of keys and
+        indexes; an empty path leads to the expression's value itself.
         """
         match node:
             case ast.Call():
@@ -110,7 +111,13 @@ class DeferredCalls:
         self._mark_results(place, path)
 
     def _mark_in_builtin(self, word: str, place: CallPlace, path: Path) -> None:
-        """Mark calls in the arguments of a builtin, such as ``zip``, to which a path leads."""
+        """Mark the calls in a builtin's arguments whose results are at a path in its result.
+
+        Args:
+            word: The name of the builtin, such as ``zip``.
+            place: The call of the builtin.
+            path: The path in the builtin's result.
+        """
         arguments, scope = place.node.args, place.scope
         if word in _COLLECTIONS and arguments:
             self._mark(arguments[0], scope, path or (EACH,))
@@ -144,7 +151,13 @@ class DeferredCalls:
                 self._mark_returns(scope, path)
 
     def _mark_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
-        """Mark the calls that make the result of a call of the script's own functions."""
+        """Mark the calls inside the script's functions that a call returns without awaiting them.
+
+        Args:
+            place: The call of one of the script's functions.
+            path: The path to the awaitables in the function's result.
+            is_awaited: Whether the script awaits the function's result itself.
+        """
         for scope in self._functions.targets(place):
             # Without a path, the awaitable is the result itself. An async function makes this
             # awaitable (its coroutine), whatever it returns. An awaited result is no awaitable.
@@ -178,13 +191,14 @@ class DeferredCalls:
                 self._mark(value, scope, path[1:])
 
     def _is_first_visit(self, function: Scope, parameter: str, path: Path) -> bool:
-        """Return True at the first call with these arguments.
+        """Return True if this method has not been called with these arguments before.
 
         Without this check, the analysis of a recursive function would never end.
 
         Args:
             function: The scope of the visited function.
-            parameter: The visited parameter in parentheses; empty for the function's result.
+            parameter: The name of the visited parameter, written ``(name)``; empty for the
+                function's result.
             path: The path to the awaitables in the argument or result.
         """
         visit = (id(function), parameter, path)

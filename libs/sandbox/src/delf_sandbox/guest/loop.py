@@ -52,7 +52,11 @@ class _Task(asyncio.Task[Any]):
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop that records the turn of each event, and can replay the recording."""
+    """An event loop that records in which iteration it handled each event.
+
+    The events are the answers to calls, and timers. The loop can replay the recording: each event
+    is then handled in the recorded iteration, called its turn.
+    """
 
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -131,7 +135,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def take_recording(self) -> list[int]:
         """Return the events recorded since the last call of this method.
 
-        The list alternates between the number of a turn and an event of that turn.
+        The list has two numbers for each event: the number of the loop's iteration, then the number
+        of the answered call, or 0 for a timer.
         """
         count = len(self._recording)  # another thread may add events
         recording = self._recording[:count]
@@ -150,10 +155,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_replaying(self) -> bool:
-        """True if an answer of the host must wait until the turn in which it was recorded.
+        """True while answers of the host are held back until their recorded iteration.
 
-        After the last recorded turn, this stays true until the script waits for an answer again,
-        because the script may have run more turns in which no event was recorded.
+        After the last recorded iteration, the property stays true until the script waits for an
+        answer again, because the loop may have run further iterations without events.
         """
         return bool(self._events_to_replay) or self._remaining_turns_until_idle > 0
 

@@ -208,10 +208,12 @@ class _Uses:
     def _uses_of_alias(
         self, use: _Use, value: Any, word: str, *, is_read: bool = False
     ) -> list[_Use]:
-        """Return the uses of a name to which the script assigns only this tool.
+        """Return the uses of a name that the script assigns a tool to.
+
+        Empty if the script binds the name to anything else, too.
 
         Args:
-            use: The expression that is assigned to the name.
+            use: The expression that refers to the tool.
             value: The node of the assigned value.
             word: The name.
             is_read: Whether the assignment itself has a value, as with ``:=``.

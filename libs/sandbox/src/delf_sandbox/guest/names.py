@@ -89,7 +89,10 @@ class ToolNames:
         self.uncertain: set[int] = set()
         """The ``id()`` of each call whose name may refer to a tool or to a value of the script."""
         self.rebound: dict[str, str] = {}
-        """A mapping from each tool name that the script rebinds to ``data`` or ``function``."""
+        """The tool names that the script rebinds, each mapped to the kind of its new value.
+
+        The kind is ``data`` or ``function``.
+        """
         self._spellings = _spellings(initial_names.tools)
         has_new_imports = self._add_missing_imports(tree)
         has_removed_imports = self._remove_needless_imports()
@@ -368,7 +371,10 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return True if the script reads a name, except before a tool as in ``tools.shop``."""
+        """Return True if the script reads the name ``word``, other than as the prefix of a tool.
+
+        ``tools`` is such a prefix in ``tools.shop``.
+        """
         prefixes = {
             id(place.node.value)
             for place, _ in self.syntax.attributes

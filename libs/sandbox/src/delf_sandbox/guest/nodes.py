@@ -68,6 +68,11 @@ def attribute(value: Any, word: str) -> ast.Attribute:
 
 
 def tool(node: Any, word: str) -> ast.expr:
-    """Build a node that refers to a tool even where the script binds the tool's name anew."""
+    """Build an expression that refers to a tool even where the script rebinds the tool's name.
+
+    Args:
+        node: The node whose source position the expression gets.
+        word: The name of the tool.
+    """
     key = ast.Constant(value=word, **position_of(node))
     return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **position_of(node))

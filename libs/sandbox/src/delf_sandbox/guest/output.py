@@ -65,7 +65,8 @@ class Printer(io.TextIOBase):
     def use_alarm(self) -> None:
         """Let an alarm signal flush buffered text while the script sleeps or computes.
 
-        Call this in the main thread of the process that serves the session, not in its template.
+        Call this in the main thread of the process that serves the session, not in the template
+        process from which that process is forked.
         """
         signal.signal(signal.SIGALRM, self._handle_alarm)
         self._has_alarm = True

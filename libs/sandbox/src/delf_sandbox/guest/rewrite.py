@@ -311,7 +311,7 @@ class Rewriting:
         return lazy_places
 
     def _makes_tool_calls(self, inner: Scope) -> bool:
-        """Return True if the code in a scope makes tool calls in place."""
+        """Return True if a scope or a nested scope awaits a tool call where the call stands."""
         return any(
             scope is inner
             for place in self._syntax.calls.values()
@@ -320,7 +320,7 @@ class Rewriting:
         )
 
     def _calls_generator_function(self, place: CallPlace) -> bool:
-        """Return True if a call calls a generator function of the script that makes tool calls."""
+        """Return True if a call's target is a generator function of the script with tool calls."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator

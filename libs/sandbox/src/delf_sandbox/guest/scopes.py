@@ -94,7 +94,7 @@ class Scope:
         which includes classes.
         """
         self.declared_outside: dict[str, str] = {}
-        """The names declared ``global`` or ``nonlocal``, each with this keyword."""
+        """The names declared ``global`` or ``nonlocal``, each mapped to one of these keywords."""
         self.params: list[str] = []
         self.binds: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
         """The values bound to each name: the expression, its scope, and the path to the value."""
@@ -221,7 +221,8 @@ class ScriptSyntax:
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
         """The expressions that the script awaits, or passes to asyncio functions that await them.
 
-        Each comes with its scope and the path from its value to the awaitables.
+        Each expression comes with its scope and with the path, of keys and indexes, to the
+        awaitables in its value; the path is empty if the value itself is awaited.
         """
         self._try_depth = 0
         # Built once, because the mapping is read for each node of the script.

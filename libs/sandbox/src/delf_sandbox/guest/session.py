@@ -157,7 +157,10 @@ class GuestSession:
             self._channel.flush()
 
     def _send_buffered(self) -> None:
-        """Send the buffered clock reads, turns and printed text, before any other frame is sent."""
+        """Send the buffered clock reads, loop iterations and printed text.
+
+        Called before any other frame is sent.
+        """
         self._send_recorded()
         self._printer.send_buffered()
 

@@ -12,8 +12,8 @@ from typing import Final
 SPIN_SECONDS: Final = 300e-6
 """The maximum time to spin, in seconds.
 
-The time is longer than a call of a plain function takes, because a sleeping processor would slow
-down the host's threads.
+A call of a plain function takes less time, so the guest does not sleep during such a call. If it
+did, the host's threads would lose time to wake up a sleeping processor.
 """
 _MAX_SLEEPS_IN_A_ROW: Final = 64
 # True if the machine has several processors.
@@ -27,8 +27,9 @@ _HAS_SEVERAL_PROCESSORS: Final = (
 class Spin:
     """Decides whether to spin or to sleep until the next message.
 
-    After each useless spin, the number of waits that sleep without spinning doubles. The first wait
-    always sleeps, because many scripts make only one call.
+    After a spin during which no message arrived, the next waits sleep at once, without spinning: 1
+    wait, then 2, then 4, and so on, until a message arrives quickly. The first wait always sleeps,
+    because many scripts make only one call.
 
     Args:
         has_several_processors: Whether the machine has several processors.

@@ -124,7 +124,7 @@ def _getenv(key: str, default: Any = None) -> Any:
 
 def _thread_class(wait: Callable[[Any], Any]) -> type:
     class Thread:
-        """A replacement for ``threading.Thread`` that runs its function when it is started."""
+        """A replacement for ``threading.Thread`` whose ``start`` runs the function to its end."""
 
         def __init__(
             self,

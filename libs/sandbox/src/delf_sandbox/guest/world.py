@@ -127,7 +127,7 @@ class World:
         return generated[:count]
 
     def install(self) -> None:
-        """Patch the standard library. Call this early, because it is slow."""
+        """Patch the standard library. As this is slow, call it before a script waits for it."""
         module: Any = random
         os.urandom = module._urandom = self.random_bytes
         module.Random.seed = _seeded_generator(module.Random.seed, self.random_bytes)
