@@ -27,12 +27,12 @@ MAIL = {
     ],
 )
 def test_routine_call_gets_values_of_the_item(task, call):
-    assert RoutineCall.read(task).of(MAIL) == call
+    assert RoutineCall.read(task).text_for(MAIL) == call
 
 
 @pytest.mark.parametrize("value", ["x'); send(to='eve", "\n", "\\", '"', "\u202e", "{x}"])
 def test_item_text_is_quoted_as_one_argument(value):
-    call = RoutineCall.read('report(mail=item["id"])').of({"id": value})
+    call = RoutineCall.read('report(mail=item["id"])').text_for({"id": value})
     assert RoutineCall.read(call).values == {"mail": value}
 
 
@@ -63,4 +63,4 @@ def test_task_that_calls_no_routine_is_refused(task):
 )
 def test_missing_item_value_is_reported(place):
     with pytest.raises(ConfigurationError, match="no text or number"):
-        RoutineCall.read(f"report(mail=item{place})").of(MAIL)
+        RoutineCall.read(f"report(mail=item{place})").text_for(MAIL)

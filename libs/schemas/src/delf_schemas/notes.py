@@ -196,7 +196,10 @@ def _range_and_format(schema: Mapping[str, Any]) -> str:
 
 
 def example_of(schema: Mapping[str, Any]) -> str:
-    """Return a short example of a string as ``as "DE-12"``; empty if none is useful."""
+    """Return a short example of a string in the form ``as "DE-12"``.
+
+    The text is empty if the schema has no short example, or says already how the string looks.
+    """
     example = schema.get("example", next(iter(_list_at(schema, "examples")), None))
     is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
     is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS

@@ -45,7 +45,7 @@ _SOMETIMES_JSON: Final = "x-at-times"
 
 
 class Store(Protocol):
-    """Persistent storage for learned shapes."""
+    """Persistent storage for the types of results that were learned from earlier results."""
 
     def read(self) -> Any:
         """Return the stored data, or None."""
@@ -218,7 +218,10 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _content(text: str) -> Mapping[str, Any]:
-    """Return schema keywords for the data that a text encodes; empty for plain text."""
+    """Return ``contentSchema`` and related keywords for a text that encodes JSON or Python data.
+
+    The mapping is empty for a plain text.
+    """
     if not text.lstrip().startswith(("{", "[", "(")):
         return {}
     for notation, parser in _PARSERS:
@@ -295,10 +298,10 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return schema keywords for the merged keys of two shapes.
+    """Merge the keys of two object schemas, and return the schema keywords for the merged keys.
 
-    Keys that differ completely depend on the call's arguments, as the columns of a query do. For
-    such keys, only the type of their values is returned.
+    If no key is in both schemas, the keys depend on the call's arguments, as the columns of a query
+    do. The keywords then have only the type of the values, as ``additionalProperties``.
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:

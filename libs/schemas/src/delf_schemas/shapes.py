@@ -59,8 +59,8 @@ FULL: Final = Extent((100, 100, 100, 100, 100, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
 """The maximum number of characters of one type in full; a longer type is shown less deeply nested.
 
-Only the first 400 characters of each enumeration count. The rest stays in the type, because a
-search for tools must find the values that a task names.
+The type has all values of its enumerations, because a search for tools must find the values that a
+task names. But of each enumeration, only the first 400 characters count towards this maximum.
 """
 _MAX_COUNTED_ENUM: Final = 400
 _ENUMERATION: Final = re.compile(r"Literal\[(?:[^\]'\"]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")*\]")
@@ -132,7 +132,10 @@ class Shapes:
         return _outer_type(type_name)
 
     def _type_text(self, schema: Any, depth: int, mode: Mode) -> str:
-        """Return the type of a schema or of a reference; a recursive type refers to its name."""
+        """Return the type of a schema or of a reference, as text.
+
+        Where a type contains itself, the text has only the type's name.
+        """
         self._visits += 1
         self._remaining_budget -= 1
         if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._remaining_budget < 0:

@@ -806,7 +806,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> None:
         """Declare that an interrupted call did happen, with its result; the call is not repeated.
 
-        Raises ``DelfError`` for a request about another kind of call, which then stays pending.
+        Raises ``DelfError`` if the request is not about an interrupted call; the request then stays
+        pending.
         """
         self._decide(request_id, AlreadyDone(result=result, reason=note))
 
@@ -887,7 +888,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The limit of ``rerun()``: how many further scripts a task may request after a change."""
+        """The number of scripts that a task may request with ``rerun()`` after it changed data."""
         return self.config.rerun_count
 
     @property

@@ -56,7 +56,8 @@ class AgentContext:
         ledger: The record of costs.
         pricing_files: Files with the user's own model prices.
         folder: The project's folder.
-        connect: Creates a connection: of the project by name, or any other by type.
+        connect: Creates a connection from the name of one of the project's connections, or from a
+            connection type.
         secrets: The secrets of the project.
     """
 
@@ -193,7 +194,11 @@ class AgentChat(Protocol):
         ...
 
     def here(self, conversation_id: str | None = None) -> TaskConversation:
-        """Return the conversation with an id for a task; without an id, the current one."""
+        """Return the conversation that a task continues.
+
+        Args:
+            conversation_id: The id of the conversation; the chat's current one when omitted.
+        """
         ...
 
     def in_memory(self) -> AgentChat:

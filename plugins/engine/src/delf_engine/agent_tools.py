@@ -31,7 +31,7 @@ class AgentTools:
         ]
         """Connections that are not set up yet; the first task sets them up."""
         self.need_setup = bool(self.awaiting_setup)
-        """True if tasks wait for the set-up before they choose their tools."""
+        """True if connections must be set up before a task can choose its tools."""
         self.lock = asyncio.Lock()
         """A lock for changing the tools."""
         self._renewable = [c for c in connections if isinstance(c, SupportsRenewal)]

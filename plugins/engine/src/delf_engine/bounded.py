@@ -26,7 +26,7 @@ PREPARE_SECONDS: Final = 1800.0
 WARM_SECONDS: Final = 10.0
 """The longest time in seconds for a warm-up, which is optional."""
 SLOW_SECONDS: Final = 5.0
-"""The seconds after which a method without an answer is named in the log."""
+"""The seconds after which a method that has not returned is named in the log."""
 _HINT: Final = "delf does not wait any longer; tell the author of the plugin"
 
 
@@ -75,13 +75,14 @@ def failures_named(
     """Convert exceptions of a plugin's method to ``error``, with a message that names the plugin.
 
     Args:
-        owner: The object in messages.
+        owner: The name of the plugin's object in messages.
         method: The name of the method in messages.
         error: The class of error to raise.
         hint: The hint of the error.
 
     Raises:
-        DelfError: If the block raised this error; ``error`` for any other exception.
+        DelfError: The block's own ``DelfError``, unchanged. Any other exception of the block is
+            converted to ``error``.
     """
     try:
         yield

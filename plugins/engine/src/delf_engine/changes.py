@@ -196,10 +196,10 @@ class Situation:
 
     Args:
         script: The number of the running script; 0 if the strategy itself makes the call.
-        because: The reason for another script after the first.
-        changes: The latest changes of the task.
-        changes_before: The number of earlier changes not listed.
-        made_before: The number of an earlier call with the same arguments, if any.
+        because: The reason that the model wrote the running script, if it is not the first script.
+        changes: The latest changes that the task has made.
+        changes_before: How many earlier changes are not listed in ``changes``.
+        made_before: The ``call_id`` of an earlier call with the same arguments, if any.
     """
 
     script: int = 0
@@ -210,13 +210,12 @@ class Situation:
 
 
 def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situation:
-    """Compute the state of a task after its events.
+    """Return the state of a task at the time of a request about a call.
 
     Args:
-        events: The task's events until then.
-        digest: The digest of the call in question, which is equal for equal calls.
-        call_id: The number of the call in question. An earlier attempt of this call does not count
-            as a change.
+        events: The task's events before the request.
+        digest: The digest of the call, which is equal for equal calls.
+        call_id: The number of the call. What an earlier attempt of this call changed is left out.
     """
     events = tuple(events)
     script, because, rewrite_reason = 0, None, None

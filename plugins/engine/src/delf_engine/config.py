@@ -416,8 +416,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
 
-        ``auto`` requires no plugin. Neither do the default names of a list that the user has not
-        set.
+        ``auto`` requires no plugin. The names in the default of a setting that is a list require no
+        plugin either.
         """
         for field, info in type(self).model_fields.items():
             for kind in info.metadata:

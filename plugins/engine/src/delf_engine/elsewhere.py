@@ -80,7 +80,9 @@ async def search_tasks(
     before: str | None = None,
     waiting: Waiting = waiting_tasks,
 ) -> Found:
-    """Search tasks as ``SharedJournal.search`` does, with exact states.
+    """Search tasks as ``SharedJournal.search`` does, and tell waiting tasks from running tasks.
+
+    A journal stores both as running.
 
     Args:
         journal: The journal with the tasks.
@@ -117,7 +119,10 @@ async def search_tasks(
 
 
 class _States:
-    """Computes exact task states; reads the pending requests at most once."""
+    """Computes the states of tasks, and tells waiting tasks from running tasks.
+
+    Reads the pending requests, which show what tasks wait, at most once.
+    """
 
     def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
         self._journal = journal

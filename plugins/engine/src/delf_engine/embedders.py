@@ -52,7 +52,8 @@ class Embedders:
         """Return the embedder of a name.
 
         Args:
-            name: A name that a plugin serves, or the plugin's own; the agent's when None.
+            name: The name of a model that an embedder plugin serves, or the name of the plugin.
+                None for the agent's configured embedder.
 
         Raises:
             PluginError: If no plugin serves the name, or no name is given and there are several

@@ -176,7 +176,7 @@ class _Forecast:
 
 
 def _bound_in(tree: ast.Module) -> set[str]:
-    """Return the names that a script binds itself."""
+    """Return the names that a script assigns or defines; such a name is no tool."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:

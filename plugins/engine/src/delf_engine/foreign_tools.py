@@ -263,9 +263,9 @@ def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """Return the tool of a pair of a function and its schema in the chat completions format.
+    """Make a tool from a pair of a function and a schema in the chat completions format.
 
-    The two may be in either order. None for any other tuple.
+    The two may be in either order. Returns a list with the tool; None for any other tuple.
     """
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]

@@ -39,9 +39,9 @@ class Formats:
         return self._make(matching_specs, ending) if matching_specs else None
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Return where to import the format for a suffix from; None if no plugin reads such files.
+        """Return the location of the factory of the format that reads files with a suffix.
 
-        Other processes create the format from this location.
+        Other processes import the factory from this location. None if no plugin reads such files.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:
@@ -59,7 +59,7 @@ class Formats:
         return self._shared[make]
 
     async def aclose(self) -> None:
-        """Close the shared formats. A later use opens new ones."""
+        """Close the format objects that all tasks share. The next use creates new objects."""
         formats = {f"the file format {make!r}": x for make, x in self._shared.items()}
         self._shared.clear()
         await close_all(formats)

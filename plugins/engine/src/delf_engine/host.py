@@ -127,7 +127,7 @@ class TaskHost:
 
     @property
     def choice(self) -> ToolChoice:
-        """The shown and the omitted tools."""
+        """The tools that the prompt describes to the model, and the tools that it leaves out."""
         return self._run.tool_choice()
 
     @property
@@ -162,7 +162,7 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of times that a task's scripts may ask for another script."""
+        """How many further scripts a task's scripts may request with ``rerun()``."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -328,7 +328,7 @@ class TaskHost:
         self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not requested_changes
         if isinstance(outcome, Rerun) and not requested_changes:
             await self._record_rerun(outcome, attempt)
-        raised = self.scripts.raised_behind(outcome)
+        raised = self.scripts.failed_call_answer(outcome)
         cause = None if raised is None else raised.cause
         changes = [*map(str, changes_of(log.events, attempt))]
         printed = self._printed()
@@ -360,7 +360,8 @@ class TaskHost:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
         This is checked before a person is asked to approve the script. In a resumed task, a script
-        that was approved before keeps its approval, although fewer child tasks are left.
+        that passed the check before is not checked again: its child tasks may have used up the
+        limit in the meantime.
         """
         run, topic = self._run, f"limits of script {attempt}"
         problem = run.replay.note(topic)
@@ -545,16 +546,16 @@ class TaskHost:
         self._gate.use(tools)
         self.scripts.sandbox.use(tools)
 
-    def close(self, *, is_abandoned: bool = False, was_cut: bool = False) -> None:
+    def close(self, *, stays_resumable: bool = False, was_cut: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
-            is_abandoned: Whether the task will be resumed.
+            stays_resumable: Whether the task is left unfinished, so that it can be resumed.
             was_cut: Whether a running script is cut off; its calls then get no answer.
         """
         self._is_closed = True
-        self._gate.close(is_abandoned=is_abandoned or was_cut)
-        if is_abandoned:
+        self._gate.close(without_answers=stays_resumable or was_cut)
+        if stays_resumable:
             self._children.keep_resumable()
 
     async def wait_for_rest(self, seconds: float) -> None:

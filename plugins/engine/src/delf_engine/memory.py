@@ -122,7 +122,9 @@ class AgentMemory:
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
-        """Return the facts that match a task, best first, after the store's guidelines.
+        """Return the store's guidelines, followed by the facts that match a task, best match first.
+
+        Without a matching fact, nothing is returned.
 
         Args:
             query: The task.

@@ -30,7 +30,10 @@ class Notice:
         """True if the notice was not shown on this machine before."""
 
     def take(self) -> tuple[str, ...]:
-        """Return the text on the first call, and record on this machine that it was shown."""
+        """Return the text to show, and record on this machine that it was shown.
+
+        Returns a tuple with the text; an empty tuple if the text was shown before.
+        """
         if not self.is_new or self._text is None:
             return ()
         self.is_new = False

@@ -65,9 +65,9 @@ class Forms:
         return forms_by_start
 
     def begun_at(self, text: str) -> int:
-        """Return the index at which the end of a text may be the beginning of a secret.
+        """Return the index from which the rest of a text may be the first part of a secret.
 
-        The length of the text if no secret may begin there.
+        Returns the length of the text if there is no such index.
         """
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
@@ -172,7 +172,8 @@ class Redactor:
     def is_in(self, encoded: bytes) -> bool:
         """Return True if encoded JSON may contain a secret.
 
-        Always True for JSON with escapes or bytes, in which a secret may be written differently.
+        Always True for JSON with backslash escapes, or with ``bytes`` values in base64, because a
+        secret may be written differently there.
         """
         if not self.knows_any:
             return False

@@ -70,7 +70,7 @@ class Closing:
     """The objects to close together with an agent's resources.
 
     Args:
-        parts: Objects of plugins, by their names in messages.
+        parts: Objects of plugins, by the names that error messages use for them.
         pools: Functions that each close several objects, with a time limit for each.
     """
 

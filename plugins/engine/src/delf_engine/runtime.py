@@ -89,7 +89,7 @@ class Runtime:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of running tasks, and of tasks waiting for a permit."""
+        """The number of running tasks, and the number of tasks that wait for a free place."""
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
@@ -275,7 +275,7 @@ class Runtime:
         """Run a child task to its end.
 
         Raises:
-            DelfError: If the child has no end and can be resumed.
+            DelfError: If the child was interrupted, so that it can be resumed.
         """
         end = end_event(request.past)
         hint = None
@@ -308,6 +308,10 @@ class Runtime:
 
         While a claim is in progress, :meth:`stop` waits, because the claim would reopen the closed
         journal.
+
+        Args:
+            task_id: The id of the task.
+            past_limit: Whether to claim the task even if it ended at its timeout or budget.
 
         Raises:
             AgentStateError: If the runtime was stopped; the task is then unclaimed.
@@ -435,7 +439,7 @@ def _parent_of(request: TaskRequest) -> str | None:
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Return whether a task has an end, so that it cannot be resumed."""
+    """Return whether an agent's task has ended for good, so that the task cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

@@ -105,8 +105,8 @@ class ScriptRunner(ScriptHost):
         self.printed_text: list[str] = []
         """The output of the running or last script."""
 
-    def raised_behind(self, outcome: Outcome) -> Raised | None:
-        """Return the failed call's answer that made a script fail; None if no call did."""
+    def failed_call_answer(self, outcome: Outcome) -> Raised | None:
+        """Return the error of the call that made a script fail; None without such a call."""
         if not isinstance(outcome, Failed) or outcome.call_id is None:
             return None
         return self._raised.get(outcome.call_id)
@@ -368,7 +368,7 @@ class ScriptRunner(ScriptHost):
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Write an output file from rows of the script."""
+        """Write an output file from rows that the script has sent."""
         self._budget.count_file(len(data))
         self.output.take(name, data, is_rows=True)
 

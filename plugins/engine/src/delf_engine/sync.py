@@ -106,7 +106,11 @@ def call(
 def _result_of(
     future: Future[T], loop: asyncio.AbstractEventLoop, *, raises_when_blocked: bool
 ) -> T:
-    """Return the result of a future of another thread's loop; warn if the loop is blocked."""
+    """Wait for the result of a future that belongs to another thread's loop, and return the result.
+
+    While a function blocks that loop, log a warning, and raise ``TimeoutError`` after some time if
+    ``raises_when_blocked`` is set.
+    """
     # A probe is a callback that the loop runs at once, unless the loop is blocked.
     probe_answered = threading.Event()
     silent_seconds = 0.0
@@ -310,7 +314,7 @@ class RuntimeHome:
         """Stop the runtime. Idempotent.
 
         Args:
-            leave: Keep running tasks resumable.
+            leave: Whether running tasks can be resumed later; otherwise they are cancelled.
         """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
@@ -404,7 +408,11 @@ class RuntimeHome:
                 freeing.cancel()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
-        """Stop the runtime, even if it is still starting."""
+        """Stop the runtime, even if it is still starting.
+
+        Args:
+            leave: As in :meth:`astop`.
+        """
         # Taken first, so that a call that comes now starts another runtime and waits for nothing.
         starting, self._runtime = self._runtime, None
         if starting is None:

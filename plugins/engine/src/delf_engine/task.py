@@ -31,7 +31,10 @@ MODEL: Final = "own_llm"
 VARIABLES: Final = "variables"
 """The key, in a task's setup, of the data that its scripts find as variables."""
 TRUST: Final = "trust"
-"""The key, in a task's setup, of the trust of its text; missing if the user wrote the text."""
+"""The key, in a task's setup, of the trust in the task's text: ``own`` or ``outside``.
+
+The key is missing if the user wrote the text.
+"""
 
 
 def new_task_id() -> str:

@@ -59,19 +59,19 @@ class Restarts:
     def __init__(self) -> None:
         self._remaining = _MAX_RESTARTS
         self._calls = 0
-        self.used = False
-        """True if the task has lost a sandbox."""
+        self.has_lost_sandbox = False
+        """True if a sandbox of the task has died."""
 
     def take(self, calls: int) -> bool:
-        """Count a restart after a sandbox died.
+        """Count a restart after a sandbox died; return whether the script may run again.
+
+        The script may not run again if the sandbox died too often in a row and the task made no
+        further call between these deaths.
 
         Args:
             calls: The number of calls that the task has made so far.
-
-        Returns:
-            False if the script must not run again.
         """
-        self.used = True
+        self.has_lost_sandbox = True
         # A script that made more calls than before its last death probably did not cause it.
         self._remaining = _MAX_RESTARTS - 1 if calls > self._calls else self._remaining - 1
         self._calls = calls

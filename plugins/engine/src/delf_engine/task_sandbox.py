@@ -155,7 +155,7 @@ class TaskSandbox:
 
     async def _open_again(self) -> SandboxSession:
         """Open a session; after a sandbox died, retry while its server may be restarting."""
-        pauses = PAUSES if self._restarts.used else ()
+        pauses = PAUSES if self._restarts.has_lost_sandbox else ()
         for pause in pauses:
             await self.close()
             try:

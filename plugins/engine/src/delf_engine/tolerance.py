@@ -83,7 +83,15 @@ def _conversions(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[s
 
 
 def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
-    """Return the fields of a dict that was passed as the only argument instead of keywords."""
+    """Return the arguments in a dict that is the only argument of a call.
+
+    For ``f(x={"a": 1})``, which stands for ``f(a=1)``, return ``{"a": 1}``. None for a call with
+    other arguments, or if a key of the dict is no parameter.
+
+    Args:
+        keywords: The arguments of the call.
+        names: The names of the parameters.
+    """
     values = list(keywords.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None

@@ -332,7 +332,7 @@ async def _bind(
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
-    """Apply the trust and the contents that the user declared for an action's results."""
+    """Return an action with the ``trust`` and ``contents`` that the user declared for it."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
     if contents is not None:

@@ -36,7 +36,7 @@ class Permit:
         self._waiting_calls: list[asyncio.Task[Any] | None] = []
         self._is_over = False
         self.returning: asyncio.Task[None] | None = None
-        """The asyncio task that reacquires the permit, once a call no longer waits for a person."""
+        """The asyncio task that reacquires the permit after a call has waited for a person."""
 
     async def __aenter__(self) -> Self:
         await self._acquire()
@@ -66,10 +66,10 @@ class Permit:
         await self.regained()
 
     async def regained(self) -> None:
-        """Wait until the task holds its permit again; return at once while a person decides.
+        """Wait until the task holds its permit again.
 
-        Call this before heavy work: a script may continue while one of its calls still waits for a
-        person.
+        Call this before heavy work. If a call still waits for a person while the script continues,
+        the task has no permit, and this method returns at once.
         """
         while not (self._held or self._is_over or self._is_awaited):
             # A script can continue at once after it cancelled a call, but the call still journals

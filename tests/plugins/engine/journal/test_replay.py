@@ -85,11 +85,11 @@ async def test_blocked_replay_calls_wait_until_the_task_timeout():
     replay = replay_of("abc", [3, 2])
     waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
     await asyncio.sleep(0)
-    assert "before look (call 3) came again" in replay.unfinished().message
+    assert "before look (call 3) came again" in replay.timeout_mismatch().message
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
-    assert replay.unfinished() is None
+    assert replay.timeout_mismatch() is None
 
 
 async def test_single_mismatching_call_fails_the_replay_at_once():

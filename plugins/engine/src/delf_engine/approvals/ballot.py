@@ -34,7 +34,8 @@ def why_refused(
     """Return why a person may not give a decision; None if allowed.
 
     Args:
-        request: The request. Without a team rule, everybody with the right to decide may do so.
+        request: The request. If no team rule applies to it, every person with the right ``decide``
+            may decide it.
         asker: The owner of the task; None for the local user.
         decider: The person who decides.
         decision: The decision.
@@ -72,7 +73,7 @@ def decider_of(person: Person) -> Decider:
 
 
 def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Person]) -> list[Person]:
-    """Return the people who may approve a request or answer a question, by name.
+    """Return the people who may approve a request or answer a question, in the order of ``people``.
 
     Args:
         request: The request.
@@ -244,7 +245,7 @@ class Ballot:
                 reason=getattr(answer.decision, "reason", None),
                 key=answer.who.key,
                 teams=answer.who.teams,
-                note=answer.note,
+                note=answer.inbox_position,
                 via=answer.who.via,
             )
 

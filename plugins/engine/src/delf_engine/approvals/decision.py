@@ -41,18 +41,20 @@ class Answer:
     Args:
         decision: The decision.
         who: The person who answered, or the channel that answered.
-        note: The position of the answer in the journal's inbox; None if it came another way.
+        inbox_position: The position of the answer in the journal's inbox; None for an answer that
+            did not come through the inbox.
         source: Whether a person, the policy, a timeout or nobody gave the answer.
         others: The people whose earlier votes count together with this approval.
-        asks_again: Whether another person has to approve the call after a person edited it.
+        needs_other_approver: Whether another person has to approve the call, because the person who
+            answered edited the call.
     """
 
     decision: Decision
     who: Decider = field(default_factory=Decider)
-    note: int | None = None
+    inbox_position: int | None = None
     source: DecisionSource = "person"
     others: tuple[str, ...] = ()
-    asks_again: bool = False
+    needs_other_approver: bool = False
 
     @classmethod
     def given(
@@ -61,17 +63,20 @@ class Answer:
         source: DecisionSource,
         by: str = "agent",
         *,
-        asks_again: bool = False,
+        needs_other_approver: bool = False,
     ) -> Answer:
         """Return an answer of a timeout, a rule or an earlier decision.
 
         Args:
             decision: The decision.
             source: The kind of decider, such as ``policy`` or ``timeout``.
-            by: The name of the rule, or of the person who decided earlier.
-            asks_again: Whether another person has to approve the call.
+            by: The name of the rule, or of the person who decided earlier; ``agent`` for a timeout
+                or another answer of the agent itself.
+            needs_other_approver: As in :class:`Answer`.
         """
-        return cls(decision, Decider(name=by), source=source, asks_again=asks_again)
+        return cls(
+            decision, Decider(name=by), source=source, needs_other_approver=needs_other_approver
+        )
 
     def data(self) -> dict[str, Any]:
         """Return the fields of the answer's event, without those of the request."""
@@ -80,7 +85,7 @@ class Answer:
             "via": self.who.via,
             "others": self.others,
             "source": self.source,
-            "note": self.note,
+            "note": self.inbox_position,
             "person": self.who.key if self.was_shown else None,
             **decision_data(self.decision),
         }
@@ -232,7 +237,7 @@ def with_secrets(
     return Edited(arguments=copy_of(put_back(decision.arguments, request.arguments, arguments)))
 
 
-def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
+def needs_other_approver(request: ApprovalRequest, decision: Decision) -> bool:
     """Return whether another person has to approve a call after a person edited it."""
     rule = ApprovalRule.from_data(request.rule)
     return isinstance(decision, Edited) and rule is not None and rule.needs_others
@@ -242,9 +247,10 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Check that a decision is of a kind that the request accepts.
 
     Raises:
-        DelfError: If the decision edits a script or an interrupted call; declares a new call as
-            already done; requests changes although no model can change the script; remembers a
-            script for any arguments; or does not answer a question.
+        DelfError: If the decision edits a script or an interrupted call; declares a call as already
+            done that was not interrupted; requests changes although no model can make changes;
+            covers all calls of an action, although the request is for a script; or does not answer
+            a question.
     """
     question = Question.from_request(request)
     if question is not None:

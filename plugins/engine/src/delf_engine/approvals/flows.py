@@ -104,10 +104,13 @@ class TaskFlows:
         return reason
 
     async def _extend_outline(self, known: int) -> bool:
-        """Ask the model to extend the outline; return whether the outline has more answers now.
+        """Ask the model which calls the user's words ask for, and add the calls to the outline.
 
         Args:
-            known: The number of the model's answers that the caller has used.
+            known: The number of the model's answers in the outline when the caller last used it.
+
+        Returns:
+            Whether the outline has further answers now.
         """
         origins, planned = self._origins, self._origins.outline
         async with self._outlining:
@@ -198,11 +201,13 @@ class _Suspect:
         return any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
-        """Return why parameters need review: the origin of one value, preferably an untrusted one.
+        """Return why a call's parameters need review: the origin of one of their values.
+
+        Of several values, one from untrusted data is chosen.
 
         Args:
-            names: The parameters.
-            checked: The paths of the values that decide the effect of the call.
+            names: The parameters that need review.
+            checked: The paths of all values that decide the effect of the call.
         """
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
@@ -221,7 +226,10 @@ class _Suspect:
         return f"{path}: {origin.text}; the task does not say that it is this one"
 
     def _reason_of_contents(self) -> str | None:
-        """Return why a text in the call needs review; None if the user's words state all texts."""
+        """Return why a text for people in the call needs review; None if none does.
+
+        A text in the user's words needs no review.
+        """
         for path, text in self.leaves.items():
             name = parameter_of(path)
             value = self.arguments[name]

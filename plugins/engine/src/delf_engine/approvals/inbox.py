@@ -100,7 +100,8 @@ class Inbox:
     """Watches the journal while requests are pending, and passes on answers.
 
     Args:
-        journal: A journal; not watched if it has no inbox.
+        journal: The journal. Only a shared journal can receive answers from other processes; any
+            other journal is not watched.
         pending: The requests of this process.
     """
 
@@ -112,7 +113,10 @@ class Inbox:
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Watch the inbox within the context; enter it before a request is journalled."""
+        """Return a context manager that watches the journal for answers.
+
+        Enter the context before a request is journalled.
+        """
         if not isinstance(self._journal, SharedJournal):
             yield
             return

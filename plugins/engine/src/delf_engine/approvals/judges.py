@@ -107,7 +107,13 @@ class Ruling:
         is_journalled: bool = False,
         remembered: RememberedDecision | None = None,
     ) -> Ruling:
-        """Return this ruling with another answer; None leaves the case to people."""
+        """Return a copy of this ruling with another answer.
+
+        Args:
+            answer: The answer; None if a person has to answer.
+            is_journalled: As in :class:`Ruling`.
+            remembered: As in :class:`Ruling`.
+        """
         return replace(self, answer=answer, is_journalled=is_journalled, remembered=remembered)
 
 
@@ -131,7 +137,11 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
+        """Apply the approval mode and the advance approvals to a case.
+
+        For an interrupted call, the task's ``settle`` decides. If nothing applies, the ruling of
+        the earlier judges is returned.
+        """
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
@@ -172,7 +182,7 @@ class ModeJudge:
 
 
 class PlanJudge:
-    """Approves the calls that a person approved with their script, while that script runs."""
+    """Approves the calls in a script that a person approved as a whole, while the script runs."""
 
     def __init__(self) -> None:
         self._plans: dict[int, frozenset[str]] = {}
@@ -305,8 +315,8 @@ class RuleJudge:
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
     """Return the actions in a script that need approval, for display before it runs.
 
-    Enforcement happens at each call, by the action that is really called, whatever the script calls
-    it.
+    The result is only a preview. When the script runs, each call is checked by the action that is
+    really called, even if the script uses another name for the action.
 
     Args:
         code: The script; an invalid script names nothing.

@@ -27,9 +27,9 @@ from delf_engine.approvals.ballot import Ballot
 from delf_engine.approvals.channels import NamedChannel
 from delf_engine.approvals.decision import (
     Answer,
-    asks_again,
     check_fits,
     copy_of_request,
+    needs_other_approver,
     unanswered,
     well_formed,
     with_secrets,
@@ -170,10 +170,10 @@ class PeopleJudge:
         A decision is remembered if the person chose so.
         """
         decision = self._effective(request, answer)
-        needs_another = asks_again(request, decision)
+        needs_another = needs_other_approver(request, decision)
         # After the checks above, which are about the request as people saw it.
         decision = with_secrets(decision, request, case.arguments)
-        final_answer = replace(answer, decision=decision, asks_again=needs_another)
+        final_answer = replace(answer, decision=decision, needs_other_approver=needs_another)
         is_lasting = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
@@ -273,7 +273,7 @@ class Asking:
             self._pending.close(self._request.request_id, outcome)
 
     async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
-        """Ask the channels, then wait for an answer through the program or another process.
+        """Ask the channels, then wait for an answer from the agent's program or another process.
 
         Reject the request if no such answer can come.
         """

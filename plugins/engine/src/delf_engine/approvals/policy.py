@@ -20,8 +20,8 @@ from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.decision import (
     Answer,
-    asks_again,
     copy_of,
+    needs_other_approver,
     recorded,
     with_secrets,
 )
@@ -165,13 +165,16 @@ class TaskApprovals:
         outcome_unknown: bool = False,
         changed: bool = False,
     ) -> Answer:
-        """Decide about a call by its recorded decision or the judges.
+        """Decide about a call.
+
+        The decision that the journal has recorded for the call counts. Without one, the judges
+        decide: the rules of the agent, and then people.
 
         Args:
             call: The call.
             verdict: The verdict of the connection.
-            recorded_call: The recorded call of a resumed task. Its decision counts, and its request
-                is reused, unless the call is shown differently now.
+            recorded_call: The same call in the journal, if the task is resumed. The recorded
+                decision and request are reused, unless the call is shown differently now.
             outcome_unknown: Whether the call was begun before, so that approving repeats the call.
             changed: Whether a person was asked before, and the call has a different effect now.
         """
@@ -205,10 +208,12 @@ class TaskApprovals:
         """Return the recorded decision or an earlier refusal of the case in this task, if any."""
         if (event := case.decision_event) is not None:
             decision = with_secrets(recorded(event), case.request, case.arguments)
-            needs_another = case.request_event is not None and asks_again(
+            needs_another = case.request_event is not None and needs_other_approver(
                 case.request_event, decision
             )
-            return Answer.given(decision, event.source, event.by, asks_again=needs_another)
+            return Answer.given(
+                decision, event.source, event.by, needs_other_approver=needs_another
+            )
         if case.is_question and case.request_event is None:
             event = answer_before(self._log.events, case.request)
             if event is not None:
@@ -388,7 +393,7 @@ class TaskApprovals:
 
 
 def _shown(case: Case) -> tuple[str | None, str | None]:
-    """Return the digest of the preview that a person sees for a call, and of the call's files."""
+    """Return two digests: of the preview that a person sees for a call, and of the call's files."""
     files_digest = None if case.call is None else case.call.files_digest
     return (None if case.verdict is None else case.verdict.digest), files_digest
 

@@ -125,8 +125,9 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
     """Return a person's answer to the same question of an earlier script of the task, if any.
 
-    A script that replaces a failed script asks nothing that the person has answered. A question
-    that the current script has asked already is asked again, so None is returned.
+    A script that replaces a failed script thus asks nothing that the person has answered. But if
+    the current script asks the same question twice, None is returned, and the person is asked
+    again.
 
     Args:
         events: The task's events.
@@ -141,7 +142,11 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
 
 
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Return whether a person rejected a new call; such a refusal holds for the whole task."""
+    """Return whether the rejection of a request holds for all equal calls of the task.
+
+    The rejection does if a person gave it, unless the request was about repeating an interrupted
+    call.
+    """
     return source == "person" and not request.outcome_unknown
 
 

@@ -82,7 +82,10 @@ class Approvals:
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
-        """Return whether a channel, or a person later, may be able to answer a task's questions."""
+        """Return whether somebody may be able to answer a task's questions.
+
+        A channel can ask a person now, or the task can wait until a person answers.
+        """
         if self.may_wait(task, is_question=True):
             return True
         return any(named.can_ask for named in self.channels_for(task, is_question=True))

@@ -17,7 +17,7 @@ from delf_engine.journal.log import TaskLog
 _log = logging.getLogger(__name__)
 
 KIND: Final = "approval talk"
-"""The kind of notes that carry a comment or an assignment to the waiting process."""
+"""The kind of inbox notes with a comment on a request, or with the assignment of a request."""
 MAX_COMMENT_LENGTH: Final = 4000
 """The maximum number of characters of a comment on a request."""
 MAX_REACTIONS: Final = 200
@@ -54,7 +54,7 @@ def talk_data(request_id: str, talk: Talk, decider: Decider) -> dict[str, Any]:
 
 
 def talk_of(data: Mapping[str, Any]) -> Talk | None:
-    """Decode a comment or an assignment from a note; None for invalid data."""
+    """Decode the data of an inbox note to a comment or an assignment; None for invalid data."""
     match data:
         case {"text": str(text)} if text.strip():
             return Comment(text[:MAX_COMMENT_LENGTH])
@@ -65,10 +65,15 @@ def talk_of(data: Mapping[str, Any]) -> Talk | None:
 
 
 def check_talk(talk: Talk, events: Iterable[Event]) -> None:
-    """Check that a request can take another comment or assignment.
+    """Check that a comment or an assignment may be added to a request.
+
+    Args:
+        talk: The comment or assignment.
+        events: The earlier events of the request.
 
     Raises:
-        DelfError: If the comment is empty or too long, or the request has too many.
+        DelfError: If the comment is empty or too long, or the request has
+            :data:`MAX_REACTIONS` comments and assignments already.
     """
     if isinstance(talk, Comment) and not talk.text.strip():
         raise DelfError("the comment is empty")
@@ -110,16 +115,17 @@ class RequestTalk:
         self._lock = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
 
-    def take(self, talk: Talk, decider: Decider, note: int | None) -> None:
+    def take(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
         """Schedule the recording of a comment or an assignment; may be called from any thread.
 
         Args:
             talk: The comment or assignment.
             decider: The author.
-            note: The position of the note in the journal's inbox, if any. A resumed task reads its
-                notes again, so a note that is already recorded is ignored.
+            inbox_position: The position of the comment or assignment in the journal's inbox, if it
+                came from there. A resumed task reads the inbox again, so a position that is already
+                recorded is ignored.
         """
-        self._loop.call_soon_threadsafe(self._begin, talk, decider, note)
+        self._loop.call_soon_threadsafe(self._begin, talk, decider, inbox_position)
 
     async def ended(self) -> None:
         """Wait until all comments and assignments are recorded and passed on to the channels."""
@@ -127,16 +133,17 @@ class RequestTalk:
         while self._working:
             await asyncio.wait({*self._working})
 
-    def _begin(self, talk: Talk, decider: Decider, note: int | None) -> None:
-        work = asyncio.create_task(self._record(talk, decider, note))
+    def _begin(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
+        work = asyncio.create_task(self._record(talk, decider, inbox_position))
         self._working.add(work)
         work.add_done_callback(self._working.discard)
 
-    async def _record(self, talk: Talk, decider: Decider, note: int | None) -> None:
+    async def _record(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
         """Record a comment or an assignment once, and pass it on to the channels."""
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
-            if note is not None and any(reaction.note == note for reaction in before):
+            recorded_positions = {reaction.note for reaction in before}
+            if inbox_position is not None and inbox_position in recorded_positions:
                 return
             try:
                 check_talk(talk, before)
@@ -144,7 +151,7 @@ class RequestTalk:
                     "request_id": self._request.request_id,
                     "by": decider.name,
                     "key": decider.key,
-                    "note": note,
+                    "note": inbox_position,
                     "via": decider.via,
                 }
                 match talk:

@@ -75,9 +75,9 @@ def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
 def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Return a digest that is equal only for calls of the same action with the same arguments.
 
-    The arguments are compared as the script gave them. Objects that the action makes of arguments
-    may omit parts, such as secrets, from their text, so that different calls would look equal. A
-    call whose arguments cannot be encoded equals no other call.
+    The digest is made from the arguments as the script gave them, not from the objects that the
+    action makes of them: the text of such an object may omit a secret, and different calls would
+    get the same digest. A call whose arguments cannot be encoded equals no other call.
 
     Args:
         name: The full name of the action.

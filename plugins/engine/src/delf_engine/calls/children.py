@@ -131,7 +131,7 @@ class ChildTasks:
         batch.decided.set()
 
     def release(self, call: Call) -> None:
-        """Release the reservation of a call, if it has one."""
+        """Release the child task that is reserved for a call, if any."""
         self._reserved_calls.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
@@ -264,7 +264,7 @@ class ChildTasks:
         )
 
     def _shapers(self) -> list[str]:
-        """Return the people whose decisions have shaped the parent, and thereby its children."""
+        """Return the people who influenced the course of this task, and so of its child tasks."""
         request = self._run.request
         asker = name_of_holder(request.on_behalf_of)
         shapers = shapers_of(self._run.log.events, asker)

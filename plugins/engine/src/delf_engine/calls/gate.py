@@ -99,7 +99,7 @@ class Gate:
         self.answer: Returned | None = None
         """The result of the latest call of the script's function ``answer``."""
         self._checks: list[str] = []
-        self._closed = self._is_abandoned = False
+        self._closed = self._gives_no_answers = False
         self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
@@ -127,7 +127,11 @@ class Gate:
             guard.begin()
 
     def end_script(self) -> None:
-        """End a script; a request to change that script no longer rejects calls."""
+        """End a script.
+
+        If a person requested changes of the script, its further calls were rejected. The calls of
+        the next script are not.
+        """
         self._runs_script = self._changes_requested = False
 
     def abandon(self, request: int) -> None:
@@ -138,16 +142,16 @@ class Gate:
         """
         self._records.abandon(request)
 
-    def close(self, *, is_abandoned: bool = False) -> None:
+    def close(self, *, without_answers: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
-            is_abandoned: Whether the task will be resumed. A new call then raises instead of
-                getting an answer, on which the script could take a path that its replay would not
-                take.
+            without_answers: Whether new calls raise ``TaskLeftError`` instead of getting an answer.
+                Set if the task will be resumed: after an answer, the script could take steps that
+                the resumed task does not repeat.
         """
         self._closed = True
-        self._is_abandoned = self._is_abandoned or is_abandoned
+        self._gives_no_answers = self._gives_no_answers or without_answers
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait for the remaining calls after their script ended.
@@ -267,7 +271,7 @@ class Gate:
             call.has_start_event = call.was_begun_before = recorded_call.started is not None
         # A call that is answered from the journal has ended, and so cannot be abandoned. Only other
         # calls are registered.
-        self._records.serve(request.call_id, call)
+        self._records.register(request.call_id, call)
         if recorded_call is None and self._changes_requested:
             return await self._reject(call, "changes to the script were requested")
         if recorded_call is None:
@@ -288,7 +292,7 @@ class Gate:
         """
         if self._records.unrecorded_error is not None:
             raise self._records.unrecorded_error
-        if self._is_abandoned:
+        if self._gives_no_answers:
             raise TaskLeftError("the task was left: no call is made any more")
         return Raised("ToolError", "the task is over; no call is made any more")
 
@@ -411,7 +415,7 @@ class Gate:
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
     async def _refuse_valid(self, call: Call, reason: str, kind: str = "ToolNotAllowed") -> Raised:
-        """Record that a call was refused, and return the answer for the script."""
+        """Refuse a call with valid arguments: record the refusal, and return the script's error."""
         message, digest = self._redactor.text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
         await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
         return Raised(kind, message)
@@ -516,7 +520,7 @@ class Gate:
     async def _refuse_invalid(
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
-        """Record the refusal of an invalid or unknown call; return the script's answer."""
+        """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
         message = self._redactor.text(error.message)[:_MAX_MESSAGE_LENGTH]
         name = self._redactor.text(name)[:_MAX_NAME_LENGTH]
         desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE_LENGTH]
@@ -578,7 +582,11 @@ class Gate:
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
             is_as_shown = isinstance(decision, Edited) or new_verdict.digest == verdict.digest
-            if is_as_shown and new_verdict.basis == verdict.basis and not answer.asks_again:
+            if (
+                is_as_shown
+                and new_verdict.basis == verdict.basis
+                and not answer.needs_other_approver
+            ):
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
             verdict, recorded_call, changed = new_verdict, None, True

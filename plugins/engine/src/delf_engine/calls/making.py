@@ -46,7 +46,7 @@ class CallMaker:
         records: Records the starts and ends of calls.
         threads: The thread pool for actions that are not async.
         results: Converts results for scripts.
-        redactor: Redacts error messages and declared results.
+        redactor: Redacts secrets in error messages, and in results that a person stated.
         contexts: Creates the contexts of calls.
     """
 
@@ -69,7 +69,7 @@ class CallMaker:
         """The digests of this task's failed calls that may have taken effect."""
 
     async def make(self, call: Call) -> CallAnswer:
-        """Execute a call whose start is recorded, and record its end; return the script's answer.
+        """Execute a call whose start is recorded, record its end, and return the script's result.
 
         Raises:
             UnrecordedCallError: If the end could not be recorded.
@@ -178,7 +178,7 @@ class CallMaker:
         return ToolMessage(text)
 
     async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        """Record a call as done with the result that a person stated; return the script's answer.
+        """Record a call as done with the result that a person stated, and return that result.
 
         Raises:
             UnsupportedValueError: If the result cannot be encoded.

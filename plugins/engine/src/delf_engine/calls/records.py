@@ -61,12 +61,12 @@ class CallRecords:
         finally:
             self._calls_beyond_limit.discard(call.number)
 
-    def serve(self, request: int, call: Call) -> None:
+    def register(self, request: int, call: Call) -> None:
         """Register a call under its request number, for :meth:`abandon`.
 
         Args:
             request: The sandbox session's request number.
-            call: The call, which is not answered from the journal.
+            call: The call. A call that is answered from the journal need not be registered.
         """
         self._requests[request] = call
 

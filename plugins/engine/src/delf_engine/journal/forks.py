@@ -136,8 +136,8 @@ def forked(
     """Build the events of a new task that continues from an event of another task.
 
     A call that started before that event keeps its result, even if it ended later. Approvals of
-    unfinished calls are not copied, and copied approvals are not remembered. Copied model answers
-    cost nothing, because the other task paid for them. The new task does not continue a
+    unfinished calls are not copied, and a copied approval covers no later calls. Copied model
+    answers cost nothing, because the other task paid for them. The new task does not continue a
     conversation.
 
     Args:
@@ -209,7 +209,7 @@ def _without_cost(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """Remove the approval events of calls and scripts without an end."""
+    """Remove the approval events of calls and scripts that have not ended in ``events``."""
     ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
     last_script_end = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
 
@@ -232,7 +232,9 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of the next model call for a script, answered with another script.
+    """Return the events of the first model call after ``at`` that wrote a script.
+
+    In the returned events, the model's answer is replaced by ``script``.
 
     Args:
         events: The events of the task.
@@ -260,5 +262,5 @@ def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Even
 
 
 def is_script(event: ModelReplied) -> bool:
-    """Return True if a model's reply is a script for the task, not an answer in another step."""
+    """Return True if a model's reply is a script, not a tool call or another kind of reply."""
     return event.purpose == "generate" and not event.calls

@@ -81,7 +81,10 @@ class TaskLog:
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """The messages of the latest model request by purpose, to record only changed messages."""
+        """A mapping from each purpose to the messages of the latest model request for it.
+
+        Of the next request, only the messages that differ from these are recorded.
+        """
         self._flushing: asyncio.Task[None] | None = None
 
     def restart(self, replay: Replay) -> None:

@@ -33,8 +33,8 @@ class RecordedCall:
         is_cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
         is_over: Whether the script ended without waiting for the call.
         is_unanswered: Whether the script stopped waiting before the call ended.
-        edits: Earlier requests with the edits of arguments by which a person answered them; each
-            edit led to a new request.
+        edits: The earlier requests that a person answered by editing the arguments, each with that
+            answer. Each answer led to a new request.
     """
 
     call_id: int
@@ -83,8 +83,8 @@ class RecordedCall:
         """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
-            outcome_unknown: True for the question whether to repeat the interrupted call, whose
-                approval is valid only once; False for the request for approval.
+            outcome_unknown: True for the question whether to repeat the interrupted call; an
+                approval of the repetition is valid only once. False for the request for approval.
         """
         if not outcome_unknown:
             return (None, None) if self.lost_arguments else (self.request, self.decision)
@@ -265,10 +265,12 @@ class Recording:
                 pass
 
     def _end_draft(self, purpose: str) -> None:
-        """Make a reply of the recorded pieces of a model's answer that has no end.
+        """Make a reply of the recorded pieces of an answer during which the process died.
 
-        What the model wrote before its process died is paid for and may have started calls, so it
-        counts as the reply.
+        The pieces are paid for and may have started calls, so they count as the reply.
+
+        Args:
+            purpose: The purpose of the model call.
         """
         deltas = self._drafts.pop(purpose, ())
         if deltas:
@@ -283,7 +285,7 @@ class Recording:
         digest: str,
         script: RecordedScript,
     ) -> RecordedCall:
-        """Return the recorded call of an event, which is created for the call's first event."""
+        """Return the :class:`RecordedCall` of an event; create it for the call's first event."""
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
             recorded_call = RecordedCall(

@@ -279,8 +279,11 @@ class Replay:
             raise _further_call_error(script_end)
         return recorded_call
 
-    def unfinished(self) -> ReplayMismatch | None:
-        """Return the error for a timeout while a call waited for its turn, else None."""
+    def timeout_mismatch(self) -> ReplayMismatch | None:
+        """Return the error if a repeated call waits for its recorded turn when time is up.
+
+        None if no call waits: the timeout has another cause.
+        """
         if self._order is None or not self._order.is_waiting:
             return None
         expected = ", ".join(map(_named, self._order.expected[:3])) or "an earlier answer"

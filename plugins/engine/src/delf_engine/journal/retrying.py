@@ -50,7 +50,8 @@ def next_try(
 def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
     """Remove the failures after which the task was retried or resumed.
 
-    If a failed read call was the cause, its end is removed too, so that the call is made again.
+    If a failed read call was the cause, its ``CallFinished`` is removed, too, so that the call is
+    made again.
     """
     remaining: list[ev.Event] = []
     for event in events:

@@ -231,11 +231,11 @@ class TaskPipeline:
         host = self._host
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
-            mismatch = self._run.replay.unfinished()
+            mismatch = self._run.replay.timeout_mismatch()
             # Determined before the work is cancelled, because a cancelled task waits for nothing.
             awaited = self._waits_for()
             # Closed before the work is cancelled, so that its clean-up code cannot call tools.
-            host.close(is_abandoned=mismatch is not None, was_cut=True)
+            host.close(stays_resumable=mismatch is not None, was_cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
             timeout_error = TaskTimeoutError(
@@ -249,7 +249,7 @@ class TaskPipeline:
             ):
                 session = await host.scripts.sandbox.session()
                 await keep_variables(self._run, session, host.scripts.variables)
-        host.close(is_abandoned=isinstance(error, TaskLeftError))
+        host.close(stays_resumable=isinstance(error, TaskLeftError))
         host.scripts.sandbox.retire()
         if error is None:
             text = work.result()
@@ -328,7 +328,7 @@ class TaskPipeline:
         try:
             is_out_of_time = self._run.clock.is_over
             # Before the log is closed, which records the ends of calls.
-            self._host.close(is_abandoned=stays_resumable, was_cut=is_out_of_time)
+            self._host.close(stays_resumable=stays_resumable, was_cut=is_out_of_time)
             if stays_resumable:
                 self._log.leave()
             if work is not None:

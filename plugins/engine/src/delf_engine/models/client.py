@@ -283,10 +283,15 @@ class ModelClient:
     ) -> float | None:
         """Compute the cost of a reply in USD; None if the cost is unknown.
 
-        The user's own prices come first. Next is the cost that the server reported, or the
-        provider's published price if the server did not count all tokens. A price covers only the
-        tokens, so the reply's fees, such as for searches, are added; if they are unknown, the cost
-        is unknown, too.
+        The cost follows from the user's own price for the model. Without such a price, it is the
+        cost that the reply states; but if the server did not count all tokens, it follows from the
+        provider's published price. A price covers only tokens, so the reply's fees, such as for
+        searches, are added; if the fees are unknown, the cost is unknown, too.
+
+        Args:
+            config: The model.
+            reply: The reply.
+            counted_usage: The tokens of the reply, estimated where the server did not count them.
         """
         price = self.pool.pricing(reply.model)
         if (

@@ -31,8 +31,8 @@ class Ledger:
     """The model costs of an agent over all its tasks; thread-safe.
 
     Under a budget, each model call first reserves its maximum cost. A call is refused if its
-    expected cost exceeds the budget. A call waits while the budget is sufficient only without the
-    reservations of other calls.
+    expected cost exceeds what is left of the budget. A call waits if other calls have reserved so
+    much that its own reservation does not fit.
 
     Args:
         budget_usd: The most to spend; None for no limit.

@@ -26,7 +26,10 @@ from delf_engine.project.prices import Prices
 from delf_engine.redact import Redactor
 
 FindPrice = Callable[[str], Price | None]
-"""Returns the price of a model that the user has set; it overrides the provider's price."""
+"""Takes a model's name; returns the user's own price for the model, or None if there is none.
+
+The user's own price overrides the provider's price.
+"""
 
 
 class ModelPool:

@@ -54,9 +54,9 @@ class Origins:
 
     Args:
         task: The user's words.
-        context_texts: Returns the texts that the model gets in addition to the task, each as trust,
-            text and place. The user's earlier messages are trusted; an earlier answer may contain
-            untrusted data.
+        context_texts: Returns the texts that the model gets in addition to the task, as tuples of
+            the trust in the text, the text, and the source in words. The user's earlier messages
+            are trusted; an earlier answer may contain untrusted data.
         tool_of: Returns an action of the task by its name.
         files: Reads the input files, which are untrusted, and returns names and texts.
         has_received_untrusted: Whether scripts can read untrusted data without a call, for example
@@ -84,7 +84,10 @@ class Origins:
         self._processed_count = 0
         # A task without words of the user was written by a script, and counts as untrusted data.
         self.has_received_untrusted = has_received_untrusted or not task
-        """True if the task has received untrusted data, even if no model has read the data."""
+        """True if the task has received untrusted data, even if no model has read the data.
+
+        Always true for a task that a script wrote, and not the user.
+        """
         self.is_author_untainted = bool(task)
         """True if the author of the current script or calls had read no untrusted data.
 
@@ -326,13 +329,12 @@ class Origins:
         return bool(self._finished_calls_by_action[action]) or tool.action.trust == "own"
 
     def _has_only_own(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether an action returned a value, and only in data that the user wrote.
+        """Return whether a value is in an action's results, and only in trusted parts of them.
 
         Args:
             action: The action.
             text: The value.
-            fields: The fields that the script reads from the results; the user must have written
-                them, too.
+            fields: The fields that the script reads from the results; these must be trusted, too.
         """
         results = self._results[action]
         new_calls = self._finished_calls_by_action[action][results.count :]

@@ -38,7 +38,8 @@ class Origin:
         call_id: The number of the call with the result.
         action: The called action.
         path: The path in the result, such as ``[3].body``.
-        is_part: Whether the value is only a part of the text, or shares only a part with it.
+        is_part: Whether the value differs from the text at ``path``: the value is only a part of
+            that text, or only a part of the value is in that text.
     """
 
     kind: Literal["task", "script", "result", "unknown"]
@@ -80,12 +81,12 @@ class Origin:
 
 @dataclass()
 class ReadCall:
-    """A call with its result, or a text that is in the prompt from the start."""
+    """A text that the task has read: the result of a call, or a text of the first prompt."""
 
     number: int
     """The number of the call in the task; 0 for a text of the prompt."""
     action: str
-    """The called action, or the source of the text."""
+    """The called action; for a text of the prompt, the text's source in words."""
     trust: Trust | Mapping[str, Trust]
     """The trust of the result: ``own`` or ``outside``, or a mapping from field to one of these.
 
@@ -100,7 +101,10 @@ class ReadCall:
     """The result; the error message of a failed call."""
     has_failed: bool = False
     key: tuple[str, ...] = ()
-    """The values that decide the effect of the call; empty until the call was compared."""
+    """The action and the values that decide the effect of the call, for finding equal calls.
+
+    Empty until :meth:`Outline.reaches_planned_count` has computed the key.
+    """
 
     @property
     def connection(self) -> str:
@@ -115,7 +119,7 @@ class ReadCall:
 
 
 class Results:
-    """The texts that an action has returned so far, separated into the user's own and untrusted."""
+    """The texts that one action has returned so far in a task, in trusted and untrusted fields."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -127,7 +131,7 @@ class Results:
         self._trusts_by_field: list[Mapping[str, Trust]] = []
 
     def add(self, call: ReadCall) -> None:
-        """Record which texts in a call's result are the user's data, and which are others' data."""
+        """Add the texts in a finished call's result, by the trust that the action declares."""
         self.count += 1
         if isinstance(call.trust, str):
             texts = map(normalized_text, (text for _, text in leaves_of(call.result)))
@@ -178,11 +182,11 @@ def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
 
 
 def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
-    """Return which call's result a text comes from; None if no result contains the text.
+    """Return the call in whose result a text occurs; None if no result contains even a part of it.
 
-    If no result contains the whole text, the text's rare words and pieces are searched for.
-    Untrusted results are searched first. A short text must equal a whole value, because it occurs
-    in many texts.
+    The whole text is searched for first, then its rare words and pieces. Untrusted results come
+    before trusted results. A short text must equal a whole value, because short texts occur in many
+    values by chance.
     """
     searched_text = letters_and_digits(text)
     if len(searched_text) < _MIN_SEARCHED_LENGTH:
@@ -204,7 +208,7 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
 def _origins_in(
     calls: Iterable[ReadCall], pattern: str, searched_text: str, trust: Trust
 ) -> Iterator[Origin]:
-    """Yield an origin for each value of a given trust in the calls' results that has a pattern.
+    """Yield an origin for each value in the calls' results that contains a pattern.
 
     Args:
         calls: The calls.
@@ -212,7 +216,7 @@ def _origins_in(
             a piece of the searched text. Separators around the pattern require a whole value.
         searched_text: The letters and digits of the searched text; a value that differs from these
             is marked as a part.
-        trust: The trust.
+        trust: The trust of the values to search; values of another trust are skipped.
     """
     for call in calls:
         for value_trust, path, value in texts_with_trust(call.result, call.trust):

@@ -344,8 +344,8 @@ class Outline:
     ) -> bool:
         """Return whether a script computes a value only from what a planned expression uses.
 
-        The task's past calls of the planned actions must have all planned filters, but the filters
-        may have other values.
+        The expression uses the results of planned calls. The task's past calls of the same actions
+        must set all parameters that the planned calls set, but may set them to other values.
 
         Args:
             planned_node: The planned expression.
@@ -393,10 +393,11 @@ class Outline:
         return any(is_only_one(value, text) for text in texts)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
-        """Yield the values of a field in the results of calls that match a planned call.
+        """Yield the values of a field in the results of past calls that match a planned call.
 
-        A call without some of the planned filters counts, too: its records are filtered here by the
-        planned values.
+        A past call may leave out parameters that the planned call sets. Of its result, only the
+        records count whose fields of the same names have the planned values. Yields one iterator
+        for each past call.
         """
         planned_nodes = self._planned_arguments(planned_call)
         for past_call in self._past_calls.get(dotted(planned_call.func), ()):

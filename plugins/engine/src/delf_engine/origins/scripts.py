@@ -55,9 +55,12 @@ _BRANCHING_NODES: Final = (
     *(ast.BoolOp, ast.IfExp, ast.Match),
 )
 UNKNOWN: Final = "?"
-"""Stands for a source or a field name that the script does not show."""
+"""Stands for the source of a value, or for a field name, that the script does not show."""
 FIELD: Final = "."
-"""Marks a source that is the name of a field instead of an action, such as ``.email``."""
+"""The first character of the source of a value that is a field, such as ``.email``.
+
+Other sources are actions, such as ``mail.send``.
+"""
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -430,8 +433,9 @@ class Scripts:
             target: The assignment target.
             sources: The actions and fields from which the value comes.
             value: The expression of the value.
-            is_passed: Whether the target is a parameter or a comprehension variable. The conditions
-                under which the statement runs then do not count as sources of the value.
+            is_passed: Whether the target is a parameter of a called function, or a variable of a
+                comprehension. The conditions around that call or comprehension then do not count as
+                sources of the value.
         """
         match target:
             case ast.Name(id=name):
@@ -460,11 +464,12 @@ class Scripts:
         return is_constructed or is_action or isinstance(value, _NEW_VALUES)
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
-        """Add sources to all variables whose objects change if an expression's object is changed.
+        """Record that an object is changed in place: add sources to all variables that reach it.
 
         Args:
-            node: The expression whose object is changed.
-            sources: The sources of the change.
+            node: The expression whose value is the changed object, such as ``a.b`` for a change of
+                the variable ``a``.
+            sources: The actions and fields from which the change comes.
             added: The expressions whose values the object contains afterwards.
         """
         names = [*_variables_reaching(node)]
@@ -540,7 +545,7 @@ class Scripts:
             sources: The actions and fields from which the jump's own value comes, if any.
 
         Returns:
-            The same sources.
+            ``sources``, unchanged.
         """
         jump_conditions = sources.union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
@@ -580,7 +585,7 @@ def _fields(key: ast.expr) -> _Sources:
 
 
 def _variables_reaching(node: ast.AST) -> Iterator[str]:
-    """Yield the variables through which an expression reaches an object: ``a`` for ``a.b["c"]``."""
+    """Yield the variables that contain an expression's value, such as ``a`` for ``a.b["c"]``."""
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
             return _variables_reaching(value)

@@ -134,10 +134,11 @@ def letters_and_digits(text: str) -> str:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Yield the rare words and pieces of a text, by which parts of the text can be found elsewhere.
+    """Yield search patterns that find a part of a text in another text.
 
-    Words and pieces are reduced to letters and digits. Very short ones are left out, because two
-    texts may share them by chance.
+    The patterns are long words, words with digits or marks such as ``@``, and pieces cut from the
+    text at equal distances, all reduced to letters and digits. Very short patterns are left out,
+    because two texts may share them by chance.
     """
     letters = letters_and_digits(text)
     rare = map(letters_and_digits, sorted(_RARE_WORD.findall(text), key=len, reverse=True))

@@ -120,9 +120,10 @@ def fields_at(
     Args:
         value: The result of a call.
         path: The names of the field, from the outermost to the innermost.
-        conditions: Values by field name. A record counts only if each of these fields has its
-            value, or, where the record lacks the field, any other field has the value. Texts in
-            records are not parsed as JSON, because their author could choose the field names.
+        conditions: The required values by field name; only records that meet all conditions are
+            used. A record that lacks the named field meets the condition if any other field has the
+            value. Texts in records are not parsed as JSON, because their author could choose the
+            field names.
     """
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():

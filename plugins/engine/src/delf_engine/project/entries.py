@@ -29,7 +29,8 @@ class ConnectionEntry:
         allow: The configured permission, not validated yet.
         confirm: The configured permission, validated when the connection is created.
         trust: The configured trust levels, validated when the connection is created.
-        contents: The configured parameters for people, validated when the connection is created.
+        contents: The configured names of parameters that are only text for people to read,
+            validated when the connection is created.
         where: The location of the section, for messages.
         values: All other settings, with their origins.
         environ: The environment variables for ``${…}`` references.

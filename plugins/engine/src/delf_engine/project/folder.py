@@ -72,7 +72,8 @@ class Folder:
         file: The ``delf.toml``, if it exists.
         document: The content of ``delf.toml``.
         env: The ``.env`` file of the folder.
-        items: A mapping from each file that affects the project to its values or digest by key.
+        items: The content of each file that affects the project; see
+            :data:`delf.trust.decisions.Items`.
     """
 
     root: Path
@@ -174,7 +175,7 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 def _named_files(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Yield the files with settings or code whose paths are values of settings or in ``.env``."""
+    """Yield each instruction file and program whose path is in ``delf.toml`` or ``.env``."""
     texts = [value for _, value in env.entries]
     for keys, value in leaves(document):
         if keys[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(keys):

@@ -52,8 +52,8 @@ _MAX_DIGESTED_FILES: Final = 1000
 _MAX_BYTES: Final = 20_000_000
 # The maximum number of files and folders in the tree.
 _MAX_ENTRIES: Final = 200_000
-REST: Final = "(the other files)"
-"""The key of the common digest of all files beyond the limits."""
+OTHER_FILES: Final = "(the other files)"
+"""The key under which all files beyond the limits on number and size share one digest."""
 
 
 def starts_program(
@@ -105,7 +105,7 @@ def files_of_programs(
     Returns:
         The digests by path relative to the folder. A folder of installed packages has one digest of
         its files' metadata. Files that exceed ``_MAX_DIGESTED_FILES`` or ``_MAX_BYTES`` have one
-        common digest of their metadata under :data:`REST`.
+        common digest of their metadata under :data:`OTHER_FILES`.
 
     Raises:
         ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
@@ -128,7 +128,7 @@ def files_of_programs(
             has_rest = True
             rest.update(_metadata_of(name, status))
     if has_rest:
-        digests[REST] = {"": rest.hexdigest()}
+        digests[OTHER_FILES] = {"": rest.hexdigest()}
     return digests
 
 

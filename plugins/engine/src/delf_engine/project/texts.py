@@ -45,7 +45,8 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
         environ: The environment variables.
 
     Raises:
-        ConfigurationError: If a variable names an unknown key of a model; the error suggests a key.
+        ConfigurationError: If a variable names an unknown key of a language model's settings; the
+            error suggests a key.
     """
     # DELF_LLM is applied before DELF_LLM__API_KEY, so that the part overrides the whole.
     for variable in sorted(environ, key=lambda name: (name.count(NESTED), name)):

@@ -100,7 +100,11 @@ class Values:
         return any(other[: len(path)] == path for other in self._leaves)
 
     def origin(self, path: Path) -> str | None:
-        """Return the origin of the value at a path, else of a value above or below the path."""
+        """Return the origin, such as a file or a variable, of the value at a path of keys.
+
+        If the path has no value, return the origin of the nearest value on the way to the path,
+        else of the first value below the path. None if there is no such value.
+        """
         for length in range(len(path), 0, -1):
             if (setting := self._leaves.get(path[:length])) is not None:
                 return setting.origin

@@ -32,14 +32,14 @@ def make_sandbox(
     options: Mapping[str, Mapping[str, Any]],
     context: PluginContext,
 ) -> SandboxBackend:
-    """Create the backend of a spec.
+    """Create the sandbox backend that a spec describes.
 
     Args:
         host: The plugins.
-        spec: The spec of its plugin.
+        spec: The spec, from the backend's plugin.
         sandbox_config: Limits and backend options; limits are not passed to the backend.
         options: Options by plugin name.
-        context: The context of its factory.
+        context: The context to pass to the backend's factory.
 
     Raises:
         ConfigurationError: For an option that the backend does not support.

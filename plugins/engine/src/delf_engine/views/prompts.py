@@ -150,10 +150,11 @@ def _prompt_of(
 def _unpacked(
     event: ModelCalled, before: tuple[PromptMessage, ...] | None
 ) -> tuple[PromptMessage, ...] | None:
-    """Decompress the messages of a prompt.
+    """Return the messages of a recorded prompt; None if the journal lacks any of them.
 
-    None if the journal lacks the messages, or lacks the messages of the previous call with which
-    the prompt begins.
+    Args:
+        event: The model call, which records only the messages that are new since the previous call.
+        before: The messages of the previous call, with some of which the prompt begins.
     """
     if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
         return None

@@ -10,7 +10,7 @@ from delf.protocols.facts import facts_data
 
 
 def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict[str, Any]:
-    """Return all fields of a request as plain data, with its message and its facts.
+    """Return a request as plain data: all fields, ``message``, and ``facts`` to show to a person.
 
     Args:
         request: The request.

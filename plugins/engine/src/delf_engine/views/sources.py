@@ -15,11 +15,12 @@ _MAX_CALLS: Final = 200
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
-    """Return where the values in a task's first calls came from, by call and path.
+    """Return where the values in the arguments of a task's first calls came from.
 
-    At most ``_MAX_CALLS`` calls are examined. The trust of the origins is left out, because the
-    journal does not record it. Values found neither in the task nor in an earlier result are
-    omitted.
+    The result maps the number of each call to a mapping from the path of a value in the arguments,
+    such as ``rows[0].id``, to the value's origin. At most ``_MAX_CALLS`` calls are examined. The
+    trust of the origins is left out, because the journal does not record it. Values found neither
+    in the task nor in an earlier result are omitted.
 
     Args:
         events: The task's events.
