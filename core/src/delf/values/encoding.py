@@ -448,7 +448,7 @@ def _encode_set(tag: str, items: Any) -> Any:
 def can_sort_directly(items: Iterable[Any]) -> bool:
     """Return True if all items of a set are strings, or all are integers.
 
-    Such items can be sorted without a key, and quickly.
+    Strings and integers can be sorted quickly, and without a key.
     """
     return set(map(type, items)) in _QUICKLY_SORTED
 

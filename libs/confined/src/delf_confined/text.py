@@ -162,7 +162,7 @@ def _decode_leniently(data: bytes, encoding: str, about: str) -> str:
     Args:
         data: The bytes of the text.
         encoding: The encoding.
-        about: What the text is, such as a file's name, for the note.
+        about: A name for the text in the note, such as the name of the file.
     """
     try:
         return data.decode(encoding)
@@ -215,7 +215,7 @@ def _detect_utf16(data: bytes, about: str) -> str | None:
 
     Args:
         data: The bytes of the text.
-        about: What the text is, such as a file's name, for the note.
+        about: A name for the text in the note, such as the name of the file.
     """
     encoding = _utf16_variant(data)
     if encoding is not None:

@@ -81,8 +81,8 @@ def failures_named(
         hint: The hint of the error.
 
     Raises:
-        DelfError: The block's own ``DelfError``, unchanged. Any other exception of the block is
-            converted to ``error``.
+        DelfError: If the block raises a ``DelfError``, which stays unchanged, or any other
+            exception, which is converted to ``error``.
     """
     try:
         yield

@@ -162,7 +162,7 @@ class TaskHost:
 
     @property
     def rerun_count(self) -> int:
-        """How many further scripts a task's scripts may request with ``rerun()``."""
+        """The number of further scripts that a task's scripts may request with ``rerun()``."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
