@@ -41,7 +41,7 @@ def test_approvals_show_describes_the_interrupted_call(here):
         assert (data["outcome_unknown"], data["effect"]) == (True, "write")
         refused = approvals(here, "edit", name, "number=8")
         assert refused.returncode == 1
-        assert "the arguments of a call that was begun cannot be changed" in refused.stderr
+        assert "the arguments of an interrupted call cannot be changed" in refused.stderr
         assert "settle says that it did happen" in refused.stderr
     assert sent(here) == ["closed 7"]
 

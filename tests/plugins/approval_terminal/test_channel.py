@@ -18,7 +18,7 @@ import pytest
 from delf.errors import ToolRefusedError
 from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
 from delf_approval_terminal import TerminalChannel
-from delf_approval_terminal.channel import TURNS
+from delf_approval_terminal.channel import TERMINAL_LOCK
 from delf_devkit.testing.requests import question_for
 from support.terminal import ESCAPES
 
@@ -72,7 +72,7 @@ async def person(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Person]:
         master, slave = pty.openpty()
         stack.callback(os.close, master)
         stack.callback(os.close, slave)
-        monkeypatch.setattr(TURNS, "interrupted", False)
+        monkeypatch.setattr(TERMINAL_LOCK, "interrupted", False)
         yield Person(master, slave, monkeypatch)
         asyncio.get_running_loop().remove_reader(master)
 
@@ -228,7 +228,7 @@ async def test_channel_asks_several_requests_in_turn(person: Any, request_for: A
     remembered = [decision.remember for decision in await asyncio.gather(*asked)]
     assert remembered == ["no", "until_revoked", "task"]
     assert "2 more waiting" in person.text or "1 more waiting" in person.text
-    assert TURNS.waiting == 0
+    assert TERMINAL_LOCK.waiting_count == 0
 
 
 async def test_abandoned_request_restores_the_terminal(person: Any, request_for: Any):

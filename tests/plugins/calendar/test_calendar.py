@@ -28,7 +28,7 @@ WEEK = {"start": dt.date(2026, 11, 22), "end": dt.date(2026, 11, 30)}
 
 
 class TestCalendar(ConnectionContract):
-    refuses = False
+    check_refuses = False
     logs_in = False  # tests/libs/google has refused logins, of all services at once
     untested = ("update", "delete", "respond", "get")
     calls = (

@@ -7,7 +7,7 @@ from delf_chat.memory import MemoryConversations
 
 
 class TestMemoryConversations(ConversationContract):
-    forgets = True
+    drops_summarised_messages = True
 
     @pytest.fixture
     def conversations(self):

@@ -43,7 +43,7 @@ The end.
 
 
 class TestDocs(ConnectionContract):
-    refuses = False
+    check_refuses = False
     logs_in = False  # tests/libs/google has refused logins, of all services at once
     untested = ("rewrite", "trash", "delete", "format")
     calls = (

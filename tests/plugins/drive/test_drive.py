@@ -21,7 +21,7 @@ MB = 1024 * 1024
 
 
 class TestDrive(ConnectionContract):
-    refuses = False
+    check_refuses = False
     logs_in = False  # tests/libs/google has refused logins, of all services at once
     untested = (
         "download", "create_folder", "copy", "update", "trash", "delete", "unshare", "share",

@@ -7,7 +7,7 @@ from delf_filesystem import Filesystem
 
 
 class TestFilesystem(ConnectionContract):
-    refuses = False
+    check_refuses = False
     untested = ("read_document", "read_bytes", "edit_file", "replace")
     calls = (
         Call("list_files"),

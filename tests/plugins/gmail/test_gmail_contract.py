@@ -15,7 +15,7 @@ MAIL = b"From: bob@example.com\r\nTo: ada@example.com\r\nSubject: Hello\r\n\r\nH
 
 
 class TestGmail(ConnectionContract):
-    refuses = False
+    check_refuses = False
     logs_in = False  # tests/libs/google has refused logins, of all services at once
     untested = ("thread", "reply", "draft", "send_draft", "trash", "attachment", "label")
     calls = (

@@ -24,13 +24,15 @@ class TestDocker(SandboxContract):
         yield make_backend()
         self.client.close()
 
-    def belongings(self):
+    def processes_and_containers(self):
         label = f"{LABEL_OWNER}={owner()}"
         return {c["Id"] for c in self.client.containers(all=True, filters={"label": [label]})}
 
-    async def leftovers(self, seen):
+    async def still_running(self, seen):
         end = asyncio.get_running_loop().time() + 5
-        while (left := self.belongings() & seen) and asyncio.get_running_loop().time() < end:
+        while (
+            left := self.processes_and_containers() & seen
+        ) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.02)
         return left
 

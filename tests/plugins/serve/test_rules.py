@@ -10,7 +10,7 @@ import pytest
 from delf import Approved, DelfError, Rejected
 from delf.protocols.approval import Decider
 from delf_cli.answering import send
-from delf_engine.approvals.inbox import KIND, answer_data
+from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
 from support.until import until
@@ -96,7 +96,7 @@ async def test_local_user_counts_as_requester_unless_named_by_the_rule(ruled, na
     with pytest.raises(DelfError, match="may be the person who asked"):
         await send(journal, record, lambda _: Approved(), local)
     note = answer_data(record.requested.request_id, record.requested.digest, Approved(), local)
-    await journal.post(record.task.task_id, KIND, note)  # not by the command either
+    await journal.post(record.task.task_id, ANSWER_KIND, note)  # not by the command either
     decided = (await send(journal, record, lambda _: Rejected(reason="no"), local))[1]
     assert (decided.decision, server.box.sent) == ("rejected", [])
 
@@ -151,7 +151,7 @@ async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
     )
     for who in strangers:
         data = answer_data(request, known.digest, Approved(), who)
-        await journal.post(known.task_id, KIND, data)
+        await journal.post(known.task_id, ANSWER_KIND, data)
     with pytest.raises(DelfError, match="only finance"):
         server.app.agent.approve(request)
     await asyncio.sleep(0)
@@ -474,7 +474,7 @@ async def test_person_has_one_vote_with_any_number_of_keys(serve):
     known = record.requested
     for key in ("ada:U0ADA", "Ada:1"):  # what never came by the API is held to it, too
         data = answer_data(request, known.digest, Approved(), Decider(name="ada", key=key))
-        await journal.post(known.task_id, KIND, data)
+        await journal.post(known.task_id, ANSWER_KIND, data)
     last = (await says(server, "bo", request)).json()
     assert not last["is_final"], "the vote of the former ada does not count any more"
 

@@ -6,7 +6,13 @@ import pytest
 
 from delf.protocols.approval import Decider
 from delf_cli import answering
-from delf_engine.approvals.talk import KIND, MAX_REACTIONS, Assignment, Comment, talk_data
+from delf_engine.approvals.talk import (
+    MAX_REACTIONS,
+    REMARK_KIND,
+    Assignment,
+    Comment,
+    encode_remark,
+)
 from delf_journal_sql.journal import SqlJournal
 from plugins.serve.test_people import add, change, person
 from support.serving import bearer, doing
@@ -216,9 +222,9 @@ async def test_comments_survive_a_resume(serve, journal_url):
     await answering.comment(journal, record, "look twice", who)
     await one.app.stop()
     # Posted while nobody works on the task: recorded once it is resumed.
-    data = talk_data(request["request_id"], Comment("after the end"), who)
+    data = encode_remark(request["request_id"], Comment("after the end"), who)
     other = SqlJournal(journal_url)
-    await other.post(request["task_id"], KIND, data)
+    await other.post(request["task_id"], REMARK_KIND, data)
     await other.aclose()
     two = await serve()
     address = f"/approvals/{request['request_id']}"
@@ -241,10 +247,10 @@ async def test_number_of_comments_is_limited(team):
     journal = team.app.tasks.journal
     record = await answering.find_request(journal, request["request_id"])
     for _ in range(MAX_REACTIONS):
-        data = talk_data(request["request_id"], Comment("again"), Decider(name="bo"))
-        await journal.post(request["task_id"], KIND, data)
-    data = talk_data(request["request_id"], Assignment("bo"), Decider(name="bo"))
-    await journal.post(request["task_id"], KIND, data)
+        data = encode_remark(request["request_id"], Comment("again"), Decider(name="bo"))
+        await journal.post(request["task_id"], REMARK_KIND, data)
+    data = encode_remark(request["request_id"], Assignment("bo"), Decider(name="bo"))
+    await journal.post(request["task_id"], REMARK_KIND, data)
 
     async def count() -> int:
         return len((await answering.find_request(journal, record.requested.request_id)).so_far)

@@ -22,7 +22,7 @@ MOMENT = dt.datetime(2026, 11, 22, 14, 30, 5)
 
 
 class TestSheets(ConnectionContract):
-    refuses = False
+    check_refuses = False
     logs_in = False  # tests/libs/google has refused logins, of all services at once
     untested = ("clear", "create", "add_sheet", "format", "chart", "batch")
     calls = (

@@ -9,7 +9,7 @@ from delf_shell import Shell
 class TestShell(ConnectionContract):
     calls = (Call("run", command="cat plan.md | cat"),)
     failing_calls = (Call("run", command="nothing-here"), Call("run", command="echo $HOME"))
-    refused = (Call("run", command="echo $HOME"),)
+    calls_to_refuse = (Call("run", command="echo $HOME"),)
     slow_call = Call("run", command="sleep 20")
 
     @pytest.fixture

@@ -10,7 +10,7 @@ from delf_skills.connection import Skills
 
 
 class TestSkills(ConnectionContract):
-    refuses = False
+    check_refuses = False
     calls = (
         Call("read", skill="report"),
         Call("read", skill="report", file="template.md"),

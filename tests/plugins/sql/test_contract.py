@@ -20,7 +20,7 @@ MANY = "SELECT COUNT(*) AS n FROM items a, " + ", ".join(f"items b{n}" for n in 
 
 class OnDatabase(ConnectionContract):
     engine = ""
-    refuses = False
+    check_refuses = False
     logs_in = False  # the databases of these tests trust whoever connects
     calls = (
         Call("schema"),

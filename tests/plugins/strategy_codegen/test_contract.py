@@ -31,8 +31,8 @@ class TestPackage(PluginContract):
 
 class TestFence(StrategyContract):
     replies = (script(ADDS),)
-    unapproved = (script(FORGETS),)
-    writing = tuple(map(script, KEEPS))
+    replies_that_need_approval = (script(FORGETS),)
+    replies_that_write = tuple(map(script, KEEPS))
 
     @pytest.fixture
     def strategy(self) -> Any:
@@ -41,8 +41,8 @@ class TestFence(StrategyContract):
 
 class TestTool(StrategyContract):
     replies = (native(ADDS),)
-    unapproved = (native(FORGETS),)
-    writing = tuple(map(native, KEEPS))
+    replies_that_need_approval = (native(FORGETS),)
+    replies_that_write = tuple(map(native, KEEPS))
 
     @pytest.fixture
     def strategy(self) -> Any:

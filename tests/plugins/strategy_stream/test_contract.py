@@ -32,8 +32,8 @@ class TestPackage(PluginContract):
 
 class TestMarkers(StrategyContract):
     replies = (marked(("add", {"a": 1, "b": 2})), "It is 3.")
-    unapproved = (marked(("forget", {"name": "Ann"})), "It was refused.")
-    writing = (
+    replies_that_need_approval = (marked(("forget", {"name": "Ann"})), "It was refused.")
+    replies_that_write = (
         marked(("keep", {"name": "Ann"}), message="First Ann."),
         marked(("keep", {"name": "Bob"}), ("add", {"a": 1, "b": 2})),
         "Both are kept.",
@@ -52,8 +52,8 @@ class TestReplay(TestMarkers):
 
 class TestTools(StrategyContract):
     replies = (native(("add", {"a": 1, "b": 2})), "It is 3.")
-    unapproved = (native(("forget", {"name": "Ann"})), "It was refused.")
-    writing = (
+    replies_that_need_approval = (native(("forget", {"name": "Ann"})), "It was refused.")
+    replies_that_write = (
         native(("keep", {"name": "Ann"}), ("keep", {"name": "Bob"}), message="Both."),
         "Both are kept.",
     )

@@ -26,7 +26,7 @@ def answer(seen: Seen) -> Reply:
 
 class TestWeb(ConnectionContract):
     slow_call = Call("scrape", url="-")
-    refused = (Call("links", url="file:///etc/passwd"),)
+    calls_to_refuse = (Call("links", url="file:///etc/passwd"),)
 
     @pytest.fixture
     def connection(self) -> Iterator[Web]:

@@ -34,10 +34,16 @@ from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_id_prefix, short_id
 from delf_engine.approvals.ballot import check_vote, deciders, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
-from delf_engine.approvals.inbox import KIND, answer_data
+from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
 from delf_engine.approvals.remembered import require_remembered
-from delf_engine.approvals.talk import KIND as TALK
-from delf_engine.approvals.talk import Assignment, Comment, Talk, check_talk, talk_data
+from delf_engine.approvals.talk import (
+    REMARK_KIND,
+    Assignment,
+    Comment,
+    Remark,
+    check_remark,
+    encode_remark,
+)
 from delf_engine.views.requests import request_view
 
 RESPONSE_SECONDS: Final = 15.0
@@ -243,7 +249,7 @@ async def send(
     # Subscribe before sending, to receive even an immediate decision.
     live = journal.subscribe(request.task_id)
     data = answer_data(request.request_id, request.digest, decision, decider)
-    position = await journal.post(request.task_id, KIND, data)
+    position = await journal.post(request.task_id, ANSWER_KIND, data)
     decision_event = await _wait_for_decision(journal, request.request_id, live, position)
     if isinstance(decision_event, ApprovalVoted):
         return record, decision_event
@@ -312,22 +318,22 @@ async def assign(
 
 
 async def _post_and_wait(
-    journal: SharedJournal, record: RequestRecord, talk: Talk, decider: Decider
+    journal: SharedJournal, record: RequestRecord, remark: Remark, decider: Decider
 ) -> RequestRecord:
     """Post a comment or an assignment to the task's process, and wait for the recorded event."""
     _require_waiting(record)
     request = record.requested
-    check_talk(talk, record.so_far)
+    check_remark(remark, record.so_far)
     live = journal.subscribe(request.task_id)
     position = await journal.post(
-        request.task_id, TALK, talk_data(request.request_id, talk, decider)
+        request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
     )
     deadline = time.monotonic() + RESPONSE_SECONDS
-    talk_kinds, end_kinds = (ApprovalCommented, ApprovalAssigned), (ApprovalDecided, TaskFinished)
+    remark_kinds, end_kinds = (ApprovalCommented, ApprovalAssigned), (ApprovalDecided, TaskFinished)
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
         # Also read the journal after a timeout, when no event was received.
-        if event is None or isinstance(event, (*talk_kinds, *end_kinds)):
+        if event is None or isinstance(event, (*remark_kinds, *end_kinds)):
             current = await find_request(journal, request.request_id)
             if any(earlier.note == position for earlier in current.so_far):
                 return current

@@ -266,7 +266,7 @@ class Setup:
             **overrides,
         )
 
-    async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
+    async def start(self, agent: Agent | None = None, *, require_journal: bool = False) -> Agent:
         """Start an agent, and return the started agent.
 
         If the default journal is not writable, a new agent is started instead, which stores neither
@@ -274,18 +274,18 @@ class Setup:
 
         Args:
             agent: The agent to start; a new agent when omitted.
-            must_keep: Whether to raise if the default journal is not writable.
+            require_journal: Whether to raise if the default journal is not writable.
 
         Raises:
             JournalUnavailableError: If the journal is not writable, and the user chose the journal
-                or continues a conversation, or ``must_keep`` is set.
+                or continues a conversation, or ``require_journal`` is set.
         """
         agent = agent or self.agent()
         try:
             await self._start_in_time(agent)
         except JournalUnavailableError as error:
             is_chosen = error.chosen or self.journal_was_chosen
-            if must_keep or is_chosen or self.options.conversation is not None:
+            if require_journal or is_chosen or self.options.conversation is not None:
                 raise
             errors.say("warning", f"nothing of this task is kept: {error.message}")
         else:

@@ -51,7 +51,7 @@ _BOX_DRAWING: Final = re.compile("[\u2500-\u259f]")
 # A capital letter after a small one within a word, a sign of the wrong encoding.
 _MIXED_CASE: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
 # A non-ASCII byte next to an ASCII letter, a sign that the language has Latin script.
-_LATIN_NEIGHBOUR: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
+_ASCII_LETTER_BESIDE_NON_ASCII: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
 
 
 def is_rare(name: str) -> bool:
@@ -65,7 +65,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
     Args:
         data: Lines of the text that have non-ASCII bytes.
     """
-    if not _LATIN_NEIGHBOUR.search(data):
+    if not _ASCII_LETTER_BESIDE_NON_ASCII.search(data):
         return
     for encoding, letters in _LATIN:
         # Hardly any text has Ÿ, whose byte in cp1252 is the Polish ź in cp1250.
@@ -73,10 +73,10 @@ def latin_encodings(data: bytes) -> Iterator[str]:
         decoded = _decode(data, encoding)
         if decoded is None or _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
             continue
-        other_letters = (
-            sign for sign in decoded if sign > "\x7f" and (sign.isalpha() or _is_control(sign))
-        )
-        if all(sign in alphabet for sign in other_letters):
+        if any(map(_is_control, decoded)):  # no text has these: the encoding is wrong
+            continue
+        non_ascii_letters = (sign for sign in decoded if sign > "\x7f" and sign.isalpha())
+        if all(letter in alphabet for letter in non_ascii_letters):
             yield encoding
 
 

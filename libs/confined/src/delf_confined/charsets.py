@@ -15,8 +15,8 @@ from typing import Final
 
 from delf_confined.alphabets import is_rare, latin_encodings, script_encoding
 
-LATIN: Final = "cp1252"
-_LATIN_NAME: Final = "Windows-1252"
+WESTERN: Final = "cp1252"
+_WESTERN_LABEL: Final = "Windows-1252"
 _SAMPLE_BYTES: Final = 16_000
 _MIN_LATIN_SHARE: Final = 0.8
 _MIN_CONFIDENCE: Final = 0.05
@@ -25,13 +25,15 @@ _PARTS: Final = 5
 _NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _NON_ASCII_RUN: Final = re.compile(rb"[\x80-\xff]+")
 # ASCII that is more than 60 characters away from any non-ASCII byte, ignored in detection.
-_REMOTE_ASCII: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
-# Names of encodings for languages with Latin script.
-_LATIN_SCRIPT_NAMES: Final = re.compile(
+_ASCII_FAR_FROM_NON_ASCII: Final = re.compile(
+    rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})"
+)
+# Names of encodings for languages with Latin script outside Western Europe.
+_OTHER_LATIN_SCRIPT_NAMES: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
 _WINDOWS: Final = {f"windows-{number}": f"cp{number}" for number in (1250, 1252, 1254, 1257)}
-_LATIN_NAMES: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
+_WESTERN_NAMES: Final = re.compile(r"(iso-?8859-1|ascii|windows-1252)", re.IGNORECASE)
 _SUPERSETS: Final = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"}
 
 # The bytes with different meanings in ISO 8859-7 and Windows-1253, both for Greek.
@@ -45,7 +47,7 @@ _NAMES: Final = {
     "cp1251": "Windows-1251 (Cyrillic)",
     "koi8-r": "KOI8-R (Cyrillic)",
     "cp1253": "Windows-1253 (Greek)",
-    LATIN: _LATIN_NAME,
+    WESTERN: _WESTERN_LABEL,
     "cp1250": "Windows-1250 (Central Europe)",
     "iso8859-2": "ISO 8859-2 (Central Europe)",
     "cp1254": "Windows-1254 (Turkish)",
@@ -57,7 +59,7 @@ _NAMES: Final = {
 
 # Letters of Western Europe, and the signs that are written between them.
 _LATIN_LETTER: Final = re.compile(rb"[\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-\xf6\xf8-\xff]")
-_LATIN_SIGN: Final = re.compile(
+_LATIN_PUNCTUATION: Final = re.compile(
     rb"[\x80\x82\x84\x85\x8b\x91-\x97\x99\x9b\xa0-\xa3\xa5\xa7-\xab\xad-\xb7\xb9-\xbf\xd7]"
 )
 _ASCII_LETTER: Final = re.compile(rb"[A-Za-z]")
@@ -70,11 +72,13 @@ def guess(data: bytes) -> tuple[str, str]:
     sample = _sample_of(data)
     name, confidence = _detect_encoding(sample)
     latin_candidates = list(latin_encodings(sample))
+    # In these encodings, all letters belong to one language, which is strong evidence.
     if latin_candidates:
         detected = _WINDOWS.get(name.lower())
         is_confirmed = confidence >= _MIN_CONFIDENCE and detected in latin_candidates
         guessed = detected if detected and is_confirmed else latin_candidates[0]
         return guessed, _NAMES.get(guessed, guessed.upper())
+    # A rare encoding is improbable: prefer a usual one in which all letters have one script.
     if is_rare(name) and (guessed := script_encoding(sample)) is not None:
         return guessed, _NAMES.get(guessed, guessed.upper())
     # With only a few non-ASCII characters, an accented letter or a currency sign is most probable.
@@ -82,14 +86,15 @@ def guess(data: bytes) -> tuple[str, str]:
         _latin_share(sample) >= _MIN_LATIN_SHARE
         or 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
     )
-    if not name or _LATIN_NAMES.fullmatch(name):
-        return LATIN, _LATIN_NAME
-    if is_western and not (_LATIN_SCRIPT_NAMES.fullmatch(name) and confidence >= _MIN_CONFIDENCE):
-        return LATIN, _LATIN_NAME
+    if not name or _WESTERN_NAMES.fullmatch(name):
+        return WESTERN, _WESTERN_LABEL
+    is_other_latin_script = bool(_OTHER_LATIN_SCRIPT_NAMES.fullmatch(name))
+    if is_western and not (is_other_latin_script and confidence >= _MIN_CONFIDENCE):
+        return WESTERN, _WESTERN_LABEL
     try:
         encoding = codecs.lookup(name).name
     except LookupError:
-        return LATIN, _LATIN_NAME
+        return WESTERN, _WESTERN_LABEL
     encoding = _SUPERSETS.get(encoding, encoding)
     if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
         encoding = "cp1253"
@@ -124,7 +129,7 @@ def _sample_of(data: bytes) -> bytes:
     length = 0
     for line in data.splitlines(keepends=True):
         if _NON_ASCII.search(line) is not None:
-            lines.append(_REMOTE_ASCII.sub(b" ", line)[:_SAMPLE_BYTES])
+            lines.append(_ASCII_FAR_FROM_NON_ASCII.sub(b" ", line)[:_SAMPLE_BYTES])
             length += len(lines[-1])
             if length > _SAMPLE_BYTES:
                 break
@@ -145,6 +150,7 @@ def _latin_share(sample: bytes) -> float:
         is_odd = len(run[0]) % 2 == 1
         if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or is_odd):
             latin += len(_LATIN_LETTER.findall(run[0]))
+        # Punctuation, such as a quotation mark, has even fewer non-ASCII neighbours than a letter.
         if len(run[0]) < _MAX_CONSECUTIVE:
-            latin += len(_LATIN_SIGN.findall(run[0]))
+            latin += len(_LATIN_PUNCTUATION.findall(run[0]))
     return latin / total if total else 0.0

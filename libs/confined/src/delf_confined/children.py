@@ -116,16 +116,16 @@ class Template:
             "readable": list(readable),
             "preload": list(preload),
         }
-        own_socket, theirs = socket.socketpair()
+        own_socket, child_socket = socket.socketpair()
         try:
             # One request at a time, because the template's answers have no number.
             with self._lock:
-                answer = self._ask(request, theirs)
+                answer = self._ask(request, child_socket)
         except BaseException:
             own_socket.close()
             raise
         finally:
-            theirs.close()
+            child_socket.close()
         if "pid" not in answer:
             own_socket.close()
             raise ToolExecutionError(str(answer["error"]))
@@ -143,41 +143,49 @@ class Template:
                 self._release()
                 return -signal.SIGKILL
 
-    def _ask(self, request: dict[str, Any], theirs: socket.socket) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], child_socket: socket.socket) -> dict[str, Any]:
         for _ in range(2):  # retry once if the template has died
             if self._control is None:
                 self._start()
             with suppress(EOFError, OSError):
-                return self._exchange(request, theirs)
+                return self._exchange(request, child_socket)
             self._release()
         return {"error": "the template process ended"}
 
-    def _exchange(self, request: dict[str, Any], theirs: socket.socket | None) -> dict[str, Any]:
+    def _exchange(
+        self, request: dict[str, Any], child_socket: socket.socket | None
+    ) -> dict[str, Any]:
+        """Send a request to the template process, and return the answer.
+
+        Args:
+            request: The request.
+            child_socket: The socket that the template passes on to the child that it forks; None
+                if the request is not to fork a child.
+        """
         control = self._control
         if control is None:
             raise EOFError
         payload = json.dumps(request).encode()
-        socket.send_fds(
-            control, [LENGTH.pack(len(payload))], [theirs.fileno()] if theirs is not None else []
-        )
+        descriptors = [child_socket.fileno()] if child_socket is not None else []
+        socket.send_fds(control, [LENGTH.pack(len(payload))], descriptors)
         # Sent separately, because the template receives the descriptor together with the length.
         control.sendall(payload)
         return json.loads(receive(control))
 
     def _start(self) -> None:
         """Start the template process with a minimal environment."""
-        control, theirs = socket.socketpair()
+        control, template_socket = socket.socketpair()
         # Relative paths would name other folders in the template, whose working folder is ``/``.
         paths = [path for path in sys.path if os.path.isabs(path)]  # noqa: PTH117 - text
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         command = [own_python(), "-I", "-X", "utf8", "-c", _BOOT, json.dumps(paths)]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
-                [*command, str(theirs.fileno())],
+                [*command, str(template_socket.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(template_socket.fileno(),),
                 env={**environ, **_SINGLE_THREAD_VARIABLES},
                 cwd="/",
                 start_new_session=True,
@@ -186,7 +194,7 @@ class Template:
             control.close()
             raise ToolExecutionError(f"no process can be started: {error.strerror}") from error
         finally:
-            theirs.close()
+            template_socket.close()
         self._process, self._control = process, control
         # If nobody closes this object: a bound method would keep the object alive.
         self._finalizer = weakref.finalize(self, _end, process, control)

@@ -59,10 +59,11 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
 def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
     """Set the resource limits of this process.
 
-    The process may use the memory of the limits in addition to the memory that it uses now.
+    From now on, the process may use ``limits["memory"]`` bytes more than it uses already.
     """
     address_space_bytes, data_bytes = _memory_in_use()
-    readable_bytes = sum(map(_size, readable))
+    # Libraries may map these files into the address space.
+    readable_files_bytes = sum(map(_size, readable))
     cpu_seconds = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit raises OSError
     bounds = {
@@ -76,7 +77,7 @@ def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, wri
     if sys.platform == "linux":
         bounds["DATA"] = data_bytes + limits["memory"]
         bounds["AS"] = (
-            address_space_bytes + readable_bytes + _ADDRESS_SPACE_FACTOR * limits["memory"]
+            address_space_bytes + readable_files_bytes + _ADDRESS_SPACE_FACTOR * limits["memory"]
         )
     else:
         bounds["NPROC"] = 0  # on Linux the limit would include threads

@@ -274,13 +274,15 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     if is_locked(path):
         raise ToolExecutionError(f"{name} has a password; save it without one")
     try:
+        # usual_form() gives the parts of the archive the names that Word gives them.
         with zipfile.ZipFile(usual_form(path)) as archive:
             with archive.open(_main_part_name(archive)) as part:
                 content = part.read(_MAX_TEXT_BYTES + 1)
             _note_skipped_parts(archive, name)
         if len(content) > _MAX_TEXT_BYTES:
             raise ToolExecutionError(f"{name} has more than {_MAX_TEXT_BYTES:,} bytes of text")
-        # Safe for untrusted XML: expat limits the expansion of entities, and the child its memory.
+        # Safe for untrusted XML: expat limits the expansion of entities, and this child process has
+        # a memory limit.
         body = ET.fromstring(content).find(f"{_WORD}body")  # noqa: S314
     except KeyError:
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
@@ -300,7 +302,9 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
 def _main_part_name(archive: zipfile.ZipFile) -> str:
     """Return the name of the part of a .docx that contains the text."""
     try:
-        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314 - limited as above
+        # Safe for untrusted XML: expat limits the expansion of entities, and this child process has
+        # a memory limit.
+        relations = ET.fromstring(archive.read("_rels/.rels"))  # noqa: S314
     except (KeyError, ET.ParseError):
         return _BODY
     for each in relations.iter(_RELATIONSHIP):

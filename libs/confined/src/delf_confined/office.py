@@ -77,7 +77,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
         return {name: name for name in names}
     paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
     names_by_key = {_normalise_name(name): name for name in _KNOWN}
-    # The parts that are listed in the content types or in relations have their names there.
+    # The content types and the .rels parts refer to other parts by their usual names.
     for name, path in paths.items():
         if path.lower() == _CONTENT_TYPES.lower() or path.lower().endswith(".rels"):
             folder = path.lower().rpartition("_rels/")[0]
@@ -88,14 +88,17 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     usual_names = {
         name: names_by_key.get(_normalise_name(path), path) for name, path in paths.items()
     }
-    # The relations of "word/document.xml" are the part "word/_rels/document.xml.rels".
+    # No part refers to a .rels part. Its usual name follows from the part that it describes: the
+    # part "word/_rels/document.xml.rels" describes "word/document.xml".
     for name, path in usual_names.items():
-        folder_end = path.lower().rfind("_rels/")
-        head, last = path[:folder_end], path[folder_end + len("_rels/") :]
-        if folder_end >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
-            owner = names_by_key.get(_normalise_name(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
-            folder, _, file_name = owner.rpartition("/")
-            usual_names[name] = f"{folder}/_rels/{file_name}.rels".lstrip("/")
+        rels_start = path.lower().rfind("_rels/")
+        parent, file_name = path[:rels_start], path[rels_start + len("_rels/") :]
+        is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
+        if rels_start >= 0 and is_named_after_part:
+            described_path = f"{parent}{file_name[: -len('.rels')]}"
+            described_part = names_by_key.get(_normalise_name(described_path), described_path)
+            folder, _, described_file = described_part.rpartition("/")
+            usual_names[name] = f"{folder}/_rels/{described_file}.rels".lstrip("/")
     return usual_names
 
 

@@ -346,11 +346,16 @@ def _require_null(argument: int) -> list[bytes]:
 
 
 def _allow_new_thread() -> list[bytes]:
+    """Return instructions that allow clone for a thread without new namespaces.
+
+    ``if_true`` and ``if_false`` are the numbers of instructions that a jump skips if any bit of the
+    value is set, or if none is.
+    """
     return [
         _load_argument(0),
-        _instruction(_JUMP_ANY_BIT, 0, 1, _CLONE_NAMESPACES),
+        _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=_CLONE_NAMESPACES),
         *_return(_REFUSE),
-        _instruction(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD),
+        _instruction(_JUMP_ANY_BIT, if_true=1, if_false=0, value=_CLONE_THREAD),
         *_return(_REFUSE),
         *_return(_ALLOW),
     ]

@@ -56,12 +56,12 @@ def die_with_parent(parent: int) -> None:
 def lower_priority() -> None:
     """Make this process and its children less important to the kernel, and forbid core dumps.
 
-    The processes get less processor time, and are the first that the kernel kills when memory runs
-    out. A core dump could be read by a program of the system that runs as root.
+    The processes get less processor time, and the kernel kills them before the agent's process when
+    memory runs out. A core dump could be read by a program of the system that runs as root.
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)
-    # First, because disabling core dumps gives this process's files in /proc to root.
+    # This file cannot be written once core dumps are forbidden: root then owns it.
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

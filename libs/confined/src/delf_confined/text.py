@@ -9,7 +9,7 @@ from typing import Final
 
 from delf.network import charsets
 from delf.notes import note
-from delf_confined.charsets import LATIN, guess
+from delf_confined.charsets import WESTERN, guess
 
 _SAMPLE_BYTES: Final = 64_000
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -18,7 +18,7 @@ _MAX_PRINTABLE_SHARE: Final = 0.7
 _MIN_ZERO_SHARE: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
-_REMEDY: Final = "; if its letters look wrong, give encoding="
+_WARNING: Final = "; if its letters look wrong, give encoding="
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -33,7 +33,7 @@ def decode(
     encoding: str | None = None,
     about: str = "the file",
     *,
-    remedy: str = _REMEDY,
+    warning: str = _WARNING,
 ) -> str:
     """Decode a text whose encoding is unknown.
 
@@ -45,7 +45,7 @@ def decode(
         data: The encoded text.
         encoding: The encoding, if known.
         about: The name of the file for notes.
-        remedy: The end of a note about a guessed encoding, with advice if the guess is wrong.
+        warning: The end of a note about a guessed encoding: what to do if the guess is wrong.
 
     Raises:
         ValueError: If the data cannot be decoded, or the encoding is unknown.
@@ -55,10 +55,10 @@ def decode(
             return data.decode(encoding).removeprefix("\ufeff")
         except LookupError:
             raise ValueError(f"unknown encoding {encoding!r}") from None
-    detected = encoding_of(data, about, remedy=remedy)
-    if detected == LATIN:
+    detected = encoding_of(data, about, warning=warning)
+    if detected == WESTERN:
         try:
-            return data.decode(LATIN)
+            return data.decode(WESTERN)
         except UnicodeDecodeError:
             return data.decode("latin-1")  # Windows-1252 does not define all bytes
     return _decode_leniently(data, detected, about).removeprefix("\ufeff")
@@ -84,8 +84,9 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     text = None if codec is None else charsets.decode_charset(data, label)
     if text is not None:
         return text
+    # A text that declares UTF-8 and is not valid UTF-8 has another encoding: detect it.
     if codec is None or codec == "utf-8":
-        return decode(data, about=about, remedy=": its letters may be wrong")
+        return decode(data, about=about, warning=": its letters may be wrong")
     note(f"{about} has bytes that are not {label}: each was read as \ufffd")
     return data.decode(codec, errors="replace")
 
@@ -93,8 +94,8 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 def encoding_of_file(path: str, about: str) -> str:
     """Detect the encoding of a file of any size.
 
-    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. A note
-    is added about a guess.
+    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. If the
+    encoding is a guess, the task gets a note that says so.
 
     Args:
         path: The path of the file.
@@ -115,6 +116,8 @@ def encoding_of_file(path: str, about: str) -> str:
                     _note_replaced_bytes(
                         about, encoding, line + _line_number(chunk, error.start) - 1
                     )
+                    # Not "utf-8", which says that all bytes are valid. "utf-8-sig" decodes the file
+                    # in the same way, because the file has no byte order mark.
                     return "utf-8-sig"
                 return encoding
             if not chunk:
@@ -123,14 +126,14 @@ def encoding_of_file(path: str, about: str) -> str:
             chunk = file.read(_CHUNK_BYTES)
 
 
-def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REMEDY) -> str:
+def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WARNING) -> str:
     """Detect the encoding of a text. A note is added about a guess.
 
     Args:
         data: The encoded text.
         about: The name of the file for notes.
         first_line: The number that the first line of the text has in the file.
-        remedy: The end of the note, with advice if the guess is wrong.
+        warning: The end of the note: what to do if the guess is wrong.
     """
     encoding = _encoding_by_mark(data) or _detect_utf16(data, about)
     if encoding is not None:
@@ -146,7 +149,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
     encoding, name = guess(data)
     line = _line_number(data, decode_error.start) + first_line - 1
     invalid_byte = f"byte 0x{data[decode_error.start]:02x} on line {line}"
-    note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{remedy}")
+    note(f"{about} is not UTF-8 ({invalid_byte}) and was read as {name}{warning}")
     return encoding
 
 
@@ -233,13 +236,14 @@ def _utf16_variant(data: bytes) -> str | None:
     if not zeros:
         return None
     data = data[: len(data) - len(data) % 2]  # drop half a code unit
-    is_rare = zeros < _MIN_ZERO_SHARE * len(sample)  # half of the bytes of ASCII in UTF-16 are zero
-    if is_rare and (
-        _is_utf8(data) or len(_PRINTABLE_ASCII.findall(sample)) > _MAX_PRINTABLE_SHARE * len(sample)
-    ):
+    has_few_zeros = zeros < _MIN_ZERO_SHARE * len(sample)  # half of ASCII in UTF-16 is zero bytes
+    printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
+    # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
+    if has_few_zeros and (_is_utf8(data) or printable_share > _MAX_PRINTABLE_SHARE):
         return None
-    for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):
-        if sample[side::2].count(0) != zeros:
+    for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
+        all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zeros
+        if not all_zeros_are_high_bytes:
             continue
         try:
             text = data.decode(encoding)

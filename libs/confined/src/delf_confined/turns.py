@@ -29,12 +29,17 @@ class Turn:
     def __init__(self, key: Hashable, *, can_restart: bool = True) -> None:
         self.key = key
         self.can_restart = can_restart
-        self.used = 0.0
-        """The seconds for which the call's earlier, preempted attempts ran."""
+        self.earlier_run_seconds = 0.0
+        """The seconds for which the call's earlier, preempted attempts ran; 0 in the first one."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
         self.preempted: asyncio.Future[None] | None = None
         """A future that is completed when the call must release its permit and wait again."""
+
+    @property
+    def was_preempted(self) -> bool:
+        """Whether an earlier attempt of the call was preempted."""
+        return self.earlier_run_seconds > 0
 
 
 class Turns:
@@ -78,7 +83,7 @@ class Turns:
             self._waiting.pop(turn, None)
             self._running.discard(turn)
             if turn.began is not None:
-                turn.used += loop.time() - turn.began
+                turn.earlier_run_seconds += loop.time() - turn.began
                 turn.began = None
             self._count_use(turn)
             self._assign_permits()
@@ -90,7 +95,7 @@ class Turns:
         """
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
-            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.used
+            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.earlier_run_seconds
         else:
             self._seconds_used.pop(key, None)
 
@@ -102,16 +107,18 @@ class Turns:
             turn.began = asyncio.get_running_loop().time()
             if turn.permit is not None and not turn.permit.done():
                 turn.permit.set_result(None)
-        self._preempt_longest()
+        self._preempt_one_call()
 
     def _next(self) -> Turn | None:
         """Return the waiting call that gets the next permit, or None.
 
         If there are several permits, one of them is reserved for calls that were never preempted.
         """
-        restarted_count = sum(turn.used > 0 for turn in self._running)
+        restarted_count = sum(turn.was_preempted for turn in self._running)
         can_restart_more = restarted_count < max(1, self._max_calls - 1)
-        allowed_turns = [turn for turn in self._waiting if turn.used == 0 or can_restart_more]
+        allowed_turns = [
+            turn for turn in self._waiting if can_restart_more or not turn.was_preempted
+        ]
         return min(allowed_turns, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
@@ -121,10 +128,12 @@ class Turns:
     def _recent_use(self, key: Hashable) -> float:
         now = asyncio.get_running_loop().time()
         mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
-        used_seconds = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
+        used_seconds = sum(
+            turn.earlier_run_seconds + (now - turn.began if turn.began else 0.0) for turn in mine
+        )
         return used_seconds + self._seconds_used.get(key, 0.0)
 
-    def _preempt_longest(self) -> None:
+    def _preempt_one_call(self) -> None:
         """Preempt a running call if a call of another caller waits.
 
         Only calls that can be restarted and have run long enough are preempted. If a call has not
@@ -138,8 +147,9 @@ class Turns:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
+        # Each attempt may run as long as all earlier ones together, so that the call ends some day.
         preemption_times = [
-            ((turn.began or now) + max(MIN_RUN_SECONDS, turn.used), turn)
+            ((turn.began or now) + max(MIN_RUN_SECONDS, turn.earlier_run_seconds), turn)
             for turn in self._running
             if turn.can_restart and turn.key != waiting.key
         ]
@@ -147,11 +157,11 @@ class Turns:
             return
         time, turn = min(preemption_times, key=lambda pair: pair[0])
         if time > now:
-            self._timer = loop.call_at(time, self._preempt_longest)
+            self._timer = loop.call_at(time, self._preempt_one_call)
         elif (
             self._recent_use(turn.key) > self._recent_use(waiting.key)
             and turn.preempted is not None
         ):
             turn.preempted.set_result(None)
         else:
-            self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_longest)
+            self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)

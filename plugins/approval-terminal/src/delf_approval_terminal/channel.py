@@ -27,13 +27,13 @@ from delf.protocols.questions import Question
 from delf_approval_terminal.editor import Editor
 from delf_approval_terminal.lines import CtrlCError, Terminal
 from delf_approval_terminal.render import escape, help_text, request_text, style
-from delf_approval_terminal.turns import Turns
+from delf_approval_terminal.terminal_lock import TerminalLock
 
 _PROMPT: Final = "> "
 _RESULT: Final = "what it returned, as JSON (empty for null): "
 
 # A process has one terminal, whatever the number of its agents and event loops.
-TURNS: Final = Turns()
+TERMINAL_LOCK: Final = TerminalLock()
 
 
 class TerminalChannel:
@@ -58,7 +58,7 @@ class TerminalChannel:
     async def _ask_person(
         self, request: ApprovalRequest, request_class: type[_Approval | _Question]
     ) -> Decision | None:
-        async with TURNS.turn():
+        async with TERMINAL_LOCK.hold():
             with Terminal.standard() as terminal:
                 if terminal is None:
                     return None
@@ -83,44 +83,45 @@ class _Request(ABC):
         """Return the person's decision. Ctrl-C rejects; a second Ctrl-C interrupts the program."""
         # Keys typed before the question could approve a call that nobody has read.
         self._terminal.forget_typed()
-        self._show()
+        self._show_request()
         while True:
             try:
                 decision = await self._ask_once()
             except CtrlCError:
-                if not TURNS.interrupted:
-                    TURNS.interrupted = True
+                if not TERMINAL_LOCK.interrupted:
+                    TERMINAL_LOCK.interrupted = True
                     return Rejected()
                 os.kill(os.getpid(), signal.SIGINT)
                 continue  # a program that handles SIGINT and goes on still needs a decision
-            TURNS.interrupted = False
+            TERMINAL_LOCK.interrupted = False
             if decision is not None:
                 return decision
 
     async def _ask_once(self) -> Decision | None:
         answer = await self._terminal.ask(_PROMPT)
-        return await self._handle_answer("r" if answer is None else answer, ended=answer is None)
+        input_ended = answer is None
+        return await self._handle_answer("r" if input_ended else answer, input_ended=input_ended)
 
     @abstractmethod
-    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the decision for a typed line; None to ask again.
+    async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
+        """Return the decision for a typed line; None if the person must be asked again.
 
         Args:
-            answer: The typed line, or the text ``r`` in place of a line when the input has ended.
-            ended: Whether the input has ended, as after Ctrl-D.
+            answer: The typed line. If the input has ended, ``r``, which rejects the request.
+            input_ended: Whether the input has ended, as after Ctrl-D.
         """
 
-    async def _reject(self, *, ended: bool) -> Rejected:
-        reason = None if ended else await self._terminal.ask("reason (may be empty): ")
+    async def _reject(self, *, input_ended: bool) -> Rejected:
+        reason = None if input_ended else await self._terminal.ask("reason (may be empty): ")
         return Rejected(reason=reason or NO_REASON)
 
-    def _show(self, *, whole: bool = False) -> None:
+    def _show_request(self, *, whole: bool = False) -> None:
         text = request_text(
             self._request,
             self._editor.arguments,
             width=self._terminal.width,
             edited=self._editor.is_edited,
-            waiting=TURNS.waiting,
+            waiting=TERMINAL_LOCK.waiting_count,
             whole=whole,
         )
         self._terminal.write(f"\n{text}")
@@ -129,17 +130,19 @@ class _Request(ABC):
 class _Question(_Request):
     """A script's question at a terminal."""
 
-    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the answer to the question; None to ask again."""
+    async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
+        """Return the answer to the question; None if the person must be asked again."""
         question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
         takes_any_text = not question.choices and question.answer == "text"
-        if ended or (not takes_any_text and answer.lower() in ("r", "reject")):
-            return await self._reject(ended=ended)
+        if input_ended or (not takes_any_text and answer.lower() in ("r", "reject")):
+            return await self._reject(input_ended=input_ended)
         if not takes_any_text and answer in ("v", "view"):
-            return self._show(whole=True)
+            self._show_request(whole=True)
+            return None
         if answer in ("", "?"):
-            return self._terminal.say(help_text(self._request))
+            self._terminal.say(help_text(self._request))
+            return None
         is_number = answer.isdecimal() and answer.isascii()
         # An option that is itself a number, such as "2", is meant as the option.
         if is_number and answer not in question.options:
@@ -149,7 +152,8 @@ class _Question(_Request):
         try:
             return Answered(question.read(answer))
         except DelfError as error:
-            return self._terminal.complain(f"{error.message}: {error.hint}")
+            self._terminal.complain(f"{error.message}: {error.hint}")
+            return None
 
 
 class _Approval(_Request):
@@ -159,8 +163,8 @@ class _Approval(_Request):
         super().__init__(terminal, request)
         self._is_call = request.code is None and not request.outcome_unknown
 
-    async def _handle_answer(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the decision about the call or script; None to ask again."""
+    async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
+        """Return the decision about the call or script; None if the person must be asked again."""
         edited = self._editor.is_edited
         if self._is_call and not edited:
             match answer:
@@ -176,48 +180,46 @@ class _Approval(_Request):
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
             case "r" | "n" | "no" | "reject":
-                return await self._reject(ended=ended)
+                return await self._reject(input_ended=input_ended)
             case "c" | "changes" if self._request.takes_changes:
                 return await self._ask_changes()
             case "h" | "happened" if self._request.outcome_unknown:
                 return await self._ask_result()
             case "e" | "edit" if self._is_call:
                 await self._editor.ask()
-                self._show()
+                self._show_request()
             case "v" | "view":
-                self._show(whole=True)
+                self._show_request(whole=True)
             case _:
                 self._terminal.say(help_text(self._request))
         return None
 
     async def _approve_action(self, remember: Remember) -> Approved | None:
-        """Approve every call of the action if the person confirms; None to ask again."""
+        """Approve every call of the action if the person confirms; otherwise, show the request."""
         when = "in this task" if remember == "task" else "from now on, until it is revoked"
         name = escape(self._request.action)
         prompt = f"approve every {name} {when}, whatever its arguments? y/n: "
         if (await self._terminal.ask(prompt) or "").lower() not in ("y", "yes"):
-            return self._show()
+            self._show_request()
+            return None
         return Approved(remember=remember, covers="action")
 
     async def _ask_changes(self) -> ChangesRequested | None:
-        """Ask the person what the model should change.
-
-        Return None for an empty answer, so that the caller asks for the decision again.
-        """
+        """Ask what the model should change; without an answer, show the request again."""
         wanted = (await self._terminal.ask("what should change? (for the model): ") or "").strip()
-        return ChangesRequested(reason=wanted) if wanted else self._show()
+        if wanted:
+            return ChangesRequested(reason=wanted)
+        self._show_request()
+        return None
 
     async def _ask_result(self) -> AlreadyDone | None:
-        """Ask the person for the result of an interrupted call that did happen.
-
-        Return None at Ctrl-D, so that the caller asks for the decision again.
-        """
+        """Ask for the result of a call that did happen; at Ctrl-D, show the request again."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
                 return AlreadyDone(result=json.loads(typed or "null"))
             except (ValueError, RecursionError):
                 self._terminal.complain('write JSON, with text in "quotes"')
-        self._show()
+        self._show_request()
         return None
 
 

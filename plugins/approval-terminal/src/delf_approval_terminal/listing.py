@@ -24,8 +24,7 @@ _MAX_VALUE_CHARS: Final = 60
 _INDENT: Final = "  "
 # The width of an output that is not a terminal, whose lines are not wrapped.
 _UNLIMITED: Final = 1_000_000
-# Kinds of facts that other columns of the list show already.
-_SHOWN_KINDS: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
+_KINDS_IN_OTHER_COLUMNS: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
 _COLOURS: Final = {
     "waiting": "yellow",
     "approved": "green",
@@ -59,30 +58,34 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
 def table(records: Sequence[RequestRecord]) -> list[str]:
     """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
-    project, projects = project_column([record.task.folder for record in records])
+    # Both are empty if all requests come from the current folder.
+    project_header, project_cells = project_column([record.task.folder for record in records])
     rows = [
         (
             name,
             _age(record.requested.at),
             "question" if record.requested.is_question else record.requested.effect,
             _warnings(record),
-            *folder,
+            *project_cell,
             line(record),
         )
-        for name, record, folder in zip(names, records, projects, strict=True)
+        for name, record, project_cell in zip(names, records, project_cells, strict=True)
     ]
-    return runs_table(rows, ("id", "waits", "effect", "look at", *project, "call"))
+    return runs_table(rows, ("id", "waits", "effect", "look at", *project_header, "call"))
 
 
 def _warnings(record: RequestRecord) -> str:
     """Name the kinds of facts that the person must see before deciding; ``-`` if there are none.
 
-    Kinds with a dangerous fact come first. Kinds in :data:`_SHOWN_KINDS` are left out.
+    A fact needs attention if the person must see it before deciding (``required``), it is more
+    than information, and no other column of the table shows it.
     """
     notable_facts = [
         fact
         for fact in facts(record.requested, record.so_far)
-        if fact.required and fact.weight != "information" and fact.kind not in _SHOWN_KINDS
+        if fact.required
+        and fact.weight != "information"
+        and fact.kind not in _KINDS_IN_OTHER_COLUMNS
     ]
     notable_facts.sort(key=lambda fact: fact.weight != "danger")
     kinds = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in notable_facts)
@@ -113,7 +116,7 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
         )
         for name, decision in zip(names, decisions, strict=True)
     ]
-    return runs_table(rows, ("id", "since", "by", "key", "project", "passes"))
+    return runs_table(rows, ("id", "since", "by", "key", "project", "approved calls"))
 
 
 def show(record: RequestRecord) -> None:
@@ -146,7 +149,8 @@ def facts_of(
     request = as_edited(record.requested, {**record.requested.arguments, **edited})
     if request.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
-    question, effect, *other_facts = facts(request, record.so_far)
+    votes_and_comments = record.so_far
+    question, effect, *other_facts = facts(request, votes_and_comments)
     yield wrap_text(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
     for piece in fact_lines(request, other_facts, width, whole=True)[0]:

@@ -243,7 +243,7 @@ def fact_lines(
     for fact in shown_facts:
         argument_count += fact.kind is FactKind.ARGUMENT
         if (
-            fact.about
+            _describes_argument(fact)
             and argument_count > _MAX_ARGUMENTS
             and not whole
             and not _needs_attention(fact)
@@ -256,7 +256,7 @@ def fact_lines(
         omitted_count = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
         parts.append(Part([f"… {omitted_count} more arguments; v shows them"], unseen))
     is_call = request.code is None and not request.is_question
-    if is_call and not any(fact.about for fact in shown_facts):
+    if is_call and not any(map(_describes_argument, shown_facts)):
         parts.append(Part(["(no arguments)"]))
     lines = [
         piece
@@ -269,12 +269,19 @@ def fact_lines(
     return lines, sum(part.unseen for part in parts)
 
 
+def _describes_argument(fact: Fact) -> bool:
+    """Return True if a fact is about an argument of the call, such as its value or origin."""
+    return fact.about != ""
+
+
 def _needs_attention(fact: Fact) -> bool:
     return fact.required and fact.weight != "information"
 
 
 def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool) -> Part:
     """Format a fact: an argument as Python, a script by line, another fact as text.
+
+    The origin of an argument, such as a web page, is left out unless required or ``whole``.
 
     Args:
         request: The request, which has the values of arguments.
@@ -284,7 +291,9 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
     """
     values_by_kind = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
     if fact.kind in values_by_kind:
-        return _argument_part(fact, values_by_kind[fact.kind][fact.about], whole=whole, width=width)
+        argument_name = fact.about
+        value = values_by_kind[fact.kind][argument_name]
+        return _argument_part(fact, value, whole=whole, width=width)
     if fact.kind is FactKind.ORIGIN:
         if not whole and not fact.required:
             return Part([])

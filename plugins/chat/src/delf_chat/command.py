@@ -118,12 +118,17 @@ def chat(ctx: click.Context, **given: Any) -> None:
         **remaining_options({"events": False, **given}),
     )
     log_to_stderr(state)
-    if not _run_session(state, options, last=given["last"]):
+    if not _run_session(state, options, continue_newest=given["last"]):
         ctx.exit(FAILED)
 
 
-def _run_session(state: State, options: Options, *, last: bool) -> bool:
+def _run_session(state: State, options: Options, *, continue_newest: bool) -> bool:
     """Run a chat session.
+
+    Args:
+        state: The state of the command line.
+        options: The options of the session.
+        continue_newest: Whether to continue the newest conversation, if there is any.
 
     Returns:
         False if a task failed and no person watched; the exit code then shows the failure.
@@ -136,14 +141,15 @@ def _run_session(state: State, options: Options, *, last: bool) -> bool:
 
     setup = Setup.of(state, options)
     started_agents: list[Agent] = []
-    chat = _make_chat(setup, must_persist=last or options.conversation is not None)
+    continues = continue_newest or options.conversation is not None
+    chat = _make_chat(setup, must_persist=continues)
     new_agent = setup.agent(chat=chat)
     reader = open_reader(COMMANDS, history_file())
 
     async def main() -> bool:
-        async with await setup.start(new_agent, must_keep=last) as agent:
+        async with await setup.start(new_agent, require_journal=continue_newest) as agent:
             started_agents.append(agent)
-            if last:
+            if continue_newest:
                 conversations = await chat.aconversations(1)
                 if conversations:
                     chat.switch(conversations[0].conversation)

@@ -82,7 +82,7 @@ async def apply_transform(
 def _as_list(result: Any) -> list[Any]:
     kind = type(result).__name__
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes, Mapping)):
-        raise ConfigurationError(f"it returned {kind}, not a list of messages")
+        raise ConfigurationError(f"the transform returned {kind}, not a list of messages")
     return list(cast("Iterable[Any]", result))
 
 
@@ -92,7 +92,7 @@ def _as_message(item: Any) -> ChatMessage:
     if isinstance(item, Mapping):
         fields = cast("Mapping[str, Any]", item)
         return make_message(fields.get("role"), fields.get("content"))
-    raise ConfigurationError(f"it returned a {type(item).__name__}, not a message")
+    raise ConfigurationError(f"the transform returned a {type(item).__name__}, not a message")
 
 
 def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:

@@ -56,14 +56,17 @@ class StoreOnLoop:
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False, without a change, if another caller was first.
+        """Replace the summary, unless another caller has replaced it meanwhile.
 
         Args:
-            conversation: The id of the conversation.
-            summary: The new summary.
-            upto: The position of the last message that the new summary covers.
-            instead_of: The ``upto`` of the summary to replace.
-            trust: Whether the summary contains outside text.
+            conversation: The id.
+            summary: The text.
+            upto: The position of the last message that the summary covers.
+            instead_of: The position up to which the summary to replace covers the conversation.
+            trust: ``own`` if every covered message is the user's own.
+
+        Returns:
+            False, without a change, if the summary to replace is no longer the current one.
         """
         return await self._run(
             lambda store: store.summarize(

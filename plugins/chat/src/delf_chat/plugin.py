@@ -10,7 +10,7 @@ from delf.specs import CommandSpec
 
 @hookimpl
 def delf_commands() -> Iterable[CommandSpec]:
-    """Yield the command ``chat``, and the classes ``Chat`` and ``ChatMessage``."""
+    """Yield the command ``chat``."""
     yield CommandSpec(
         name="chat",
         summary="Do tasks one after another, in a conversation.",

@@ -103,9 +103,9 @@ class Repl:
     async def _run_task(self, task: str) -> None:
         """Run a task, and show its response. A stopped task does not end the session."""
         self._tally.tasks += 1
-        live = self._live()
+        live_status = self._make_live_status()
         chat = chat_of(self._agent)
-        turn = {"conversation": None if chat is None else chat.conversation_id}
+        json_fields = {"conversation": None if chat is None else chat.conversation_id}
         events: list[Event] = []
         # A cancelled task still records its end, perhaps from another thread. Wait for it below.
         loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
@@ -117,7 +117,7 @@ class Repl:
 
         narrator = Narrator(self._screen, verbose=self._options.verbose, root=Path.cwd())
         listeners: list[Callable[[Event], None]] = [narrator, collect]
-        listeners += [live] if live is not None else []
+        listeners += [live_status] if live_status is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
                 task,
@@ -126,8 +126,8 @@ class Repl:
                 setup=self._options.setup,
             )
         )
-        if live is not None:
-            live.start()
+        if live_status is not None:
+            live_status.start()
         try:
             with self._stop_on_interrupt(work):
                 response = await work
@@ -140,32 +140,33 @@ class Repl:
             with contextlib.suppress(TimeoutError):  # an agent on another loop ends the task there
                 async with asyncio.timeout(_END_SECONDS if events else 0):
                     await has_ended.wait()
-            self._say(live, lambda: self._show_stopped(events))
+            self._show_final(live_status, lambda: self._show_stopped(events))
         except DelfError as error:
             failure = error  # ``error`` is deleted at the end of the clause
             self._tally.failed += 1
-            self._say(live, lambda: self._show_error(failure, turn))
+            self._show_final(live_status, lambda: self._show_error(failure, json_fields))
         else:
             self._tally.failed += not response.status
-            self._say(live, lambda: self._show(response, turn))
+            self._show_final(live_status, lambda: self._show(response, json_fields))
         finally:
-            if live is not None:
-                live.stop()
+            if live_status is not None:
+                live_status.stop()
 
-    def _live(self) -> LiveStatus | None:
+    def _make_live_status(self) -> LiveStatus | None:
         if self._screen.console is None:
             return None
         asks = self._agent.config.approval_mode == "interactive"
         return LiveStatus(self._screen.console, asks=asks)
 
-    def _say(self, live: LiveStatus | None, show: Callable[[], Any]) -> None:
-        if live is not None:
-            live.stop()
+    def _show_final(self, live_status: LiveStatus | None, show: Callable[[], Any]) -> None:
+        """Replace the live status of a task by its response or failure."""
+        if live_status is not None:
+            live_status.stop()
         show()
 
-    def _show(self, response: Response, turn: Mapping[str, Any]) -> None:
+    def _show(self, response: Response, json_fields: Mapping[str, Any]) -> None:
         if self._options.as_json:
-            click.echo(output.response_json(response, **turn))
+            click.echo(output.response_json(response, **json_fields))
         elif response.status:
             output.show_answer(response.text)
         else:
@@ -179,9 +180,9 @@ class Repl:
         if not output.show_stopped(events, self._screen):
             errors.say("", "stopped")
 
-    def _show_error(self, error: DelfError, turn: Mapping[str, Any]) -> None:
+    def _show_error(self, error: DelfError, json_fields: Mapping[str, Any]) -> None:
         if self._options.as_json:
-            click.echo(output.failure_json(error.message, **turn))
+            click.echo(output.failure_json(error.message, **json_fields))
             real_stdout().flush()
         errors.report(error)
 

@@ -131,18 +131,19 @@ def _media_type(name: str, data: bytes) -> str | None:
 
     None if the type is unknown.
     """
-    # Providers refuse an image whose type is wrong, and names often are.
+    # First, the content decides: providers refuse an image of a wrong type, and the extension of a
+    # file name is often wrong.
     for signature, kind in _SIGNATURES.items():
         if data.startswith(signature):
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     guessed_type = mimetypes.guess_type(name)[0] or ""
-    names_text = guessed_type.startswith("text/")
+    is_named_as_text = guessed_type.startswith("text/")
     if _is_text(data):
-        return guessed_type if names_text or guessed_type in _TEXTS else "text/plain"
+        return guessed_type if is_named_as_text or guessed_type in _TEXTS else "text/plain"
     # The name must be wrong: these bytes are neither text nor an image.
-    if names_text or guessed_type in IMAGES:
+    if is_named_as_text or guessed_type in IMAGES:
         return None
     return guessed_type or None
 

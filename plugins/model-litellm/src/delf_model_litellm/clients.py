@@ -89,8 +89,8 @@ class Clients:
             if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
                 default_context()  # raises for unreadable files, unlike litellm
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-            tail: Any = importlib.import_module("delf_model_litellm.tail")
-            hooks = {"request": [_prepare_request], "response": [tail.watch]}
+            response_body: Any = importlib.import_module("delf_model_litellm.response_body")
+            hooks = {"request": [_prepare_request], "response": [response_body.check_response]}
             httpx: Any = importlib.import_module("httpx")
             proxy_transport = (
                 async_transport(httpx, verify=default_context()) if Proxies() else None

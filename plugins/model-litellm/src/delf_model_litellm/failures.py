@@ -64,14 +64,14 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 def _unanswered(
     kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
 ) -> Failure:
-    """Make a failure for a call without a response, from the names of litellm's exceptions.
+    """Make a failure for a call without a usable response, from the names of litellm's exceptions.
 
     Args:
         kinds: The class names of the exception and its causes.
         details: The exception's message, redacted.
         endpoint: The endpoint.
         timeout: The timeout of the call in seconds.
-        is_unreadable: Whether a response came that does not follow the protocol.
+        is_unreadable: Whether there is a response, which does not follow the protocol.
     """
     failure = unanswered(kinds, details, endpoint, timeout)
     if failure.retry != "no" or kinds & _CONNECTION_ERRORS:
@@ -100,7 +100,9 @@ def _response_status(
 ) -> tuple[int | None, Mapping[str, str]]:
     """Return the status and headers of the provider's response; None without a response.
 
-    The status of litellm's own exceptions does not count, because litellm may have made it up.
+    Args:
+        errors: The exception of litellm, and its causes.
+        readable: Whether the body of the response follows the protocol, if there is a response.
     """
     for error in errors:
         if type(error).__module__.partition(".")[0] in ("httpx", "openai"):
@@ -110,8 +112,9 @@ def _response_status(
     top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
-    has_answer = readable and headers and isinstance(status, int)
-    return (status, headers) if has_answer else (None, {})
+    # litellm also makes up a status for a failure without a response, and then has no headers.
+    is_from_provider = readable and headers and isinstance(status, int)
+    return (status, headers) if is_from_provider else (None, {})
 
 
 def _provider_message(errors: Sequence[BaseException]) -> str:

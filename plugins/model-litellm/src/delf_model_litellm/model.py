@@ -66,7 +66,8 @@ class _StreamContent:
     def index_of(self, part: Any) -> int:
         """Return the index of the call to which a piece belongs.
 
-        Some servers give the same number to all calls.
+        Some servers give the same number to all calls. Then, a piece that begins a call belongs to
+        a new call, and any other piece continues the last call.
 
         Args:
             part: The piece of a call, with the server's number of the call.
@@ -74,13 +75,14 @@ class _StreamContent:
         index, last_index = int(part.index), len(self.calls) - 1
         if index > last_index:
             return index
-        call = self.calls[index]
-        is_whole = _is_json("".join(call.arguments))
+        numbered_call = self.calls[index]
+        is_complete = _is_json("".join(numbered_call.arguments))
         # A piece without an id belongs to another call if the arguments are already complete.
-        is_other_call = part.id != call.id if part.id else is_whole
-        if part.function.name and is_other_call:
+        is_of_other_call = part.id != numbered_call.id if part.id else is_complete
+        begins_a_call = bool(part.function.name) and is_of_other_call
+        if begins_a_call:
             return last_index + 1
-        return last_index if is_whole else index
+        return last_index if is_complete else index
 
 
 class LiteLLMModel(EndpointModel):
@@ -150,8 +152,10 @@ class LiteLLMModel(EndpointModel):
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
-            # Providers without a dialect use litellm's client, which does not report sent requests.
-            return await (cancellable(call) if endpoint.dialect else call)
+            # cancellable() must learn when the request is sent. litellm's own client, which is used
+            # for endpoints whose protocol is unknown, does not report that.
+            has_known_protocol = endpoint.dialect is not None
+            return await (cancellable(call) if has_known_protocol else call)
         finally:
             wants_stream.reset(token)
 
@@ -254,9 +258,10 @@ class LiteLLMModel(EndpointModel):
 
 
 def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Convert the calls.
+    """Convert the calls to the calls of a reply.
 
-    The first call's ``token``, which later requests send back, includes ``message_fields``.
+    A call's ``token`` holds the fields that the next request must return to the provider; that of
+    the first call holds the fields of the whole message, too.
     """
     return tuple(
         ToolCall(
@@ -296,7 +301,8 @@ def _litellm_name(endpoint: Endpoint) -> str:
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
     """Return True if litellm can ask this model's provider to search the web."""
-    if endpoint.dialect is not None:
+    has_known_protocol = endpoint.dialect is not None
+    if has_known_protocol:  # delf itself adds the search to the request
         return True
     params: Any = litellm.get_supported_openai_params(model=endpoint.name)
     return "web_search_options" in (params or ())
@@ -312,8 +318,8 @@ def _litellm_timeout(seconds: float, endpoint: Endpoint) -> Any:
 
 def _check_end(response: Any, collected: _StreamContent) -> None:
     """Raise if a stream was truncated, because a truncated script must not run."""
-    tail: Any = importlib.import_module("delf_model_litellm.tail")
-    if not tail.ended(response):
+    response_body: Any = importlib.import_module("delf_model_litellm.response_body")
+    if not response_body.is_complete(response):
         error_type = BrokenStreamError if collected.has_content else UnreadableError
         raise error_type("the stream has no end")
 

@@ -55,7 +55,7 @@ def call_text(name: str, given: Mapping[str, object]) -> str:
 
 
 def is_call(task: str) -> bool:
-    """Return True if a task has the form of a routine call."""
+    """Return True if a task's text calls a saved routine, such as ``report(month="2026-10")``."""
     try:
         read_call(task)
     except DelfError:

@@ -21,7 +21,7 @@ from delf.values.encoding import dumps, from_jsonable
 from delf_engine.past_calls import PastCall, is_same, past_calls
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
-LikeAgent = Callable[..., Agent[Any]]
+MakeSimilarAgent = Callable[..., Agent[Any]]
 """Function that creates an agent with another agent's configuration and the given changes."""
 TRACELESS_OPTIONS: Final[Mapping[str, Any]] = {
     "journal": "none",
@@ -54,8 +54,9 @@ class Case:
             "calls": [vars(call) for call in self.calls],
             "answer": self.answer,
         }
-        plain = json.loads(dumps(table))
-        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+        # dumps() also encodes values that json cannot encode, but does not indent the text.
+        jsonable_table = json.loads(dumps(table))
+        return json.dumps(jsonable_table, indent=2, ensure_ascii=False) + "\n"
 
     def answer_differences(self, answer: str) -> list[str]:
         """Describe how an answer differs from the recorded one; an empty list if it does not."""
@@ -179,13 +180,13 @@ class _SingleScript:
         raise ToolExecutionError(str(message))
 
 
-async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
+async def run_case(routine: Routine, case: Case, make_similar_agent: MakeSimilarAgent) -> list[str]:
     """Run a routine with the recorded results of a test case, without any service.
 
     Args:
         routine: The routine.
         case: The test case.
-        make: Creates the agent, in whose sandbox the routine runs.
+        make_similar_agent: Creates the agent, in whose sandbox the routine runs.
 
     Returns:
         The differences in calls, failures and answer, one line each; empty if there are none.
@@ -193,7 +194,7 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
     recorded = Recorded(case)
     tools = stand_ins(routine.actions, recorded)
     strategy = _SingleScript(routine.code(case.inputs))
-    async with make(
+    async with make_similar_agent(
         **TRACELESS_OPTIONS,
         llm=NO_MODEL,
         tools=tools,
@@ -222,7 +223,10 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
         if full_name == ASK:
             continue  # answered by people, not by a connection
         name, _, method = full_name.partition(".")
-        connection = connections.setdefault(name, _RecordedConnection(name, not method))
+        is_function = not method  # a tool without a connection, such as ``add``
+        connection = connections.setdefault(
+            name, _RecordedConnection(name, is_function=is_function)
+        )
         used = actions.get(full_name)
         parameters = () if used is None else used.parameters
         action = Action(

@@ -158,8 +158,7 @@ def save(
         cost = "" if draft.cost_usd is None else f", which cost {draft.cost_usd:.4f} USD"
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
-    if draft.differences:
-        draft.keep()  # raises an error that lists the differences
+    draft.require_no_differences()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
     draft.keep()
@@ -364,22 +363,22 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the changed version of a routine that a person may accept.
+    """Return the change of a routine that waits for a person, and the test case of its repair.
 
-    If a model has repaired the routine after a failure, return the repaired version and the test
-    case made from that failure. Otherwise return the routine with its actions as the connections
-    describe them now, and None.
+    Without a repair by a model, the change is the routine with its actions as the tools describe
+    them now, and there is no test case. If no tool has changed either, the routine is unchanged.
     """
     proposal = store.proposed(routine.name)
     if proposal is not None:
         proposed, case = proposal
         return proposed, Case.of_bytes(case, f"the proposal of {routine.name}")
     described = tools()
-    if not drift_of(routine, described):
+    have_tools_changed = bool(drift_of(routine, described))
+    if not have_tools_changed:
         return routine, None
-    never_empty = {name for name, used in routine.actions.items() if not used.empty}
+    always_with_data = {name for name, used in routine.actions.items() if not used.empty}
     actions = named_actions(
-        routine.script, described, called=routine.actions, never_empty=never_empty
+        routine.script, described, called=routine.actions, always_with_data=always_with_data
     )
     return replace(routine, actions=actions), None
 

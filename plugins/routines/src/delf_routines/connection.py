@@ -78,11 +78,13 @@ class RoutineTools(Connection):
             summary=routine.title,
             parameters=tuple(map(_argument, routine.parameters.values())),
             returns="str",
-            validate=_reader(routine),
+            validate=_validator(routine),
             call=_caller(routine.name),
             schema=lambda: _schema(routine),
             defaults={name: item.default for name, item in routine.parameters.items()},
+            # The parameter of the function that _caller() returns, which gets the CallContext.
             context="context",
+            # The routine runs as a child task, so that an interrupted call can be made again.
             resumes=True,
             version=routine.text(),
         )
@@ -108,8 +110,10 @@ def _schema(routine: Routine) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _reader(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]:
-    def read(given: Mapping[str, Any]) -> dict[str, Value]:
+def _validator(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]:
+    """Return a function that converts a call's arguments to the types of the parameters."""
+
+    def validate(given: Mapping[str, Any]) -> dict[str, Value]:
         try:
             values = routine.values(given)
         except ConfigurationError as error:
@@ -118,7 +122,7 @@ def _reader(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]
         # Omitted parameters get their defaults when the routine runs.
         return {name: values[name] for name in given}
 
-    return read
+    return validate
 
 
 def _caller(name: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from delf_routines.bound import BoundRoutine
 from delf_routines.cases import (
     TRACELESS_OPTIONS,
     Case,
-    LikeAgent,
+    MakeSimilarAgent,
     Recorded,
     answer_text,
     case_of,
@@ -104,7 +104,7 @@ class BoundDraft:
             ConfigurationError: If the task cannot become a routine.
             DelfError: If the scripts could not be merged.
         """
-        store, make_agent = RoutineStore(root, trust), like_agent(agent)
+        store, make_agent = RoutineStore(root, trust), maker_of_similar_agents(agent)
         tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -120,9 +120,11 @@ class BoundDraft:
             return draft, case, await run_case(draft, case, make_agent)
 
         cost: float | None = 0.0
-        last_case = case_of(events[scripts.begin :], {})
-        draft, case, differences = await draft_and_test(scripts.code, last_case)
-        if scripts.earlier and (differences or not scripts.is_whole):
+        # Try the last script alone. If its test fails, or the script needs what earlier scripts
+        # did, let a model merge all scripts.
+        case_of_last_script = case_of(events[scripts.begin_index :], {})
+        draft, case, differences = await draft_and_test(scripts.code, case_of_last_script)
+        if scripts.earlier and (differences or not scripts.last_suffices):
             merger = _ScriptMerger(scripts, first_event.task, case_of(events, {}), events, tools)
             cost = await merger.ask(make_agent)
             draft, case, differences = await draft_and_test(merger.script, merger.case)
@@ -143,12 +145,11 @@ class BoundDraft:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
 
-    def keep(self) -> BoundRoutine:
-        """Save the routine, which a person has reviewed.
+    def require_no_differences(self) -> None:
+        """Check that the routine's test run did the same as the task.
 
         Raises:
-            ConfigurationError: If the routine does not do the same as the task from which it was
-                made.
+            ConfigurationError: If the routine behaves differently.
         """
         if self.differences:
             raise ConfigurationError(
@@ -156,6 +157,14 @@ class BoundDraft:
                 + "; ".join(self.differences),
                 hint="--fix NAME leaves a parameter as it is",
             )
+
+    def keep(self) -> BoundRoutine:
+        """Save the routine, which a person has reviewed.
+
+        Raises:
+            ConfigurationError: If the routine behaves differently from its task.
+        """
+        self.require_no_differences()
         self.store.keep(self.routine, self.case.text())
         return BoundRoutine(self.agent, self.routine)
 
@@ -217,10 +226,12 @@ class _ScriptMerger:
         tools: Iterable[ToolDescription],
     ) -> None:
         self._scripts = scripts
-        self._full_case = case
+        self._case_of_all_scripts = case
         codes = [*(code for code, _ in scripts.earlier), scripts.code]
+        # A routine of all scripts one after the other, which has the actions that a merged script
+        # may call. It is never saved, so that its name does not matter.
         self._routine = Routine(
-            name="one",
+            name="unmerged",
             title=task,
             task=task,
             script="\n".join(codes),
@@ -232,13 +243,13 @@ class _ScriptMerger:
     @property
     def case(self) -> Case:
         """The recorded run, reduced to the calls that the merged script repeats."""
-        return replace(self._full_case, calls=self._recorded.used)
+        return replace(self._case_of_all_scripts, calls=self._recorded.used)
 
-    async def ask(self, like: LikeAgent) -> float | None:
-        """Ask the model for a merged script, with retries, and store the script in ``script``.
+    async def ask(self, make_similar_agent: MakeSimilarAgent) -> float | None:
+        """Ask the model for a merged script, with retries.
 
         Args:
-            like: Creates an agent with the project's settings, for the merging.
+            make_similar_agent: Creates an agent with the configuration of the task's agent.
 
         Returns:
             The cost in US dollars; None if unknown.
@@ -247,23 +258,30 @@ class _ScriptMerger:
             ConfigurationError: If no script behaved like the recorded run.
         """
         tools = stand_ins(self._routine.actions, self._recorded)
-        async with like(tools=tools, strategy=self) as agent:
+        async with make_similar_agent(tools=tools, strategy=self) as agent:
             response = await agent.arun(self._routine.task)
         if not response.status or not self.script:
+            script_count = len(self._scripts.earlier) + 1
             raise ConfigurationError(
-                f"the task took {len(self._scripts.earlier) + 1} scripts, and they could not be "
+                f"the task took {script_count} scripts, and they could not be "
                 f"written as one: {response.error}",
                 hint="ask for the task again: one script may do it now",
             )
         return response.cost_usd
 
     async def solve(self, host: StrategyHost) -> str:
-        """Let the model write one script that behaves like the recorded run."""
+        """Let the model write one script that behaves like the recorded run, as ``self.script``.
+
+        Returns:
+            The answer that this script gave.
+        """
         request = self._merge_request()
-        writing = _MergingHost(host, self._routine, request, self._recorded, self._full_case)
-        text = await host.strategy(WRITER).solve(as_host(writing))
-        self.script = writing.script
-        return text
+        merging_host = _MergingHost(
+            host, self._routine, request, self._recorded, self._case_of_all_scripts
+        )
+        answer = await host.strategy(WRITER).solve(as_host(merging_host))
+        self.script = merging_host.script
+        return answer
 
     def _merge_request(self) -> str:
         """Return the prompt that asks the model to merge the scripts."""
@@ -272,7 +290,7 @@ class _ScriptMerger:
         calls = [
             f"- {call.action}({_short(dict(call.arguments))}) "
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
-            for call in self._full_case.calls
+            for call in self._case_of_all_scripts.calls
         ]
         hidden_count = len(calls) - _MAX_CALLS
         lines = [
@@ -283,17 +301,25 @@ class _ScriptMerger:
             task=self._routine.task,
             scripts="\n\n".join(scripts),
             calls="\n".join(lines),
-            answer=self._full_case.answer,
+            answer=self._case_of_all_scripts.answer,
         )
 
 
 class _MergingHost(OneScript):
-    """A strategy host that fails scripts which differ from the recorded run."""
+    """A strategy host that fails scripts which differ from the recorded run.
+
+    Args:
+        host: The host of the merging agent.
+        routine: A routine with all scripts of the task, and without parameters.
+        prompt: Asks the model to merge the scripts.
+        recorded: Answers calls with the recorded results.
+        case: The recorded run of the task.
+    """
 
     def __init__(
         self, host: StrategyHost, routine: Routine, prompt: str, recorded: Recorded, case: Case
     ) -> None:
-        super().__init__(host, routine, {}, prompt, host.tools)
+        super().__init__(host, routine, given={}, prompt=prompt, tools=host.tools)
         self._recorded = recorded
         self._case = case
 
@@ -325,7 +351,7 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST_RESULT else f"{text[: _LONGEST_RESULT - 1]}…"
 
 
-def like_agent(agent: Agent[Any]) -> LikeAgent:
+def maker_of_similar_agents(agent: Agent[Any]) -> MakeSimilarAgent:
     """Return a function that creates agents with another agent's configuration.
 
     The created agents have no journal, no approvals and no learning.

@@ -47,13 +47,14 @@ _INDIRECT_NAMES: Final = frozenset(
 )
 
 
-def bounds(
+def value_patterns(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
     """Return a regex for the values of each parameter.
 
-    A parameter needs no regex, and has None, if the script uses it only as a complete value and
-    never as a part of another text.
+    The regex is None, for any value, if the script never inserts the parameter into another text.
+    It excludes quotes if the script inserts the parameter only between quotes of another text.
+    Otherwise, it only allows values of the same form as the default.
 
     Args:
         script: The Python source.
@@ -67,12 +68,15 @@ def bounds(
     }
     try:
         tree = ast.parse(script)
-        # The second pass overrides the first: parameters that are complete values even if quotes
-        # do not count need no regex.
-        for pattern, quotes in ((QUOTED_VALUE, True), (None, False)):
-            flow = _VariableUses(tree, {*actions, *_BUILT_IN_ACTIONS}, quotes=quotes)
-            whole_names = [name for name in defaults if flow.is_whole(name, is_parameter=True)]
-            patterns |= dict.fromkeys(whole_names, pattern)
+        # The second pass finds fewer parameters than the first, and overrides their patterns.
+        for pattern, accepts_quoted in ((QUOTED_VALUE, True), (None, False)):
+            uses = _VariableUses(
+                tree, {*actions, *_BUILT_IN_ACTIONS}, accepts_quoted=accepts_quoted
+            )
+            never_inserted = [
+                name for name in defaults if uses.is_never_inserted(name, is_parameter=True)
+            ]
+            patterns |= dict.fromkeys(never_inserted, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # without an analysis, all parameters keep the strictest regex
     return patterns
@@ -105,17 +109,17 @@ def _in_quotes(value: Any, text: Any) -> bool:
 
 
 class _VariableUses:
-    """Analyses how a script uses its variables: as complete values, or as parts of other texts.
+    """Finds the variables of a script whose values never become a part of another text.
 
     Args:
         tree: The parsed script.
         actions: The full names of the callable actions.
-        quotes: Whether a value between quotes of another text counts as a complete value.
+        accepts_quoted: Whether a value may stand between quotes of another text.
     """
 
-    def __init__(self, tree: ast.Module, actions: Collection[str], *, quotes: bool) -> None:
+    def __init__(self, tree: ast.Module, actions: Collection[str], *, accepts_quoted: bool) -> None:
         self._actions = actions
-        self._quotes = quotes
+        self._accepts_quoted = accepts_quoted
         self._parents: dict[int, Any] = {}
         self._loads: dict[str, list[ast.Name]] = {}
         self._assignment_counts: Counter[str] = Counter()
@@ -132,10 +136,13 @@ class _VariableUses:
                 case _:
                     pass
         self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
-        self._being_checked: set[str] = set()
+        # The variables that is_never_inserted() is checking, to end cycles of assignments.
+        self._names_in_progress: set[str] = set()
 
-    def is_whole(self, name: str, *, is_parameter: bool = False) -> bool:
-        """Return True if no use of a variable takes a part of its value or builds a text from it.
+    def is_never_inserted(self, name: str, *, is_parameter: bool = False) -> bool:
+        """Return True if all uses of a variable are harmless.
+
+        A use is harmless if it neither inserts the value into another text nor takes a part of it.
 
         Args:
             name: The name of the variable.
@@ -143,16 +150,20 @@ class _VariableUses:
         """
         if self._has_indirect_access or self._assignment_counts[name] > (0 if is_parameter else 1):
             return False
-        if name in self._being_checked:  # a cycle of assignments adds no other use
+        if name in self._names_in_progress:  # a cycle of assignments adds no other use
             return True
-        self._being_checked.add(name)
+        self._names_in_progress.add(name)
         try:
-            return all(map(self._is_used_whole, self._loads.get(name, ())))
+            return all(map(self._is_harmless_use, self._loads.get(name, ())))
         finally:
-            self._being_checked.discard(name)
+            self._names_in_progress.discard(name)
 
-    def _is_used_whole(self, node: Any) -> bool:
-        """Return True if an expression's value is only used as a complete value."""
+    def _is_harmless_use(self, node: Any) -> bool:
+        """Return True if the use of an expression's value is harmless.
+
+        A use is harmless if it neither inserts the value into another text nor takes a part of it:
+        the value is compared, tested, passed as an argument of an action, or only printed.
+        """
         parent = self._parents.get(id(node))
         match parent:
             case ast.Compare() | ast.Expr() | ast.Assert() | ast.If() | ast.While():
@@ -162,30 +173,33 @@ class _VariableUses:
             case ast.Subscript():
                 return parent.slice is node  # a key
             case ast.IfExp():
-                return parent.test is node or self._is_used_whole(parent)
+                return parent.test is node or self._is_harmless_use(parent)
             case ast.BoolOp() | ast.Await() | ast.List() | ast.Tuple() | ast.Set():
-                return self._is_used_whole(parent)
+                return self._is_harmless_use(parent)
             case ast.Dict():
-                return node in parent.values and self._is_used_whole(parent)
+                return node in parent.values and self._is_harmless_use(parent)
             case ast.keyword():
-                return parent.arg is not None and self._takes_whole_argument(
+                return parent.arg is not None and self._is_harmless_argument(
                     self._parents[id(parent)], node
                 )
             case ast.Call():
-                return parent.func is not node and self._takes_whole_argument(parent, node)
+                return parent.func is not node and self._is_harmless_argument(parent, node)
             case ast.Attribute():
-                return self._returns_whole_text(parent)
+                return self._is_harmless_method(parent)
             case ast.FormattedValue():
-                text = self._parents[id(parent)]
-                is_f_string = isinstance(text, ast.JoinedStr)
-                is_quoted = self._quotes and is_f_string and _in_quotes(parent, text)
-                return parent.value is node and (is_quoted or self._is_only_printed(text))
+                f_string = self._parents[id(parent)]  # or a format specification
+                is_f_string = isinstance(f_string, ast.JoinedStr)
+                is_quoted = self._accepts_quoted and is_f_string and _in_quotes(parent, f_string)
+                return parent.value is node and (is_quoted or self._is_only_printed(f_string))
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
+                # The other variable gets the value, so that its uses count, too.
                 is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
-                return is_text and self.is_whole(word)
+                return is_text and self.is_never_inserted(word)
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
-                is_row = isinstance(node, (ast.List, ast.Tuple, ast.Set))
-                return is_row and not self._in_class(parent) and self.is_whole(word)
+                # A loop over a literal such as [name] gives the value to the loop's variable. A
+                # loop over the value itself takes its characters.
+                is_literal = isinstance(node, (ast.List, ast.Tuple, ast.Set))
+                return is_literal and not self._in_class(parent) and self.is_never_inserted(word)
             case ast.comprehension():
                 return node in parent.ifs
             case _:
@@ -198,10 +212,8 @@ class _VariableUses:
                 return True
         return False
 
-    def _takes_whole_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call neither takes a part of an argument nor builds a text from it.
-
-        Calls of actions and of functions that only display values are such calls.
+    def _is_harmless_argument(self, call: Any, node: Any) -> bool:
+        """Return True if a call neither inserts an argument into a text nor takes a part of it.
 
         Args:
             call: The call.
@@ -217,7 +229,7 @@ class _VariableUses:
             return not is_reassigned
         match function:
             case ast.Name(id="str"):
-                return not self._assignment_counts["str"] and self._is_used_whole(call)
+                return not self._assignment_counts["str"] and self._is_harmless_use(call)
             case ast.Name(id=word):
                 may_print_to_file = any(item.arg in (None, "file") for item in call.keywords)
                 is_built_in = word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word]
@@ -227,26 +239,23 @@ class _VariableUses:
             case _:
                 return False
 
-    def _returns_whole_text(self, attribute: Any) -> bool:
-        """Return True if an attribute is a call of a method that keeps a text whole, as ``strip``.
-
-        The result of the call must also be used as a whole (see :meth:`_is_used_whole`).
-        """
+    def _is_harmless_method(self, attribute: Any) -> bool:
+        """Return True if a method such as ``strip`` returns the text, whose use is harmless."""
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False
         if attribute.attr not in _UNCHANGING_METHODS or call.args or call.keywords:
             return False
-        return self._is_used_whole(call)
+        return self._is_harmless_use(call)
 
-    def _is_only_printed(self, text: Any) -> bool:
+    def _is_only_printed(self, f_string: Any) -> bool:
         """Return True if an f-string is only printed."""
-        outer = self._parents.get(id(text))
+        outer = self._parents.get(id(f_string))
         match outer:
-            case ast.Expr():
+            case ast.Expr():  # a statement of its own, whose value is shown at most
                 return True
             case ast.Call(func=ast.Name(id="print")):
-                return text in outer.args and self._takes_whole_argument(outer, text)
+                return f_string in outer.args and self._is_harmless_argument(outer, f_string)
             case _:
                 return False
 

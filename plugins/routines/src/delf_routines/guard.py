@@ -43,14 +43,18 @@ class RoutineGuard:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the calls of the previous script."""
-        self.unrepeated = list(self._earlier)
+        """Start a script: forget the calls of the previous script.
+
+        In a repair, the script is expected to repeat all changes of earlier scripts.
+        """
+        self.unrepeated_changes = list(self._earlier)
         """The changes by earlier scripts that this script has not repeated yet."""
-        self.made: list[Made] = []
+        self.calls_made: list[Made] = []
         """The calls of this script, including the repeated changes of earlier scripts."""
-        self.empty: dict[str, None] = {}
-        """The names of the actions that returned nothing, but always returned something before."""
-        self.reused = 0
+        self.unexpectedly_empty: dict[str, None] = {}
+        """The names of actions that returned nothing although they never did before."""
+        self.reused_change_count = 0
+        """The number of calls that got the results of equal changes by earlier scripts."""
         self._calls = self._changes = 0
 
     @property
@@ -60,7 +64,7 @@ class RoutineGuard:
         The list has this script's calls, and the changes by earlier scripts that this script has
         not repeated.
         """
-        return [*self.unrepeated, *self.made]
+        return [*self.unrepeated_changes, *self.calls_made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:
         """Count a call, and return the result of the same change by an earlier script.
@@ -72,18 +76,22 @@ class RoutineGuard:
             self._calls += 1
             if call.effect != "read":
                 self._changes += 1
-        for number, past_call in enumerate(self.unrepeated):
+        for number, past_call in enumerate(self.unrepeated_changes):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments
             ):
-                del self.unrepeated[number]
-                self.made.append(past_call)
-                self.reused += 1
+                del self.unrepeated_changes[number]
+                self.calls_made.append(past_call)
+                self.reused_change_count += 1
                 return cast("Returned", past_call.answer)
         return None
 
     def check(self, call: ScriptCall) -> Verdict:
-        """Check a call against the allowed actions and the limits of the routine's header."""
+        """Check a call against the allowed actions and the limits of the routine's header.
+
+        A change also needs approval after an unexpectedly empty result, and if the script has
+        not repeated an earlier change by the same action.
+        """
         if call.built_in:
             return _ALLOWED
         name = self._routine.name
@@ -97,8 +105,10 @@ class RoutineGuard:
             return self._approval_verdict(call, [])
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
-        reasons = [f"{name} returned nothing for the first time" for name in self.empty]
-        if any(past_call.call.name == call.name for past_call in self.unrepeated):
+        reasons = [
+            f"{name} returned nothing for the first time" for name in self.unexpectedly_empty
+        ]
+        if any(past_call.call.name == call.name for past_call in self.unrepeated_changes):
             reasons.append(f"{call.name} was called with other values before the routine failed")
         return self._approval_verdict(call, reasons)
 
@@ -117,15 +127,15 @@ class RoutineGuard:
         return None
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Record a call and its result."""
+        """Record a call and its result; note an action whose result is empty for the first time."""
         if call.built_in:
             return answer
-        self.made.append(Made(call, answer))
+        self.calls_made.append(Made(call, answer))
         recorded_action = self._routine.actions.get(call.name)
         if recorded_action is not None and isinstance(answer, Returned):
-            is_surprising = not recorded_action.empty and is_empty(answer.value)
-            if is_surprising:
-                self.empty[call.name] = None
+            was_empty_when_saved = recorded_action.empty
+            if is_empty(answer.value) and not was_empty_when_saved:
+                self.unexpectedly_empty[call.name] = None
         return answer
 
 

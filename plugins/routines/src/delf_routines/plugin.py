@@ -26,11 +26,9 @@ def delf_strategies() -> Iterable[StrategySpec]:
         name="routine",
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
         factory="delf_routines.running:RoutineStrategy",
-        llm="none:no model",  # the model below
-        settings=(
-            ("prefilter_mode", "off"),
-            ("learn", False),
-        ),  # the script decides which tools are called
+        llm="none:no model",  # the placeholder that delf_models() yields
+        # The script decides which tools are called, so that no tools are selected for a model.
+        settings=(("prefilter_mode", "off"), ("learn", False)),
     )
 
 

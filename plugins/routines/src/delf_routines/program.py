@@ -64,7 +64,7 @@ class Routines:
         Raises:
             DelfError: If the task cannot become a routine.
         """
-        draft = self._agent.use_journal(lambda j: self._drafted(j, task_id, name, fixed))
+        draft = self._agent.use_journal(lambda j: self._make_draft(j, task_id, name, fixed))
         return draft.keep()
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:
@@ -78,11 +78,19 @@ class Routines:
         Raises:
             DelfError: If the task cannot become a routine.
         """
-        return await self._agent.ause_journal(lambda j: self._drafted(j, task_id, name, fixed))
+        return await self._agent.ause_journal(lambda j: self._make_draft(j, task_id, name, fixed))
 
-    async def _drafted(
+    async def _make_draft(
         self, journal: Journal, task_id: str, name: str, fixed: Sequence[str]
     ) -> BoundDraft:
+        """Make an unsaved routine from the events of a task.
+
+        Args:
+            journal: The journal with the task.
+            task_id: The id of the task.
+            name: The name of the routine.
+            fixed: The names of proposed parameters that become constants of the script.
+        """
         events = await journal.read(task_id)
         return await BoundDraft.of(
             self._agent, task_id, name, events, self._root, self._trust, fixed=fixed

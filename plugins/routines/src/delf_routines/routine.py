@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
-from delf_routines.flow import bounds
+from delf_routines.flow import value_patterns
 
 STRATEGY: Final = "routine"
 """The name of the strategy that runs a routine."""
@@ -96,8 +96,9 @@ class Parameter:
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
-        is_original = text == self.default  # the value of the original task is always valid
-        if self.pattern is not None and not (is_original or re.fullmatch(self.pattern, text)):
+        # The default comes from the task that was saved as the routine, and may not match.
+        is_default = text == self.default
+        if self.pattern is not None and not (is_default or re.fullmatch(self.pattern, text)):
             raise self._value_error(given, f"it has to match {self.pattern}")
         return text
 
@@ -210,17 +211,17 @@ class Routine:
         object.__setattr__(self, "parameters", self._with_patterns())
 
     def _with_patterns(self) -> dict[str, Parameter]:
-        """Return the parameters, with a regex for each text that the script may insert elsewhere.
+        """Return the parameters, each with a regex for its values if the script needs that.
 
-        The regex restricts the values of a text that the script inserts into a longer text, such as
-        a query.
+        A regex is needed if the script inserts the parameter into another text, such as a query,
+        whose meaning a value could change.
         """
-        unbounded = {
+        texts_without_pattern = {
             name: str(item.default)
             for name, item in self.parameters.items()
             if item.type == "text" and item.pattern is None
         }
-        patterns = bounds(self.script, unbounded, self.actions)
+        patterns = value_patterns(self.script, texts_without_pattern, self.actions)
         return {
             name: replace(item, pattern=patterns[name]) if name in patterns else item
             for name, item in self.parameters.items()
@@ -331,6 +332,7 @@ def shape_of(answer: str) -> str:
 
 
 def _shape(value: object) -> str:
+    """Describe the shape of a JSON value in words. Booleans and null count as text."""
     match value:
         case bool() | None | str():
             return "text"

@@ -85,12 +85,13 @@ class RoutineStrategy:
         is_final = isinstance(error, ApprovalRejectedError) or not result.can_retry
         if routine.on_failure != "repair" or is_final:
             raise error
-        return await self._repair(host, routine, arguments, error, guard.made)
+        return await self._repair(host, routine, arguments, error, guard.calls_made)
 
     async def _text(self, name: str) -> str:
         """Return the text of the routine's file.
 
-        The result is recorded in the journal, so that a resumed task runs the same version.
+        The caller, :meth:`solve`, records the text in the journal, so that a resumed task runs the
+        same version of the routine.
         """
         return self._store.find(name).text()
 
@@ -144,11 +145,11 @@ class RoutineStrategy:
             actions=named_actions(
                 repair_host.script,
                 host.tools,
-                called={call_made.call.name for call_made in repair_host.guard.made},
-                never_empty={name for name, used in routine.actions.items() if not used.empty},
+                called={call_made.call.name for call_made in repair_host.guard.calls_made},
+                always_with_data={name for name, used in routine.actions.items() if not used.empty},
             ),
         )
-        case = case_of_calls(repair_host.guard.made, routine.values(arguments), text)
+        case = case_of_calls(repair_host.guard.calls_made, routine.values(arguments), text)
         await asyncio.to_thread(self._store.propose, proposed, case.text())
         await _warn_of_changes(host, routine, repair_host.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
@@ -169,10 +170,12 @@ async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
     """Warn of empty results, unrepeated calls, and an answer of another shape than when saved."""
-    for action in guard.empty:
+    for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
-    if guard.reused:
-        await host.warn(f"calls from before the repair that were not repeated: {guard.reused}")
+    if guard.reused_change_count:
+        await host.warn(
+            f"calls from before the repair that were not repeated: {guard.reused_change_count}"
+        )
     shape = shape_of(answer)
     if routine.answer and shape != routine.answer:
         await host.warn(f"the answer is {shape}, and was {routine.answer}")

@@ -59,15 +59,15 @@ class Scripts(NamedTuple):
     Args:
         code: The last script.
         earlier: Pairs of an earlier script and its status or error.
-        begin: The index of the event that starts the last script.
-        is_whole: Whether the last script alone does the task: no earlier script changed anything,
-            and the last one contains no values from earlier results.
+        begin_index: The index of the event that starts the last script.
+        last_suffices: Whether the last script alone does the task: no earlier script changed
+            anything, and the last one contains no values from earlier results.
     """
 
     code: str
     earlier: Sequence[tuple[str, str]]
-    begin: int
-    is_whole: bool
+    begin_index: int
+    last_suffices: bool
 
 
 def scripts_of(events: Sequence[Event]) -> Scripts:
@@ -76,17 +76,18 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
     Raises:
         ConfigurationError: If the task did not succeed, or had no script.
     """
-    end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
-    if end is None or not end.status:
+    task_end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
+    has_succeeded = task_end is not None and task_end.status
+    if not has_succeeded:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
-    starts: list[tuple[int, str]] = []
-    ends: list[str] = []
-    for number, event in enumerate(events):
+    indexed_codes: list[tuple[int, str]] = []  # with the index of the event that starts the script
+    ends: list[str] = []  # how each script ended
+    for index, event in enumerate(events):
         match event:
             case ScriptGenerated():
-                starts.append((number, event.code))
+                indexed_codes.append((index, event.code))
             case ScriptFinished():
                 ends.append(event.error or event.status)
             case RerunRequested() if ends:
@@ -98,12 +99,12 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
             "the task was done without a script", hint="a routine is a script that worked"
         )
     # The last script that ended. A script that was generated later did not run.
-    begin, code = starts[len(ends) - 1]
-    earlier = [(text, end) for (_, text), end in zip(starts, ends[:-1], strict=False)]
-    before = events[:begin]
+    begin_index, last_code = indexed_codes[len(ends) - 1]
+    earlier = [(code, end) for (_, code), end in zip(indexed_codes, ends[:-1], strict=False)]
+    before = events[:begin_index]
     has_earlier_change = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
-    needs_earlier_scripts = has_earlier_change or _has_values_of_results(code, before)
-    return Scripts(code, earlier, begin, is_whole=not needs_earlier_scripts)
+    needs_earlier_scripts = has_earlier_change or _has_values_of_results(last_code, before)
+    return Scripts(last_code, earlier, begin_index, last_suffices=not needs_earlier_scripts)
 
 
 def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
@@ -131,11 +132,13 @@ def actions_called(events: Iterable[Event]) -> set[str]:
 def reads_with_data(events: Iterable[Event]) -> set[str]:
     """Return the full names of the read actions whose calls all returned data."""
     events = list(events)
-    reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
-    changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
-    ends = [e for e in events if isinstance(e, CallFinished) and e.call_id in reads]
-    empty = {e.action for e in ends if e.status != "ok" or is_empty(e.result)}
-    return {*reads.values()} - changing - empty
+    starts = [e for e in events if isinstance(e, CallStarted)]
+    call_ids = {start.call_id for start in starts}
+    ends = [e for e in events if isinstance(e, CallFinished) and e.call_id in call_ids]
+    called = {start.action for start in starts}
+    changing = {start.action for start in starts if start.effect != "read"}
+    without_data = {end.action for end in ends if end.status != "ok" or is_empty(end.result)}
+    return called - changing - without_data
 
 
 def propose(
@@ -157,7 +160,7 @@ def propose(
         events: The events of the task.
         tools: The known tools.
         script: The routine's script.
-        fixed: The names of parameters that become constants of the script.
+        fixed: The names of proposed parameters that a person wants to keep as literals.
 
     Raises:
         ConfigurationError: If the task cannot become a routine.
@@ -170,11 +173,15 @@ def propose(
     # Two passes, because a value may occur before the keyword that names it.
     first_pass = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
     first_pass.visit(tree)
-    finder = _LiteralFinder(task, used_names, frozenset(fixed), signatures, first_pass.names)
+    finder = _LiteralFinder(
+        task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
+    )
     finder.visit(tree)
     finder.replacements += _find_in_f_strings(script, tree, finder)
     script = _apply_replacements(script, finder.replacements)
     parameters = {item.name: item for item in finder.parameters.values()}
+    # A later run that gets nothing from one of these actions is suspicious.
+    actions_with_data = reads_with_data(events)
     return Routine(
         name=name,
         title=_title(task),
@@ -182,7 +189,7 @@ def propose(
         script=script,
         parameters=parameters,
         actions=named_actions(
-            script, tools, called=actions_called(events), never_empty=reads_with_data(events)
+            script, tools, called=actions_called(events), always_with_data=actions_with_data
         ),
         saved_from=task_id,
         answer=shape_of(answer_of(events)),
@@ -204,30 +211,37 @@ class _Replacement:
 
 
 class _LiteralFinder(ast.NodeVisitor):
-    """Finds the literals of a script that occur in the text of a task."""
+    """Finds the literals of a script that occur in the text of a task.
+
+    Args:
+        task: The text of the task.
+        used_names: The names that a parameter must not get, because the script uses them.
+        literal_names: The names of parameters that a person refuses: their literals stay.
+        signatures: The names of the parameters of each tool.
+        names_of_first_pass: The names for literals that an earlier pass has found.
+    """
 
     def __init__(
         self,
         task: str,
         used_names: Iterable[str],
-        fixed: frozenset[str],
+        literal_names: frozenset[str],
         signatures: Mapping[str, Sequence[str]],
-        names: Mapping[Value, str] | None = None,
+        names_of_first_pass: Mapping[Value, str] | None = None,
     ) -> None:
         self._signatures = signatures
-        self._known_names: Mapping[Value, str] = names or {}
-        self.names: dict[Value, str] = {}
-        """A mapping from each literal to the keyword, dict key or variable that it is assigned to.
-
-        The parameters that replace the literals get these names.
-        """
+        self._names_of_first_pass: Mapping[Value, str] = names_of_first_pass or {}
+        self.suggested_names: dict[Value, str] = {}
+        """Names for parameters, by literal: the keyword, key or variable that has the literal."""
         self._task = task
         self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spelled_out_dates = spelled_out_dates(task)
         text = _DASHED.sub(" ", task.replace(",", ""))
         self._numbers = {float(match) for match in _NUMBER.findall(text)}
         self._used_names = {*used_names, *keyword.kwlist}
-        self._fixed = fixed
+        self._literal_names = literal_names
+        # The names for literals at the present node and at the nodes that contain it, innermost
+        # last.
         self._name_hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
         self.replacements: list[_Replacement] = []
@@ -289,31 +303,36 @@ class _LiteralFinder(ast.NodeVisitor):
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
         if isinstance(value, str):
-            self._text(node, value)
-        # 0 and 1 are too common in scripts to be taken from the task.
+            self._replace_text(node, value)
+        # Numbers from -1 to 1 are so common in scripts that they need not come from the task.
         elif float(value) in self._numbers and abs(value) > 1:
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._name_value(value)
+                self._remember_name(value)
                 self._replace(node, parameter.name)
 
-    def _name_value(self, value: Value) -> None:
+    def _remember_name(self, value: Value) -> None:
+        """Remember the keyword, key or variable of the literal as a name for its parameter."""
         if self._name_hints[-1]:
-            self.names.setdefault(value, self._name_hints[-1])
+            self.suggested_names.setdefault(value, self._name_hints[-1])
 
     def _visit_with_name(self, hint: str | None, node: ast.AST) -> None:
         self._name_hints.append(hint)
         self.visit(node)
         self._name_hints.pop()
 
-    def _text(self, node: ast.Constant, value: str) -> None:
-        """Replace a string by a parameter, or pieces of the string by several parameters."""
+    def _replace_text(self, node: ast.Constant, value: str) -> None:
+        """Replace a string by a parameter, or pieces of the string by several parameters.
+
+        The whole string is replaced if it occurs in the task. Otherwise, its dates, quoted texts
+        and numbers that occur in the task are replaced.
+        """
         if self._is_in_task(value) and not self._is_phrase(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._name_value(value)
+                self._remember_name(value)
                 self._replace(node, parameter.name)
             return
         pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
@@ -325,11 +344,12 @@ class _LiteralFinder(ast.NodeVisitor):
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             number = float(match[0]) if "." in match[0] else int(match[0])
+            # 0 and 1 are so common in scripts that they need not come from the task.
             if float(number) in self._numbers and number > 1:
                 numeric: ParameterType = "number" if "." in match[0] else "integer"
-                known = self._parameter(number, numeric)
-                if known is not None:
-                    replacements[match[0]] = known.name
+                number_parameter = self._parameter(number, numeric)
+                if number_parameter is not None:
+                    replacements[match[0]] = number_parameter.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
             # A text with quotes could end the quotes around it, so it stays fixed.
@@ -362,10 +382,11 @@ class _LiteralFinder(ast.NodeVisitor):
         return len(words) >= _MIN_CHARACTERS and f" {words} " in self._task_words
 
     def _parameter(self, value: Value, kind: ParameterType) -> Parameter | None:
+        """Return the parameter for a literal; None if a person wants to keep the literal."""
         parameter = self.parameters.get(value)
         if parameter is None:
             parameter = Parameter(name=self._name(value, kind), type=kind, default=value)
-            if parameter.name in self._fixed:
+            if parameter.name in self._literal_names:
                 return None
             self._used_names.add(parameter.name)
         self.parameters[value] = parameter
@@ -377,7 +398,7 @@ class _LiteralFinder(ast.NodeVisitor):
         The name is the keyword, key or variable that has the literal, or else a usual name of the
         literal's type.
         """
-        words = "_".join(_WORD.findall(self._known_names.get(value, ""))).lower()
+        words = "_".join(_WORD.findall(self._names_of_first_pass.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}
             usual = by_length.get(len(str(value)), "day")

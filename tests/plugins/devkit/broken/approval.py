@@ -398,7 +398,7 @@ class TestBindsAYesToTheAction(ScriptedApprovals):
         return await asyncio.shield(self.waiting[request.action])
 
 
-@breaks("test_yes_approves_only_its_own_request", says="waits for nobody")
+@breaks("test_yes_approves_only_its_own_request", says="for a later request")
 class TestKeepsAYesForTheNext(ScriptedApprovals):
     left = None
 

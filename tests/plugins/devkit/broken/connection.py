@@ -475,7 +475,7 @@ class TestAsksAFastServer(Desk):
 
 class TestGoodChecked(Suite):
     passes = ("test_check_refuses_what_the_call_refuses",)
-    refused = (Call("close", ticket="7"),)
+    calls_to_refuse = (Call("close", ticket="7"),)
 
     class kind(Desk):
         def check(self, call):
@@ -495,7 +495,7 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
                 return Allowed()
 
 
-@breaks("test_check_refuses_what_the_call_refuses", says="name calls in `refused`")
+@breaks("test_check_refuses_what_the_call_refuses", says="name calls in `calls_to_refuse`")
 class TestChecksUnreported(Desk):
     def check(self, call):
         return Allowed()
@@ -519,7 +519,10 @@ class TestGivesAnotherTypeThanItSays(Desk):
         return {state}
 
 
-@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="changes its own default")
+@breaks(
+    "test_call_returns_its_declared_type_and_keeps_defaults",
+    says="changes a mutable default argument",
+)
 class TestChangesItsDefault(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006
@@ -542,8 +545,8 @@ class TestSecretIsPlainText(Suite):
 
 class TestRefusedLoginLooksEmpty(Suite):
     breaks = ("test_refused_login_raises",)
-    says = "there is nothing"
-    refused_login = (Call("find", state="open"),)
+    says = "for an empty result"
+    calls_with_refused_login = (Call("find", state="open"),)
 
     @pytest.fixture
     def refused_connection(self):
@@ -630,8 +633,8 @@ class TestTellsTheWeekday(TestGoodDynamic):
 
 
 class TestSaysNothingOfARefusedLogin(Suite):
-    breaks = ("test_refused_login_is_attempted",)
-    says = "or say logs_in = False"
+    breaks = ("test_connection_with_a_secret_tests_a_refused_login",)
+    says = "or set logs_in = False"
     logs_in = True
 
 

@@ -48,7 +48,7 @@ class Good:
 
 
 class Suite(FormatContract):
-    cuts_show = False
+    detects_truncation = False
     rows = ({"name": "desk"}, {"name": "lamp"})
     writes = True
     kind = Good
@@ -255,7 +255,7 @@ class TestDropsTheZone(Good):
 @breaks(
     "test_truncated_file_raises",
     says="half a table would count as the whole",
-    cuts_show=True,
+    detects_truncation=True,
 )
 class TestReadsUpToTheDamage(Good):
     async def read(self, path, part):
@@ -316,7 +316,7 @@ def changing(change):
     return Changing
 
 
-@breaks("test_time_without_a_zone_gets_none", says="nobody knows its zone")
+@breaks("test_time_without_a_zone_stays_without_a_zone", says="nobody knows its zone")
 class TestInventsAZone(
     changing(lambda v: v.replace(tzinfo=v.tzinfo or UTC) if isinstance(v, datetime) else v)
 ):

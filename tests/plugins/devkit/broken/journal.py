@@ -329,7 +329,7 @@ class TestListsNoQueuedTasks(InProcessJournal):
         return [task for task in await super().find(limit) if task.events > 1]
 
 
-@breaks("test_queued_task_is_found_as_queued", says="counts the task's `events`")
+@breaks("test_queued_task_is_found_as_queued", says="the number of the task's `events`")
 class TestCountsNoEvents(InProcessJournal):
     async def find(self, limit=100):
         return [dataclasses.replace(task, events=0) for task in await super().find(limit)]

@@ -338,7 +338,7 @@ class TestCostsAHundredTimesAsMuch(ScriptedModel):
 
 class TestSendsAllAsTheUsersWords(Suite):
     breaks = ("test_request_keeps_message_roles",)
-    says = "whoever wrote it gives orders"
+    says = "as if the user had written"
 
     def as_sent(self, request):
         return repr([[*map(part, message.parts)] for message in request.messages])
@@ -352,7 +352,7 @@ class TestDropsResultsOfTools(Suite):
         return repr([(message.role, message.text) for message in request.messages])
 
 
-@breaks("test_models_do_not_share_a_key", says="they share a client or an answer")
+@breaks("test_models_do_not_share_a_key", says="share a client or an answer")
 class TestSharesItsClient(ScriptedModel):
     first = None
 

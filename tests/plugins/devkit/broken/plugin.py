@@ -146,7 +146,7 @@ class TestTakesAPlainToken(Suite):
 
 class TestSetsUpLoggingAsItIsImported(Suite):
     breaks = ("test_import_changes_no_process_state",)
-    says = "importing its modules sets up the root logger"
+    says = "importing the plugin's modules changes the process (sets up the root logger"
     files = {
         **MODULES,
         "observer.py": "import logging\nlogging.basicConfig(level=10)\nclass Made: ...",

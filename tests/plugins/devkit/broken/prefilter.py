@@ -143,7 +143,7 @@ class TestNamesTwice(Good):
         return Selection(names=(*found.names, *found.names))
 
 
-@breaks("test_prefilter_keeps_the_actions_a_task_needs", says="are ignored: read all of it")
+@breaks("test_prefilter_keeps_the_actions_a_task_needs", says="are ignored: read the whole task")
 class TestReadsTheFirstWords(Good):
     async def select(self, task, catalog, ask):
         return await super().select(task[:100], catalog, ask)

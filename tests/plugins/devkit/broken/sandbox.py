@@ -324,7 +324,7 @@ class TestTakesToolsForValues(Backend):
     )
 
 
-@breaks("test_named_tool_can_be_called_later")
+@breaks("test_tool_in_a_variable_can_be_called")
 class TestKnowsNoOtherNamesOfTools(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -459,7 +459,7 @@ class TestLeavesProcesses(Suite):
     breaks = ("test_session_leaves_no_process_or_file",)
     left: list = []
 
-    async def leftovers(self, seen):
+    async def still_running(self, seen):
         return await remaining_after(seen, 0.2)
 
     class kind(Backend):
@@ -490,9 +490,9 @@ class TestLeavesOrphans(Suite):
     """A started process ends, but its own child goes on below the system's first process."""
 
     breaks = ("test_session_leaves_no_process_or_file", "test_cancelled_open_leaves_nothing")
-    says = "end the whole group"
+    says = "end the whole process group"
 
-    async def leftovers(self, seen):
+    async def still_running(self, seen):
         return await remaining_after(seen, 0.2)
 
     class kind(Backend):

@@ -37,7 +37,7 @@ class TestTellsOthersNothing(SqlJournal):
         yield
 
 
-@breaks("test_find_filters_by_state_text_and_time", says="a sign of its database is not text")
+@breaks("test_find_filters_by_state_text_and_time", says="are searched as text")
 class TestFindsBySigns(SqlJournal):
     async def find(self, limit=100, *, text=None, **more):
         found = await super().find(limit, text=None if text == "5%" else text, **more)
@@ -126,7 +126,7 @@ class TestAsksForWhatIsOver(SqlJournal):
         return [each for each in found if not (waiting and each.decided)]
 
 
-@breaks("test_another_process_can_stop_a_task", says="did not wait for whoever works on it")
+@breaks("test_another_process_can_stop_a_task", says="before the process that works on")
 class TestStopsByWord(SqlJournal):
     async def stop(self, task_id, by):
         if (await self.task(task_id)).state == "running":

@@ -18,8 +18,10 @@ class Suite(StrategyContract):
     seconds = 3.0
     kind = CodegenStrategy
     replies = (script("print(await add(1, b=2))"),)
-    unapproved = (script("try:\n    await forget('Ann')\nexcept ApprovalRejected: print('no')"),)
-    writing = (
+    replies_that_need_approval = (
+        script("try:\n    await forget('Ann')\nexcept ApprovalRejected: print('no')"),
+    )
+    replies_that_write = (
         script("print(await keep('Ann'))\nrerun('Ann is kept', 'keep Bob')"),
         script("print(await keep('Bob'))"),
     )
@@ -74,8 +76,8 @@ class ByCall:
 class TestGoodByCall(Suite):
     kind = ByCall
     replies = ("add: 1 2", "The sum is 3.")
-    unapproved = ("forget: Ann", "That was all.")
-    writing = ("keep: Ann\nkeep: Bob", "Both are kept.")
+    replies_that_need_approval = ("forget: Ann", "That was all.")
+    replies_that_write = ("keep: Ann\nkeep: Bob", "Both are kept.")
 
 
 class TestGoodByCallsTogether(TestGoodByCall):
@@ -90,8 +92,9 @@ class TestRemembersByItself(Suite):
     """The strategy's memory is lost with its process, so a resumed task does something else."""
 
     breaks = ("test_killed_task_resumes_from_every_event",)
-    writing = ("keep: Ann", "keep: Bob", "Both are kept.")
-    replies, unapproved = TestGoodByCall.replies, TestGoodByCall.unapproved
+    replies_that_write = ("keep: Ann", "keep: Bob", "Both are kept.")
+    replies = TestGoodByCall.replies
+    replies_that_need_approval = TestGoodByCall.replies_that_need_approval
 
     class kind(ByCall):
         times = 0
@@ -219,7 +222,7 @@ class TestKeepsItsMessagesInSelf(TestGoodByCall):
 
 
 class TestTellsTheTime(TestGoodByCall):
-    breaks = ("test_strategy_sends_the_same_prompts_on_replay",)
+    breaks = ("test_equal_tasks_have_equal_prompts",)
     says = "leave times and random names out"
 
     class kind(ByCall):
@@ -230,7 +233,7 @@ class TestTellsTheTime(TestGoodByCall):
 
 
 class OneByOne(TestGoodByCall):
-    writing = ("keep: Ann", "keep: Bob", "Both are kept.")
+    replies_that_write = ("keep: Ann", "keep: Bob", "Both are kept.")
 
 
 class TestGoodOneByOne(OneByOne):

@@ -160,7 +160,7 @@ def test_action_absent_from_the_first_script_requires_approval(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
     assert asked[0].flow == (
-        "note_id: from notes (call 1, [0].id); the task does not say that it is this one"
+        "note_id: from notes (call 1, [0].id); the task does not say that this value is meant"
     )
 
 

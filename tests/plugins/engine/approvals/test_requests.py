@@ -252,7 +252,7 @@ async def test_edited_answer_to_a_script_request_is_refused() -> None:
 @pytest.mark.parametrize(
     ("outcome_unknown", "decision", "message"),
     [
-        (True, Edited(arguments={}), "a call that was begun cannot be changed"),
+        (True, Edited(arguments={}), "an interrupted call cannot be changed"),
         (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )

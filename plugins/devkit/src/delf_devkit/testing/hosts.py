@@ -34,11 +34,11 @@ class TestHost(PluginHost):
         self._provided: dict[Spec, Any] = {}
 
     def provide(self, spec: Spec, factory: Any) -> None:
-        """Add a capability, or replace the capability of the same kind and name.
+        """Add a capability, as if an installed plugin offered the capability.
 
         Args:
             spec: The spec, as a plugin's hook would return it; its ``factory`` is ignored.
-            factory: The class or function to use in place of the spec's import path ``factory``.
+            factory: The function or class itself, which a plugin would name as ``module:name``.
         """
         with self._lock:
             self._provided[spec] = factory

@@ -53,14 +53,15 @@ def question_for(**arguments: Any) -> ApprovalRequest:
 
 def sample_questions() -> dict[str, ApprovalRequest]:
     """Return named sample questions, of each kind and with texts that are hard to display."""
-    others = {
+    outside_origin = {
         "kind": "result",
         "trust": "outside",
         "text": "from mail.read (call 7); others wrote it",
+        "action": "mail.read",
     }
     question = question_for()
     return {
-        "a choice": replace(question, origins={"options[1]": {**others, "action": "mail.read"}}),
+        "a choice": replace(question, origins={"options[1]": outside_origin}),
         "yes or no": question_for(question="Shall it be sent today?", answer="yes/no"),
         "a number": replace(question_for(question="How many?", answer="number"), line=4242),
         "a text": replace(question_for(question="What is the subject?"), expires_after=2580.0),
@@ -77,7 +78,7 @@ def sample_requests() -> dict[str, ApprovalRequest]:
     Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
     request = request_for()
-    others = {
+    outside_origin = {
         "kind": "result",
         "trust": "outside",
         "text": "from web.read (call 7); others wrote it",
@@ -91,7 +92,10 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         FactKind.OUTCOME_UNKNOWN: {"outcome_unknown": True},
         FactKind.CHANGED: {"changed": True},
         FactKind.MADE_BEFORE: {"made_before": 23},
-        FactKind.OTHERS_WORDS: {"flow": f"to: {others['text']}", "origins": {"to": others}},
+        FactKind.OTHERS_WORDS: {
+            "flow": f"to: {outside_origin['text']}",
+            "origins": {"to": outside_origin},
+        },
         FactKind.HIDDEN: {"arguments": {"to": "ann\u202eelgoog@evil.example\u202c", "amount": 1}},
         FactKind.WARNING: {"reason": "no earlier payment went to this receiver"},
         FactKind.TASK: {"task": "Settle every invoice of Quebec.\nDo not forget Yukon."},
@@ -105,7 +109,7 @@ def sample_requests() -> dict[str, ApprovalRequest]:
         FactKind.CODE: _script(code),
         FactKind.ARGUMENT: {"arguments": {"receiver": "landlord@example.org", "amount": 815}},
         FactKind.DEFAULT: {"defaults": {"currency": "bitcoin", "express_fee": 9000}},
-        FactKind.ORIGIN: {"origins": {"to": others}},
+        FactKind.ORIGIN: {"origins": {"to": outside_origin}},
         FactKind.FILE: {"files": {"salaries.xlsx": 48_213}},
         FactKind.PREVIEW: {"preview": "From: savings\nTo: 12,000 households\nTotal: 1,440,000"},
         FactKind.CHANGES: {"changes": ("bank.open(name='x17')", "bank.limit(9100)")},

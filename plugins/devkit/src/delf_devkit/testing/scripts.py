@@ -52,7 +52,7 @@ class RecordingScriptHost(ScriptHost):
         return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
 
     def spec(self, **options: Any) -> SessionSpec:
-        """Make a session spec with the tools of this host and the standard modules.
+        """Make a session spec with the tools of this host.
 
         Args:
             options: Fields of ``SessionSpec``.

@@ -105,12 +105,17 @@ class ScriptedTask:
         self,
         question: str,
         arguments: dict[str, Any],
-        name: str,
-        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+        _name: str,
+        validate: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
+        """Return the arguments that the scripted person approves; None if the person rejects.
+
+        If ``agrees`` is a mapping, the person approves these edited arguments.
+        """
         self.questions.append(question)
         if isinstance(self.agrees, Mapping):
-            return fit(self.agrees)
+            edited_arguments = self.agrees
+            return validate(edited_arguments)
         return arguments if self.agrees else None
 
 

@@ -73,7 +73,10 @@ def decider_of(person: Person) -> Decider:
 
 
 def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Person]) -> list[Person]:
-    """Return the people who may approve a request or answer a question, in the order of ``people``.
+    """Return the people who may approve a request or answer a question.
+
+    A person needs to see the task, and needs the right ``decide`` unless the question is the
+    person's own. The request's rule must not refuse the person.
 
     Args:
         request: The request.
@@ -170,7 +173,7 @@ class Ballot:
         self._shared = shared
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
-        self._count_tasks: set[asyncio.Task[None]] = set()
+        self._counting_tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
 
     def decides(self, answer: Answer) -> bool:
@@ -202,21 +205,21 @@ class Ballot:
 
     async def wait_until_counted(self) -> None:
         """Wait until all votes are counted, and the request is decided if the votes suffice."""
-        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _count_tasks
-        while self._count_tasks:
-            await asyncio.wait({*self._count_tasks})
+        await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting_tasks
+        while self._counting_tasks:
+            await asyncio.wait({*self._counting_tasks})
             await asyncio.sleep(0)
 
     def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
         counting = asyncio.create_task(self._count(rule, answer))
-        self._count_tasks.add(counting)
-        counting.add_done_callback(self._count_tasks.discard)
+        self._counting_tasks.add(counting)
+        counting.add_done_callback(self._counting_tasks.discard)
 
     async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Record a vote, and decide the request if the votes suffice.
 
-        Voters who were removed since their votes are recognised here, because the synchronous
-        :meth:`decides` cannot read the journal.
+        The earlier votes of people who have lost the right to decide do not count. Only this method
+        can check that, because :meth:`decides` is synchronous and cannot read the journal.
         """
         pending = self._shared.pending
         request_id = self._request.request_id
@@ -236,7 +239,7 @@ class Ballot:
             ]
             if earlier_votes:  # two votes decide
                 earlier_voters = tuple(dict.fromkeys(each.by for each in earlier_votes))
-                pending.settle(request_id, replace(answer, others=earlier_voters))
+                pending.settle(request_id, replace(answer, earlier_voters=earlier_voters))
                 return
             await self._log.record(
                 ApprovalVoted,

@@ -44,7 +44,7 @@ class Answer:
         inbox_position: The position of the answer in the journal's inbox; None for an answer that
             did not come through the inbox.
         source: Whether a person, the policy, a timeout or nobody gave the answer.
-        others: The people whose earlier votes count together with this approval.
+        earlier_voters: The people whose earlier votes count together with this approval.
         needs_other_approver: Whether another person has to approve the call, because the person who
             answered edited the call.
     """
@@ -53,7 +53,7 @@ class Answer:
     who: Decider = field(default_factory=Decider)
     inbox_position: int | None = None
     source: DecisionSource = "person"
-    others: tuple[str, ...] = ()
+    earlier_voters: tuple[str, ...] = ()
     needs_other_approver: bool = False
 
     @classmethod
@@ -83,9 +83,10 @@ class Answer:
         return {
             "by": self.who.name,
             "via": self.who.via,
-            "others": self.others,
+            "others": self.earlier_voters,
             "source": self.source,
             "note": self.inbox_position,
+            # Only the person who gave the answer has seen the effect of the call.
             "person": self.who.key if self.was_shown else None,
             **decision_data(self.decision),
         }
@@ -130,7 +131,10 @@ def decision_data(decision: Decision) -> dict[str, Any]:
 
 
 def decision_of(data: Mapping[str, Any]) -> Decision | None:
-    """Decode a decision from the fields of an event or a note; None for invalid fields."""
+    """Decode a decision from the fields of a journal event, or of a stored answer.
+
+    None if the fields are invalid.
+    """
     reason = data.get("reason")
     reason = None if reason is None else str(reason)
     match data.get("decision"):
@@ -167,11 +171,11 @@ def well_formed(answer: object) -> Decision:
     match answer:
         case Expired() | AlreadyDone() | ChangesRequested():
             return answer
-        case Approved() if decision_of(decision_data(answer)) == answer:
+        case Approved() if decision_of(decision_data(answer)) == answer:  # checks the field values
             return answer
         case Edited(arguments=arguments) if _are_named(arguments):
             return answer
-        case Answered(answer=value) if isinstance(value, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel's own
+        case Answered(answer=value) if isinstance(value, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel may pass any value
             return answer
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))
@@ -247,11 +251,12 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Check that a decision is of a kind that the request accepts.
 
     Raises:
-        DelfError: If the decision edits a script or an interrupted call; declares a call as already
-            done that was not interrupted; requests changes although no model can make changes;
-            covers all calls of an action, although the request is for a script; or does not answer
-            a question.
+        DelfError: If the decision edits a script; edits an interrupted call, or requests changes of
+            such a call; declares a call as already done that was not interrupted; requests changes
+            although no model can change the script; remembers a script for any arguments; or does
+            not answer a question.
     """
+    is_interrupted_call = request.outcome_unknown
     question = Question.from_request(request)
     if question is not None:
         if isinstance(decision, Answered):
@@ -268,21 +273,21 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
         )
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if isinstance(decision, Edited) and request.outcome_unknown:
+    if isinstance(decision, Edited) and is_interrupted_call:
         raise DelfError(
-            "the arguments of a call that was begun cannot be changed",
+            "the arguments of an interrupted call cannot be changed",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
         )
-    if isinstance(decision, ChangesRequested) and request.outcome_unknown:
+    if isinstance(decision, ChangesRequested) and is_interrupted_call:
         raise DelfError(
-            "changes cannot be requested of a call that was begun",
+            "changes of an interrupted call cannot be requested",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
         )
     if isinstance(decision, ChangesRequested) and not request.takes_changes:
         raise DelfError(
             "no model works on this task that could change anything", hint="reject it, or edit it"
         )
-    if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
-        raise DelfError("only an interrupted call can be settled")
+    if isinstance(decision, AlreadyDone) and not is_interrupted_call:
+        raise DelfError("only an interrupted call can be settled as already done")
     if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
         raise DelfError("a script has no arguments: only the same script can be remembered")

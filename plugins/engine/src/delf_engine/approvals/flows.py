@@ -51,11 +51,10 @@ class TaskFlows:
         self._outline = outline
         self._log = log
         self._allowed = tuple(allowed)
-        # The number of texts in the last request for an outline; 0 before the first request.
-        #
-        # The texts are the user's words, and the texts that the user orders to follow.
+        # The number of texts in the last request for an outline: the user's words, and each text
+        # whose instructions the user told the agent to follow. 0 before the first request.
         self._outlined_texts = 0
-        self._outlining = asyncio.Lock()
+        self._outline_lock = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the origins of the values in a call's arguments, as plain data by path."""
@@ -99,30 +98,39 @@ class TaskFlows:
         rules: Sequence[str] = ()
         if reason is not None and learned is not None and (rules := await learned()):
             reason = self.reason(call, rules)
-        while reason is not None and await self._extend_outline(self._origins.outline.answers):
+        # Let the model extend the outline, until the outline has the call or cannot be extended.
+        while reason is not None and await self._extend_outline(self._outline_answer_count):
             reason = self.reason(call, rules)
         return reason
 
-    async def _extend_outline(self, known: int) -> bool:
-        """Ask the model which calls the user's words ask for, and add the calls to the outline.
+    @property
+    def _outline_answer_count(self) -> int:
+        """The number of the model's answers that make up the outline."""
+        return self._origins.outline.answers
+
+    async def _extend_outline(self, used_answer_count: int) -> bool:
+        """Ask the model which calls the task plans, if there are texts that it has not seen.
+
+        The texts are the task, and the texts whose instructions the user tells the agent to obey.
 
         Args:
-            known: The number of the model's answers in the outline when the caller last used it.
+            used_answer_count: The number of the model's answers that the caller has used.
 
         Returns:
-            Whether the outline has further answers now.
+            Whether the outline has more answers now, also by a concurrent call of this method.
         """
-        origins, planned = self._origins, self._origins.outline
-        async with self._outlining:
-            followed = [*origins.texts_to_obey()]
-            # The texts to outline are the task and the followed texts. A resumed task knows only
-            # how many answers are recorded.
-            is_up_to_date = max(self._outlined_texts, planned.answers) > len(followed)
-            if planned.answers == known and origins.own_words and not is_up_to_date:
-                self._outlined_texts = 1 + len(followed)
-                await self._outline(followed)
+        origins = self._origins
+        async with self._outline_lock:
+            texts_to_obey = [*origins.texts_to_obey()]
+            text_count = 1 + len(texts_to_obey)  # with the task
+            # A resumed task has lost _outlined_texts, and uses the number of recorded answers.
+            has_seen_all_texts = max(self._outlined_texts, self._outline_answer_count) >= text_count
+            is_extended = self._outline_answer_count > used_answer_count
+            if origins.own_words and not is_extended and not has_seen_all_texts:
+                self._outlined_texts = text_count
+                await self._outline(texts_to_obey)
                 origins.follow(self._log.events)
-            return planned.answers > known
+            return self._outline_answer_count > used_answer_count
 
 
 @dataclass(frozen=True)
@@ -146,33 +154,79 @@ class _Suspect:
     rules: Sequence[str]
 
     def reason(self) -> str | None:
-        action, is_untainted = self.bound.action, self.origins.is_author_untainted
+        """Return why a person has to review the call; None if nobody has to.
+
+        Nobody has to review the call if all values that decide its effect are the user's own, or if
+        the user's words ask for the call.
+        """
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
-        is_undeclared = action.sinks is None and action.contents is None
-        has_only_content = is_undeclared and all(self._is_content(path, "") for path in self.leaves)
-        checked = deciding
-        if has_only_content and not deciding:
-            checked = [*self.leaves]  # because the call could carry contents out
-        foreign = [path for path in checked if not (is_untainted and self._needs_no_review(path))]
-        has_own_content = not deciding and len(foreign) < len(self.leaves)
-        if is_untainted and (not foreign or has_own_content):
+        if (
+            self.origins.is_author_untainted
+        ):  # the model had read no untrusted data when it wrote the call
+            return self._reason_of_untainted(deciding)
+        return self._reason_of_tainted(deciding)
+
+    def _reason_of_untainted(self, deciding: Sequence[str]) -> str | None:
+        """Return why values need review in a call that no untrusted data can have caused.
+
+        Args:
+            deciding: The paths of the values that decide the effect of the call.
+        """
+        unclear = [path for path in self._paths_to_check(deciding) if self._needs_review(path)]
+        has_some_own_content = not deciding and len(unclear) < len(self.leaves)
+        if not unclear or has_some_own_content:
             return None
-        differences = self.origins.outline.differing_arguments(
+        differences = self._differences_from_plan(self._untrusted_sources(unclear))
+        # The parameters that differ from the most similar planned call. Without a planned call, the
+        # first parameter with a value that needs review.
+        differing = min(differences, key=len, default=[parameter_of(unclear[0])])
+        return self._reason_of(differing, unclear) if differing else None
+
+    def _reason_of_tainted(self, deciding: Sequence[str]) -> str | None:
+        """Return why a call needs review that was written after untrusted data were read.
+
+        Args:
+            deciding: The paths of the values that decide the effect of the call.
+        """
+        checked = self._paths_to_check(deciding)
+        differences = self._differences_from_plan(None)
+        if not deciding and not differences:
+            return "the model wrote this call after it had read what others wrote"
+        # As for an untainted call, but all checked parameters may come from untrusted data.
+        differing = min(differences, key=len, default=[*map(parameter_of, checked)])
+        if differing:
+            return self._reason_of(differing, checked)
+        return self._reason_of_contents() or self._reason_of_repetition(differences)
+
+    @property
+    def _has_only_content(self) -> bool:
+        action = self.bound.action
+        is_undeclared = action.sinks is None and action.contents is None
+        return is_undeclared and all(self._is_content(path, "") for path in self.leaves)
+
+    def _paths_to_check(self, deciding: Sequence[str]) -> Sequence[str]:
+        """Return the paths of the values to check: those that decide the effect of the call.
+
+        In a call that has only content, all values are checked: it could carry contents out.
+        """
+        return [*self.leaves] if self._has_only_content and not deciding else deciding
+
+    def _differences_from_plan(
+        self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
+    ) -> Sequence[Sequence[str]]:
+        """Return, for each planned call of this action, the parameters in which the call differs.
+
+        Args:
+            sources_by_parameter: The parameters to compare, with their untrusted sources; None to
+                compare all parameters.
+        """
+        return self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
-            has_only_content=has_only_content,
-            sources_by_parameter=self._untrusted_sources(foreign) if is_untainted else None,
+            has_only_content=self._has_only_content,
+            sources_by_parameter=sources_by_parameter,
         )
-        if not (is_untainted or deciding or differences):
-            return "the model wrote this call after it had read what others wrote"
-        suspicious = [parameter_of(foreign[0])] if is_untainted else [*map(parameter_of, foreign)]
-        # The differences from the most similar planned call; without one, the untrusted values.
-        if differing := min(differences, key=len, default=suspicious):
-            return self._reason_of(differing, foreign)
-        if is_untainted:
-            return None
-        return self._reason_of_contents() or self._reason_of_repetition(differences)
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
@@ -183,22 +237,26 @@ class _Suspect:
             for path in paths
         }
 
-    def _needs_no_review(self, path: str) -> bool:
-        """Return whether a value needs no review.
+    def _needs_review(self, path: str) -> bool:
+        """Return whether a person has to review a value.
 
-        The value is then the user's own and stays in the user's services, or a rule allows its data
-        flow.
+        False if the value is the user's own and stays in the user's services, or if a rule allows
+        its data flow.
         """
         action = self.bound.name
-        is_sent = self.bound.action.egress and self.origins.sources(action, path, self.line)
-        if not is_sent and self.origins.is_own(action, path, self.leaves[path], self.line):
-            return True
+        comes_from_a_result = bool(self.origins.sources(action, path, self.line))
+        # A constant of the script contains nothing that must not leave the user's services.
+        carries_data_out = self.bound.action.egress and comes_from_a_result
+        is_own = self.origins.is_own(action, path, self.leaves[path], self.line)
+        if is_own and not carries_data_out:
+            return False
         origin = self.origins.find(self.leaves[path]) if self.rules else None
         if origin is None or origin.kind != "result":
-            return False
+            return True
         flow = flow_between(str(origin.action), origin.path, action, path)
         patterns = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
-        return any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
+        is_allowed = any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
+        return not is_allowed
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
         """Return why a call's parameters need review: the origin of one of their values.
@@ -214,31 +272,33 @@ class _Suspect:
             return f"it leaves out {', '.join(names)}, which the task asks for"
         traced = paths[:_MAX_TRACED_VALUES]
         origins = {path: self.origins.find(self.leaves[path]) for path in traced}
+        untrusted_paths = {path for path in traced if origins[path].is_others}
         # An untrusted value first, and a value from the task's own words last.
-        path = min(traced, key=lambda p: (not origins[p].is_others, origins[p].kind == "task"))
+        path = min(traced, key=lambda p: (p not in untrusted_paths, origins[p].kind == "task"))
         origin = origins[path]
         if origin.kind == "task":
             return f"{path}: {origin.text}, which does not ask for it here"
-        if origin.is_others or origin.kind != "result":
+        if path in untrusted_paths or origin.kind != "result":
             return f"{path}: {origin.text}"
         if self.bound.action.effect == "read":
             return f"it sends your own data out as {path}: {origin.text}"
-        return f"{path}: {origin.text}; the task does not say that it is this one"
+        return f"{path}: {origin.text}; the task does not say that this value is meant"
 
     def _reason_of_contents(self) -> str | None:
-        """Return why a text for people in the call needs review; None if none does.
+        """Return why a text in the call needs review; None if no text does.
 
-        A text in the user's words needs no review.
+        A text of a planned call, or of the user's words, needs no review.
         """
         for path, text in self.leaves.items():
             name = parameter_of(path)
             value = self.arguments[name]
-            is_stated = self.origins.outline.states(self.bound.name, name, value)
-            if is_stated or self.origins.is_in_user_words(text) or not self._is_content(path, text):
+            is_in_planned_call = self.origins.outline.states(self.bound.name, name, value)
+            is_in_user_words = self.origins.is_in_user_words(text)
+            if is_in_planned_call or is_in_user_words or not self._is_content(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
-                return f"{path} may tell {result}, which the task does not ask for"
+                return f"{path} may contain {result}, which the task does not ask for"
             if may_hide_data(text):
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
@@ -249,8 +309,8 @@ class _Suspect:
         Args:
             differences: For each planned call, the parameters in which this call differs.
         """
-        planned_count = sum(not differing for differing in differences)
-        is_exhausted = self.origins.outline.reaches_planned_count(
+        planned_count = sum(len(differing_parameters) == 0 for differing_parameters in differences)
+        was_made_often_enough = self.origins.outline.reaches_planned_count(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
-        return "the task does not ask to do this once more" if is_exhausted else None
+        return "the task does not ask to do this once more" if was_made_often_enough else None

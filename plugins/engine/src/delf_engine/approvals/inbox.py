@@ -25,12 +25,11 @@ from delf.protocols.journal import Journal, Note
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data, decision_of
 from delf_engine.approvals.pending import PendingRequests
-from delf_engine.approvals.talk import KIND as TALK
-from delf_engine.approvals.talk import talk_of
+from delf_engine.approvals.talk import REMARK_KIND, decode_remark
 
 _log = logging.getLogger(__name__)
 
-KIND: Final = "approval"
+ANSWER_KIND: Final = "approval"
 _RETRY_SECONDS: Final = 0.5
 
 
@@ -123,7 +122,7 @@ class Inbox:
         self._watchers += 1
         if self._watch is None or self._watch.done():
             notes = self._journal.subscribe_notes()
-            self._watch = shared_task(self._pass_on(notes, self._journal))
+            self._watch = shared_task(self._pass_on_notes(notes, self._journal))
         try:
             yield
         finally:
@@ -143,14 +142,15 @@ class Inbox:
             _log.warning("earlier answers to %s cannot be read: %s", task_id, error.message)
             return
         for note in notes:
-            if note.kind == TALK:
-                self._take_talk(note)
-        # Newest first: a person answers again only if the first answer was lost.
+            if note.kind == REMARK_KIND:
+                self._pass_on_remark(note)
+        # The first answer that is passed on counts. It is the newest one, because a person answers
+        # again only if the earlier answer had no effect.
         for note in reversed(notes):
-            if note.kind == KIND:
-                self._take(note)
+            if note.kind == ANSWER_KIND:
+                self._pass_on_answer(note)
 
-    async def _pass_on(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
+    async def _pass_on_notes(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
         """Pass on answers and comments of other processes until the journal closes.
 
         If the journal fails repeatedly, only the first failure is logged as a warning.
@@ -160,32 +160,34 @@ class Inbox:
             try:
                 async for note in notes:
                     position, has_failed = note.position, False
-                    if note.kind == KIND:
-                        self._take(note)
-                    elif note.kind == TALK:
-                        self._take_talk(note)
+                    if note.kind == ANSWER_KIND:
+                        self._pass_on_answer(note)
+                    elif note.kind == REMARK_KIND:
+                        self._pass_on_remark(note)
                 return  # the journal is closed
             except DelfError as error:
                 level = logging.DEBUG if has_failed else logging.WARNING
                 has_failed = True
                 _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_RETRY_SECONDS)
-            # Continue after the last read note; position 0 includes notes that arrived meanwhile.
+            # Continue after the last note that was read. If none was read yet, begin with the first
+            # note of the journal, because notes may have arrived during the pause.
             notes = journal.subscribe_notes(after=position)
 
-    def _take_talk(self, note: Note) -> None:
-        talk = talk_of(note.data)
-        if talk is None:
+    def _pass_on_remark(self, note: Note) -> None:
+        """Pass a comment or an assignment of another process to the pending request."""
+        remark = decode_remark(note.data)
+        if remark is None:
             _log.warning("note %d of the journal is no comment that can be read", note.position)
             return
         try:
-            self._pending.talk(
-                str(note.data.get("request_id")), talk, _decider_of(note.data), note.position
+            self._pending.add_remark(
+                str(note.data.get("request_id")), remark, _decider_of(note.data), note.position
             )
         except UnknownRequestError as error:
             _log.debug("a comment came late: %s", error.message)
 
-    def _take(self, note: Note) -> None:
+    def _pass_on_answer(self, note: Note) -> None:
         """Give an answer from a note to its pending request; log an answer that does not count."""
         data = note.data
         decision = decision_of(data)

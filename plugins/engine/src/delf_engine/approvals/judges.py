@@ -51,7 +51,7 @@ class Case:
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
         request_event: The recorded request, in a resumed task.
         decision_event: The recorded decision on that request.
-        lapsed: Whether the sandbox of the task died while the request waited.
+        request_was_closed: Whether the sandbox of the task died while the request waited.
         changed: Whether a person was asked before, and the call has a different effect now.
     """
 
@@ -62,7 +62,7 @@ class Case:
     outcome_unknown: bool = False
     request_event: ApprovalRequested | None = None
     decision_event: ApprovalDecided | None = None
-    lapsed: bool = False
+    request_was_closed: bool = False
     changed: bool = False
 
     @cached_property
@@ -87,7 +87,7 @@ class Ruling:
 
     Args:
         answer: The answer; None if a person has to answer.
-        is_journalled: Whether the journal records the request together with the answer, although no
+        needs_journal: Whether the journal records the request together with the answer, although no
             person answered.
         remembered: The earlier decision that the answer repeats.
         flow: The reason to review where the call's values came from.
@@ -95,7 +95,7 @@ class Ruling:
     """
 
     answer: Answer | None = None
-    is_journalled: bool = False
+    needs_journal: bool = False
     remembered: RememberedDecision | None = None
     flow: str | None = None
     rule: ApprovalRule | None = None
@@ -104,17 +104,11 @@ class Ruling:
         self,
         answer: Answer | None,
         *,
-        is_journalled: bool = False,
+        needs_journal: bool = False,
         remembered: RememberedDecision | None = None,
     ) -> Ruling:
-        """Return a copy of this ruling with another answer.
-
-        Args:
-            answer: The answer; None if a person has to answer.
-            is_journalled: As in :class:`Ruling`.
-            remembered: As in :class:`Ruling`.
-        """
-        return replace(self, answer=answer, is_journalled=is_journalled, remembered=remembered)
+        """Return this ruling with another answer; None leaves the case to people."""
+        return replace(self, answer=answer, needs_journal=needs_journal, remembered=remembered)
 
 
 Judge = Callable[[Case, Ruling], Awaitable[Ruling]]
@@ -137,26 +131,26 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Apply the approval mode and the advance approvals to a case.
+        """Approve or deny a call by the mode; decide an interrupted call by ``settle``.
 
-        For an interrupted call, the task's ``settle`` decides. If nothing applies, the ruling of
-        the earlier judges is returned.
+        The ruling is returned unchanged if neither decides. With ``needs_journal``, the journal
+        records the answer, so that people see what the mode decided.
         """
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
-            return ruling.answered(answer, is_journalled=True)
+            return ruling.answered(answer, needs_journal=True)
         if case.outcome_unknown:
             if (settle := self._task.settle) == "ask":
                 return ruling
             decision = Approved() if settle == "again" else AlreadyDone()
             answer = Answer.given(decision, "policy", f"settle {settle}")
-            return ruling.answered(answer, is_journalled=True)
+            return ruling.answered(answer, needs_journal=True)
         if self._is_pre_approved_case(case):
             return ruling.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
         if self._shared.config.approval_mode == "approve_all":
             answer = Answer.given(Approved(), "policy", "mode approve_all")
-            return ruling.answered(answer, is_journalled=True)
+            return ruling.answered(answer, needs_journal=True)
         return ruling
 
     def _is_pre_approved_case(self, case: Case) -> bool:
@@ -176,7 +170,7 @@ class ModeJudge:
     def is_pre_approved(self, bound_action: BoundAction) -> bool:
         """Return whether the settings approve an action beforehand.
 
-        Always False for calls of a worker.
+        Always False for calls of a worker, which is an agent that a script calls.
         """
         return not self._task.worker and self._shared.is_approved(bound_action.name)
 
@@ -251,8 +245,10 @@ class FlowsJudge:
         worker: str | None,
     ) -> None:
         self._denies = shared.config.flows == "deny"
+        # Traces the values of calls, to show their origins; None if origins are off.
         self._flows = flows
-        self._guarding_flows = flows if shared.guards else None
+        # The same object; None if origins are only shown, and never require a review.
+        self._blocking_flows = flows if shared.guards else None
         self._decisions = decisions
         self._worker = worker
 
@@ -264,31 +260,32 @@ class FlowsJudge:
         call = case.call
         if call is None or self._flows is None:
             return ruling
-        if self._guarding_flows is None:
+        if self._blocking_flows is None:  # origins are only shown
             # A person sees the flow only in a journalled request.
-            is_shown = ruling.answer is None or ruling.is_journalled
+            is_shown = ruling.answer is None or ruling.needs_journal
             return replace(ruling, flow=self._flows.reason(call)) if is_shown else ruling
         bound_action = call.bound
-        flow = await self._guarding_flows.reason_to_review(
+        flow = await self._blocking_flows.reason_to_review(
             call,
             lambda: self._decisions.flow_rules(
                 bound_action.name, bound_action.digest, self._worker
             ),
         )
         ruling = replace(ruling, flow=flow)
-        is_decided_by_settle = case.outcome_unknown and ruling.answer is not None
-        if flow is None or is_decided_by_settle:
+        # The user has said beforehand what happens to interrupted calls.
+        is_answered_interrupted_call = case.outcome_unknown and ruling.answer is not None
+        if flow is None or is_answered_interrupted_call:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
-            return ruling.answered(answer, is_journalled=True)
+            return ruling.answered(answer, needs_journal=True)
         return ruling.answered(None)
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
         return (
-            self._guarding_flows is not None
-            and await self._guarding_flows.reason_to_review(call) is not None
+            self._blocking_flows is not None
+            and await self._blocking_flows.reason_to_review(call) is not None
         )
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
@@ -315,8 +312,8 @@ class RuleJudge:
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:
     """Return the actions in a script that need approval, for display before it runs.
 
-    The result is only a preview. When the script runs, each call is checked by the action that is
-    really called, even if the script uses another name for the action.
+    This is not a security check: approval is enforced at each call, even if the script uses another
+    name for an action.
 
     Args:
         code: The script; an invalid script names nothing.

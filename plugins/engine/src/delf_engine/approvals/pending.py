@@ -12,7 +12,7 @@ from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decider
 from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
-from delf_engine.approvals.talk import Talk
+from delf_engine.approvals.talk import Remark
 
 # The number of decided requests whose outcome is named in the error for a late answer.
 _MAX_OUTCOMES: Final = 1000
@@ -26,7 +26,7 @@ does not allow.
 """
 
 
-TakeTalk = Callable[[Talk, Decider, int | None], None]
+TakeRemark = Callable[[Remark, Decider, int | None], None]
 """Records a comment or an assignment, its author, and its position in the journal's inbox."""
 
 
@@ -34,7 +34,7 @@ def _accept(_answer: Answer) -> bool:
     return True
 
 
-def _ignore(talk: Talk, decider: Decider, note: int | None) -> None:
+def _ignore(remark: Remark, decider: Decider, note: int | None) -> None:
     pass
 
 
@@ -45,7 +45,7 @@ class PendingRequest:
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
     decides: Decides = field(default=_accept)
-    talk: TakeTalk = field(default=_ignore)
+    remark: TakeRemark = field(default=_ignore)
 
     def copy(self) -> ApprovalRequest:
         """Return a copy of the request, so that the program cannot change the call."""
@@ -61,17 +61,17 @@ class PendingRequests:
         self._outcomes: dict[str, str] = {}
 
     def open(
-        self, request: ApprovalRequest, decides: Decides = _accept, talk: TakeTalk = _ignore
+        self, request: ApprovalRequest, decides: Decides = _accept, remark: TakeRemark = _ignore
     ) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
 
         Args:
             request: The request.
             decides: Applies the team's rule to an answer.
-            talk: Records a comment or an assignment.
+            remark: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, decides=decides, talk=talk)
+        pending = PendingRequest(request, answer, decides=decides, remark=remark)
         with self._lock:
             self._waiting[request.request_id] = pending
         return answer
@@ -103,12 +103,14 @@ class PendingRequests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def talk(self, request_id: str, talk: Talk, decider: Decider, note: int | None = None) -> None:
+    def add_remark(
+        self, request_id: str, remark: Remark, decider: Decider, note: int | None = None
+    ) -> None:
         """Record a comment or an assignment of a pending request, from any thread.
 
         Args:
             request_id: The request.
-            talk: The comment or assignment.
+            remark: The comment or assignment.
             decider: The author.
             note: The position of the note in the journal's inbox, if any.
 
@@ -119,7 +121,7 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
             if pending is None:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
-            pending.talk(talk, decider, note)
+            pending.remark(remark, decider, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
         """Decide a request by a rule, a timeout or enough votes.

@@ -35,9 +35,9 @@ from delf_engine.approvals.decision import (
     with_secrets,
 )
 from delf_engine.approvals.judges import Case, Ruling
-from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
+from delf_engine.approvals.remembered import RememberedDecisions, is_lasting_refusal
 from delf_engine.approvals.shared import Approvals
-from delf_engine.approvals.talk import RequestTalk
+from delf_engine.approvals.talk import RequestRemarks
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
@@ -92,7 +92,8 @@ class PeopleJudge:
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
-        if ruling.answer is not None and not ruling.is_journalled:
+        is_decided_silently = ruling.answer is not None and not ruling.needs_journal
+        if is_decided_silently:
             return ruling
         request, answer = self._request_of(case, ruling), ruling.answer
         if case.is_question and not self._shared.can_answer(self._task):
@@ -131,14 +132,14 @@ class PeopleJudge:
             answer: The answer of another judge; None to ask people.
         """
         try:
-            # Not awaited yet: the request must be pending first, so that no reader's answer is
-            # lost.
-            showing = self._show(case, request, by_policy=answer is not None)
+            announcing = self._announce(case, request, by_policy=answer is not None)
             if answer is not None:
-                await showing
+                await announcing
             else:
                 asking = Asking(self._shared, self._task, self._log, request)
-                answer = await asking.answer(showing, again=case.request_event is not None)
+                # answer() awaits ``announcing`` only when it accepts answers, because a person may
+                # answer as soon as the request is announced.
+                answer = await asking.answer(announcing, again=case.request_event is not None)
         except asyncio.CancelledError:
             # Cancelled while a person thinks: the request must not stay open for other readers.
             is_abandoned = case.call is not None and case.call.abandoned
@@ -154,12 +155,13 @@ class PeopleJudge:
         async with self._shared.inbox.watched():
             yield
 
-    async def _show(self, case: Case, request: ApprovalRequest, *, by_policy: bool) -> None:
+    async def _announce(self, case: Case, request: ApprovalRequest, *, by_policy: bool) -> None:
         """Journal a request, so that observers and other processes see the request as pending.
 
-        In a resumed task, a recorded request is shown to the observers again instead.
+        If a resumed task finds its request in the journal, still pending, the request is only shown
+        to the observers again.
         """
-        if case.request_event is not None and not case.lapsed:
+        if case.request_event is not None and not case.request_was_closed:
             self._log.show(case.request_event)
             return
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
@@ -184,7 +186,8 @@ class PeopleJudge:
         )
         if isinstance(decision, Approved) and decision.remember == "task":
             self._decisions.add(request, decision, answer.who.name)
-        elif isinstance(decision, Rejected) and is_refusal(answer.source, request):
+        # A rejection by a timeout or by the settings says nothing about the next equal call.
+        elif isinstance(decision, Rejected) and is_lasting_refusal(answer.source, request):
             self._decisions.refused[case.key] = decision.reason
         return final_answer
 
@@ -203,14 +206,16 @@ class PeopleJudge:
                 return Answered(question.read(decision.answer))
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision
+        # A person approves each repetition of an interrupted call, and each call with a team rule.
         if request.outcome_unknown or request.rule:
-            return replace(decision, remember="no")  # approves one call only
+            return replace(decision, remember="no")
         if decision.remember == "task":
             return decision
         # One person's decision must not hold for another person's later tasks.
-        is_by_owner = answer.who.key is None or answer.who.key == self._decisions.key
-        may_last = is_by_owner and self._decisions.can_last
-        return decision if may_last else replace(decision, remember="task")
+        key_of_task_owner = self._decisions.key
+        is_by_owner = answer.who.key is None or answer.who.key == key_of_task_owner
+        may_outlive_task = is_by_owner and self._decisions.can_outlive_task
+        return decision if may_outlive_task else replace(decision, remember="task")
 
 
 class Asking:
@@ -235,7 +240,7 @@ class Asking:
         self._redactor = log.redactor
         self._request = request
         self._ballot = Ballot(request, task.on_behalf_of, log, shared)
-        self._talk = RequestTalk(request, log, shared.channels)
+        self._remarks = RequestRemarks(request, log, shared.channels)
         # The failed channels, each with the reason.
         self._failures: list[str] = []
 
@@ -252,9 +257,9 @@ class Asking:
                 pending in the journal until the task is resumed.
         """
         seconds = self._shared.config.approval_timeout
-        # Before the request is visible, because an answer may come as soon as it is.
-        pending_answer = self._pending.open(self._request, self._ballot.decides, self._talk.take)
-        # The error about a late answer says what the request's outcome was.
+        # Accept answers before the request is visible, because an answer may come as soon as it is.
+        pending_answer = self._pending.open(self._request, self._ballot.decides, self._remarks.take)
+        # A person whose answer comes after close() gets an error with this outcome.
         outcome = "cancelled"
         try:
             await announced
@@ -267,7 +272,7 @@ class Asking:
             # A person may have answered at the moment of the timeout: the earlier one counts.
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
-            await self._talk.ended()
+            await self._remarks.ended()
             return answer
         finally:
             self._pending.close(self._request.request_id, outcome)
@@ -275,7 +280,7 @@ class Asking:
     async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
         """Ask the channels, then wait for an answer from the agent's program or another process.
 
-        Reject the request if no such answer can come.
+        If no channel answers, and no answer can come another way, the request is rejected.
         """
         # Concurrently, because an answer may arrive from the page while a channel still shows its
         # prompt on the terminal.
@@ -293,12 +298,13 @@ class Asking:
             asking_channels.cancel()
         # Votes from several channels may add up to a decision.
         await self._ballot.wait_until_counted()
-        if not self._may_wait:
+        if not self._can_be_answered_later:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
             reason = f"{_UNASKED}{details}; {_ADVICE}"
             if self._request.is_question:
                 reason = "; ".join([*self._failures, UNANSWERABLE])
             rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
+            # No effect if a channel has answered.
             self._decide_without_people(rejection, f"nobody could be asked about it{details}")
         # A timeout must not cancel the future: an answer that was accepted until then counts.
         await asyncio.shield(pending_answer)
@@ -374,7 +380,7 @@ class Asking:
         self._pending.settle(request.request_id, answer)
 
     @property
-    def _may_wait(self) -> bool:
+    def _can_be_answered_later(self) -> bool:
         """True if a person may answer later, through the program or another process."""
         return self._shared.may_wait(self._task, is_question=self._request.is_question)
 

@@ -80,7 +80,7 @@ class TaskApprovals:
         self._decisions = RememberedDecisions(
             shared.journal, log.task_id, task.on_behalf_of, shared.project, log.redactor, task.past
         )
-        self.takes_changes = False
+        self.can_request_changes = False
         """True if the strategy of the task can act on requested changes."""
         self._mode = ModeJudge(shared, task)
         self._plan = PlanJudge()
@@ -150,9 +150,10 @@ class TaskApprovals:
     # -- calls --------------------------------------------------------------------------
 
     async def requires_review(self, call: Call) -> bool:
-        """Return whether the judges must decide about a call whose action needs no approval.
+        """Return whether :meth:`decide` must be asked about a call whose action needs no approval.
 
-        True if the mode denies the call, or if untrusted data may have caused the call.
+        True if the approval mode ``read_only`` forbids the call, or if untrusted data may have
+        caused the call.
         """
         return self._mode.denies(call.bound) or await self._flows.requires_review(call)
 
@@ -165,10 +166,10 @@ class TaskApprovals:
         outcome_unknown: bool = False,
         changed: bool = False,
     ) -> Answer:
-        """Decide about a call.
+        """Decide whether a call may be made.
 
-        The decision that the journal has recorded for the call counts. Without one, the judges
-        decide: the rules of the agent, and then people.
+        A decision that the journal has for the call counts. Without one, the judges decide: the
+        approval mode, remembered decisions, the checks of data flows, team rules, and people.
 
         Args:
             call: The call.
@@ -176,7 +177,8 @@ class TaskApprovals:
             recorded_call: The same call in the journal, if the task is resumed. The recorded
                 decision and request are reused, unless the call is shown differently now.
             outcome_unknown: Whether the call was begun before, so that approving repeats the call.
-            changed: Whether a person was asked before, and the call has a different effect now.
+            changed: Whether a person was asked about this call before, and the effect of the call
+                has changed since then.
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
@@ -185,7 +187,7 @@ class TaskApprovals:
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
-            lapsed=recorded_call is not None and recorded_call.has_lapsed,
+            request_was_closed=recorded_call is not None and recorded_call.has_lapsed,
         )
         if recorded_call is not None:
             case = await self._with_record(case, recorded_call)
@@ -205,7 +207,10 @@ class TaskApprovals:
         return ruling.answer
 
     def _earlier_answer(self, case: Case) -> Answer | None:
-        """Return the recorded decision or an earlier refusal of the case in this task, if any."""
+        """Return the recorded decision or an earlier refusal of the case in this task, if any.
+
+        A question that a new script asks again gets the answer of the earlier script.
+        """
         if (event := case.decision_event) is not None:
             decision = with_secrets(recorded(event), case.request, case.arguments)
             needs_another = case.request_event is not None and needs_other_approver(
@@ -219,8 +224,9 @@ class TaskApprovals:
             if event is not None:
                 return Answer.given(recorded(event), "policy", event.by)
         refusal = self._decisions.refused.get(case.key)
-        # A refusal of the call says nothing about repeating an interrupted call.
-        if refusal is None or case.outcome_unknown:
+        # A refusal of the call says nothing about repeating the call after an interruption.
+        is_repetition = case.outcome_unknown
+        if refusal is None or is_repetition:
             return None
         reason = f"{refusal} (refused before in this task, and not asked again)"
         return Answer.given(Rejected(reason=reason), "policy")
@@ -247,6 +253,7 @@ class TaskApprovals:
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
         )
+        # A request that only the policy was to decide is made anew, because no person saw it.
         if request_event is None or _is_policy_pending(request_event, decision_event):
             return replace(case, decision_event=decision_event)
         if (reason := self._what_changed(case, request_event)) is None:
@@ -261,13 +268,13 @@ class TaskApprovals:
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
         call = case.call
-        assert call is not None  # noqa: S101 - a question about a call
+        assert call is not None  # noqa: S101 - only cases with a call are compared
         if (request_event.digest, request_event.shown_digest, request_event.files_digest) != (
             call.digest,
-            *_shown(case),
+            *_digests_of_preview_and_files(case),
         ):
             return "what is to be done has changed since it was shown"
-        if case.is_question:
+        if case.is_question:  # asks a person something, and has no rule and no effect
             return None
         if ApprovalRule.from_data(request_event.rule) != self._shared.rule_of(call.bound.name):
             return "the team's rule has changed since it was shown"
@@ -327,11 +334,13 @@ class TaskApprovals:
     # -- what a person is shown ---------------------------------------------------------
 
     def _request_for_call(self, case: Case) -> ApprovalRequest:
+        """Make the request that a person is shown about a call, with secrets redacted."""
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
-        assert call is not None  # noqa: S101 - the request about a script is made beforehand
+        assert call is not None  # noqa: S101 - decide_script() makes the request about a script
         bound_action, redact = call.bound, redactor.text
         omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
-        shown_digest, files_digest = _shown(case)
+        validate_edited_arguments = None if case.is_question else bound_action.action.validate
+        preview_digest, files_digest = _digests_of_preview_and_files(case)
         return self._request(
             call.number,
             action=bound_action.name,
@@ -342,7 +351,7 @@ class TaskApprovals:
             description=None if call.description is None else redact(call.description),
             digest=call.digest,
             action_digest=bound_action.digest,
-            shown_digest=shown_digest,
+            shown_digest=preview_digest,
             files_digest=files_digest,
             reason=redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
             preview=None if verdict is None or verdict.preview is None else redact(verdict.preview),
@@ -350,7 +359,7 @@ class TaskApprovals:
             outcome_unknown=case.outcome_unknown,
             changed=case.changed,
             is_question=case.is_question,
-            fit=None if case.is_question else bound_action.action.validate,
+            fit=validate_edited_arguments,
             line=call.line,
             origins=copy_of(self._sources(call)),
         )
@@ -372,28 +381,31 @@ class TaskApprovals:
             call_id: The number of the call in the task; 0 for a script.
             fields: The fields of the call or the script.
         """
-        state = situation(self._log.events, fields["digest"], call_id)
-        outcome_unknown = fields.get("outcome_unknown", False)  # such a request never expires
+        # What the person should know of the task so far, such as earlier equal calls.
+        course_of_task = asdict(situation(self._log.events, fields["digest"], call_id))
+        outcome_unknown = fields.get("outcome_unknown", False)
         asker = name_of_holder(self._task.on_behalf_of)
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
             "task": self._log.redactor.text(self._task.task),
             "call_id": call_id,
-            **asdict(state),
+            **course_of_task,
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
+            # A request about an interrupted call never expires.
             "expires_after": None if outcome_unknown else self._shared.config.approval_timeout,
             "asked_by": asker,
+            # The people whose edits, answers or changes influenced the task.
             "shaped_by": self._shapers(asker),
-            "takes_changes": self.takes_changes
+            "takes_changes": self.can_request_changes
             and not (outcome_unknown or fields.get("is_question", False)),
         }
         return ApprovalRequest(**{**common, **fields})
 
 
-def _shown(case: Case) -> tuple[str | None, str | None]:
-    """Return two digests: of the preview that a person sees for a call, and of the call's files."""
+def _digests_of_preview_and_files(case: Case) -> tuple[str | None, str | None]:
+    """Return the digest of the preview that a person sees for a call, and of the call's files."""
     files_digest = None if case.call is None else case.call.files_digest
     return (None if case.verdict is None else case.verdict.digest), files_digest
 
@@ -407,7 +419,8 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
 def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) -> RecordedRequest:
     """Return the recorded request and decision about a script, if these still apply.
 
-    Both are None if the script or its actions have changed.
+    Both are None if the script or its actions have changed, or if the policy was about to decide.
+    The decision is None if it belongs to another request.
 
     Args:
         request: The request for the script now.

@@ -57,7 +57,7 @@ class RememberedDecisions:
                 self._task_decisions.append(decision)
 
     @property
-    def can_last(self) -> bool:
+    def can_outlive_task(self) -> bool:
         """True if a decision can hold for later tasks."""
         return isinstance(self._journal, SupportsRemembered)
 
@@ -113,40 +113,43 @@ def require_remembered(journal: Journal) -> SupportsRemembered:
 
 
 def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
-    """Return the calls that a person rejected, with the reasons, from a resumed task's journal."""
+    """Return the calls that a person rejected, with the reasons, from a resumed task's journal.
+
+    Requests that expired, and rejected repetitions of interrupted calls, are left out.
+    """
     return {
         call_key(request_event): decision_event.reason or "rejected"
         for request_event, decision_event in _decided_requests(events)
         if decision_event.decision == "rejected"
-        and is_refusal(decision_event.source, request_event)
+        and is_lasting_refusal(decision_event.source, request_event)
     }
 
 
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
     """Return a person's answer to the same question of an earlier script of the task, if any.
 
-    A script that replaces a failed script thus asks nothing that the person has answered. But if
-    the current script asks the same question twice, None is returned, and the person is asked
-    again.
+    A script that replaces a failed script asks nothing that the person has answered. None if the
+    latest answer was given to the current script: a script that asks the same question twice wants
+    two answers.
 
     Args:
         events: The task's events.
         question: The question now.
     """
-    earlier_decision: ApprovalDecided | None = None
+    latest: tuple[ApprovalRequested, ApprovalDecided] | None = None
     for request_event, decision_event in _decided_requests(events):
         is_same = request_event.is_question and call_key(request_event) == call_key(question)
         if is_same and decision_event.decision == "answered" and decision_event.source == "person":
-            earlier_decision = decision_event if request_event.script < question.script else None
-    return earlier_decision
+            latest = request_event, decision_event
+    if latest is None:
+        return None
+    request_event, decision_event = latest
+    is_of_earlier_script = request_event.script < question.script
+    return decision_event if is_of_earlier_script else None
 
 
-def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Return whether the rejection of a request holds for all equal calls of the task.
-
-    The rejection does if a person gave it, unless the request was about repeating an interrupted
-    call.
-    """
+def is_lasting_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
+    """Return whether a person rejected a new call; such a refusal holds for the whole task."""
     return source == "person" and not request.outcome_unknown
 
 

@@ -16,8 +16,8 @@ from delf_engine.journal.log import TaskLog
 
 _log = logging.getLogger(__name__)
 
-KIND: Final = "approval talk"
-"""The kind of inbox notes with a comment on a request, or with the assignment of a request."""
+REMARK_KIND: Final = "approval talk"
+"""The kind of notes that carry a comment or an assignment to the waiting process."""
 MAX_COMMENT_LENGTH: Final = 4000
 """The maximum number of characters of a comment on a request."""
 MAX_REACTIONS: Final = 200
@@ -40,21 +40,22 @@ class Assignment:
     to: str | None
 
 
-Talk = Comment | Assignment
+Remark = Comment | Assignment
+"""What a person adds to a pending request, without deciding."""
 
 
-def talk_data(request_id: str, talk: Talk, decider: Decider) -> dict[str, Any]:
+def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str, Any]:
     """Encode a comment or an assignment as a note in the journal's inbox."""
     head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
-    match talk:
+    match remark:
         case Comment(text=text):
             return {**head, "text": text}
         case Assignment(to=to):
             return {**head, "to": to}
 
 
-def talk_of(data: Mapping[str, Any]) -> Talk | None:
-    """Decode the data of an inbox note to a comment or an assignment; None for invalid data."""
+def decode_remark(data: Mapping[str, Any]) -> Remark | None:
+    """Decode a comment or an assignment from the data of a journal's note; None if invalid."""
     match data:
         case {"text": str(text)} if text.strip():
             return Comment(text[:MAX_COMMENT_LENGTH])
@@ -64,20 +65,16 @@ def talk_of(data: Mapping[str, Any]) -> Talk | None:
             return None
 
 
-def check_talk(talk: Talk, events: Iterable[Event]) -> None:
-    """Check that a comment or an assignment may be added to a request.
-
-    Args:
-        talk: The comment or assignment.
-        events: The earlier events of the request.
+def check_remark(remark: Remark, events: Iterable[Event]) -> None:
+    """Check that a request can take another comment or assignment.
 
     Raises:
         DelfError: If the comment is empty or too long, or the request has
             :data:`MAX_REACTIONS` comments and assignments already.
     """
-    if isinstance(talk, Comment) and not talk.text.strip():
+    if isinstance(remark, Comment) and not remark.text.strip():
         raise DelfError("the comment is empty")
-    if isinstance(talk, Comment) and len(talk.text) > MAX_COMMENT_LENGTH:
+    if isinstance(remark, Comment) and len(remark.text) > MAX_COMMENT_LENGTH:
         raise DelfError(f"the comment has more than {MAX_COMMENT_LENGTH:,} characters")
     earlier = [each for each in events if isinstance(each, (ApprovalCommented, ApprovalAssigned))]
     if len(earlier) >= MAX_REACTIONS:
@@ -96,7 +93,7 @@ def reactions_to(events: Iterable[Event], request_id: str) -> list[Reaction]:
     ]
 
 
-class RequestTalk:
+class RequestRemarks:
     """Records the comments and assignments of one pending request, and passes them on to channels.
 
     Args:
@@ -115,17 +112,17 @@ class RequestTalk:
         self._lock = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
 
-    def take(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
+    def take(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
         """Schedule the recording of a comment or an assignment; may be called from any thread.
 
         Args:
-            talk: The comment or assignment.
+            remark: The comment or assignment.
             decider: The author.
             inbox_position: The position of the comment or assignment in the journal's inbox, if it
                 came from there. A resumed task reads the inbox again, so a position that is already
                 recorded is ignored.
         """
-        self._loop.call_soon_threadsafe(self._begin, talk, decider, inbox_position)
+        self._loop.call_soon_threadsafe(self._begin, remark, decider, inbox_position)
 
     async def ended(self) -> None:
         """Wait until all comments and assignments are recorded and passed on to the channels."""
@@ -133,20 +130,27 @@ class RequestTalk:
         while self._working:
             await asyncio.wait({*self._working})
 
-    def _begin(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
-        work = asyncio.create_task(self._record(talk, decider, inbox_position))
+    def _begin(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
+        work = asyncio.create_task(self._record(remark, decider, inbox_position))
         self._working.add(work)
         work.add_done_callback(self._working.discard)
 
-    async def _record(self, talk: Talk, decider: Decider, inbox_position: int | None) -> None:
-        """Record a comment or an assignment once, and pass it on to the channels."""
+    async def _record(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
+        """Record a comment or an assignment once, and pass it on to the channels.
+
+        Args:
+            remark: The comment or assignment.
+            decider: The author.
+            inbox_position: The position of the note with the remark in the journal's inbox; None if
+                the remark came another way.
+        """
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
-            recorded_positions = {reaction.note for reaction in before}
-            if inbox_position is not None and inbox_position in recorded_positions:
+            is_recorded = any(reaction.note == inbox_position for reaction in before)
+            if inbox_position is not None and is_recorded:
                 return
             try:
-                check_talk(talk, before)
+                check_remark(remark, before)
                 head: dict[str, Any] = {
                     "request_id": self._request.request_id,
                     "by": decider.name,
@@ -154,7 +158,7 @@ class RequestTalk:
                     "note": inbox_position,
                     "via": decider.via,
                 }
-                match talk:
+                match remark:
                     case Comment(text=text):
                         await self._log.record(ApprovalCommented, **head, text=text)
                     case Assignment(to=to):

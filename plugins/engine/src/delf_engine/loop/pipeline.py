@@ -94,7 +94,7 @@ class TaskPipeline:
         self._log = run.log
         self._host = host
         self._strategy = strategy
-        run.approvals.takes_changes = takes_changes(strategy)
+        run.approvals.can_request_changes = takes_changes(strategy)
         self._stays_resumable = False
 
     @property
@@ -330,11 +330,13 @@ class TaskPipeline:
             # Before the log is closed, which records the ends of calls.
             self._host.close(stays_resumable=stays_resumable, was_cut=is_out_of_time)
             if stays_resumable:
+                # From now on, the log takes only the outcomes of calls in flight, so that the task
+                # stays unfinished in the journal.
                 self._log.leave()
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
-                await self._log.end()
+                await self._log.end()  # flushes the log, and closes it
             else:
                 await self._finish(
                     self._host.output, self._cancellation_error(), self._stopped_by()
@@ -369,14 +371,16 @@ class TaskPipeline:
             files=self._host.scripts.output.files,
             value=None if error is not None else log.redactor.value(self._host.value),
         )
-        if error is not None and not outcome.is_over:
+        has_ended = outcome.is_over  # False for a task that can be resumed
+        if error is not None and not has_ended:
             await self._record_interruption(outcome)
             return outcome
-        # A postponed task has no end, and its turn is added by the attempt that ends it.
+        # A postponed task is tried again later; only its last attempt gets to the lines below.
         if error is not None and await self._postpone(error):
             return replace(outcome, postponed=True)
         if run.request.conversation is not None:
-            # Before the end is recorded: a task that is over is not resumed to add its turn.
+            # Add task and answer to the conversation before TaskFinished is recorded: if this
+            # process died in between, a finished task would never be resumed to add them.
             await keep_turn(run, text, error)
         try:
             await log.record(
@@ -464,14 +468,18 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
 
 
 def _failed_function(error: BaseException) -> str:
-    """Return the name of the plugin's or library's function in which an error was raised."""
+    """Return the name of the plugin's or library's function in which an error was raised.
+
+    In the traceback, this is the first function outside of delf and of the standard library after
+    the last function of delf.
+    """
     function: str | None = None
     trace = error.__traceback__
-    while trace is not None:
+    while trace is not None:  # from the outermost call to the line that raised the error
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
         if package in ("delf", "delf_engine"):
-            function = None  # the plugin called delf, which raised the error
+            function = None  # the functions before this one only called delf
         elif function is None and package not in sys.stdlib_module_names:
             function = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
         trace = trace.tb_next
@@ -494,9 +502,7 @@ async def load_context(run: TaskRun) -> None:
     if not sources:
         return
     async with run.log.step(Step.CONTEXT):
-        facts_by_source = (
-            facts_of(name, source, run.request.task) for name, source in sources.items()
-        )
-        texts = await asyncio.gather(*facts_by_source)
+        loading = [facts_of(name, source, run.request.task) for name, source in sources.items()]
+        texts = await asyncio.gather(*loading)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
         run.context = replace(run.context, live=live)

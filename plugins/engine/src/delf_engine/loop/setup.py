@@ -39,7 +39,8 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
         has_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
         if not has_changed:
             return
-    # Also after a failure, whose earlier steps may have effect.
+    # Reload the tools after a failure, too, because the steps before the failure may have changed
+    # the tools. The failure itself became a warning above.
     async with run.failures_as_warnings(problem):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 

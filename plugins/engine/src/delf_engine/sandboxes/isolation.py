@@ -244,7 +244,9 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         return measurement
     memory = await _is_limited(backend, _TAKES_MEMORY, replace(_LIMITS, memory_bytes=_MEMORY))
     cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
-    forks = measurement.starts or await _is_limited(backend, WAYS + _TAKES_PROCESSES, _LIMITS, Done)
+    forks = measurement.starts or await _is_limited(
+        backend, FIND_POSIX + _TAKES_PROCESSES, _LIMITS, Done
+    )
     return replace(measurement, memory=memory, cpu=cpu, forks=forks)
 
 
@@ -280,7 +282,7 @@ class _Probe:
         host = _Host()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS):
-                await self._session.execute(values + WAYS + script, host)
+                await self._session.execute(values + FIND_POSIX + script, host)
         return host.text
 
     async def aclose(self) -> None:
@@ -332,7 +334,7 @@ def _is_other_kernel(kernel: str) -> bool:
 
 # -- the scripts -----------------------------------------------------------------------------
 
-WAYS: Final = """
+FIND_POSIX: Final = """
 modules = None
 try:
     import sys
@@ -440,7 +442,7 @@ def spoil(path, name):
 for path in INPUTS:
     spoil(path, path.encode())
 """
-"""A script part, after :data:`WAYS`, that tries to change the input files by system calls."""
+"""A script part, after :data:`FIND_POSIX`, that tries to change the input files by system calls."""
 
 _NETWORK: Final = """
 def visit(family, address, kind=1):

@@ -22,7 +22,7 @@ from delf.protocols.approval import (
     SupportsQuestions,
 )
 from delf.protocols.facts import FactKind, facts, incomplete_text, plain_lines
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.clocks import clock_ahead
 from delf_devkit.testing.requests import (
     question_for,
@@ -69,7 +69,7 @@ _CONTROLS: Mapping[str, str] = {
     "\x7f": "be seen as nothing",
 }
 
-_ODD: Mapping[str, Any] = {
+_ODD_ARGUMENTS: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
     "long": "x" * 100_000,
     "raw": b"\x00\xff",
@@ -101,7 +101,8 @@ def _effect_line(request: ApprovalRequest) -> str:
     return "\n".join(plain_lines(effect))
 
 
-def _without_person(answer: Any) -> Any:
+def _decision_alone(answer: Any) -> Any:
+    """Return a channel's decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
 
@@ -142,12 +143,12 @@ class ApprovalContract(Contract):
     @pytest.fixture
     def channel_to(self) -> Callable[[Person], ApprovalChannel]:
         """Return a function that makes the channel under test."""
-        missing(self, "a fixture `channel_to`")
+        fail_without(self, "a fixture `channel_to`")
 
     @pytest.fixture
     def shown_to(self) -> Callable[[ApprovalRequest], Awaitable[Shown]]:
         """Return a function that shows a request to a person."""
-        missing(self, "a fixture `shown_to`")
+        fail_without(self, "a fixture `shown_to`")
 
     @needs("people:approves")
     async def test_request_carries_every_fact_before_a_yes(
@@ -177,23 +178,25 @@ class ApprovalContract(Contract):
             assert not (shown.offers_yes and unseen), (
                 f"{name}: an answer is offered, and {', '.join(unseen)} did not arrive"
             )
-            assert shown.offers_yes or name != "a choice", "it never offers an answer"
+            # A channel may be unable to show other questions in full, and then offers no answer.
+            is_plain_choice = name == "a choice"
+            assert shown.offers_yes or not is_plain_choice, "it offers no answer to a plain choice"
 
     @needs("people:answers")
     async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
-        assert _without_person(await channel.answer(question_for())) == Answered("Bob")
+        assert _decision_alone(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
         self, channel_to: Callable[[Person], ApprovalChannel]
     ) -> None:
-        has_answer = isinstance(channel_to("cannot be reached"), SupportsQuestions)
-        is_tested = "answers" in self.people
-        assert has_answer or not is_tested, "its people answer, and the channel has no `answer`"
-        # A channel that takes no decisions but only notifies people needs no answers.
-        assert is_tested or not (has_answer and "approves" in self.people), (
-            "a channel with `answer` has 'answers' among its `people`"
-        )
+        has_answer_method = isinstance(channel_to("cannot be reached"), SupportsQuestions)
+        if "answers" in self.people:
+            assert has_answer_method, "`people` has 'answers', and the channel has no `answer`"
+        elif "approves" in self.people:  # otherwise, the channel only notifies people
+            assert not has_answer_method, (
+                "the channel has `answer`, and no test calls it: add 'answers' to `people`"
+            )
 
     @needs("people:approves")
     async def test_yes_approves_the_request(
@@ -203,27 +206,30 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("approves")
         assert _can_ask(channel) is not False, "it says that nobody can be asked: nobody ever is"
-        await self.leaves_the_loop(lambda: channel.decide(request_for()))
+        await self.check_loop_stays_free(lambda: channel.decide(request_for()))
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
-        requests += [request_for(**{name: value}) for name, value in _ODD.items()]
+        requests += [request_for(**{name: value}) for name, value in _ODD_ARGUMENTS.items()]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
         decided += [await channel.decide(request) for request in requests[5:]]
-        for request, answer in zip(requests, map(_without_person, decided), strict=True):
+        for request, answer in zip(requests, map(_decision_alone, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", "it remembers without being asked to"
                 continue
+            # The person approves all that can be approved. A channel need not offer a yes for a
+            # request with odd arguments, and then returns another decision.
             shown = await shown_to(request)
             assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
-        decision = _without_person(await channel_to("rejects").decide(request_for()))
+        decision = _decision_alone(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
     @needs("people:edits")
     async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
+        # This person changes the amount of each request to 7.
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
         requests = [
             _with_unique_id(n, request_for(to=name, amount=12)) for n, name in enumerate(names)
@@ -234,9 +240,11 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_without_person, answers), strict=True):
+        for name, decision in zip(names, map(_decision_alone, answers), strict=True):
             assert isinstance(decision, Edited)
-            assert dict(decision.arguments) == {"to": name, "amount": 7}
+            assert dict(decision.arguments) == {"to": name, "amount": 7}, (
+                "an edit returns all arguments, changed or not"
+            )
 
     @needs("people:changes their mind")
     async def test_channel_asks_every_request_separately(
@@ -246,7 +254,7 @@ class ApprovalContract(Contract):
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
         first, *other_decisions = [
-            _without_person(await channel.decide(request)) for request in requests
+            _decision_alone(await channel.decide(request)) for request in requests
         ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
@@ -257,15 +265,17 @@ class ApprovalContract(Contract):
 
     @needs("people:changes their mind")
     async def test_yes_approves_one_of_equal_requests(self, channel_to: Callable[..., Any]) -> None:
+        # This person approves one request, and rejects all later ones.
         channel = channel_to("changes their mind")
         requests = [_with_unique_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         pending = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(pending, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         decided, waiting = await asyncio.wait(pending, timeout=0.1)
-        for each in waiting:  # a person may look at one question at a time
+        # A channel that shows one request at a time may leave the others undecided for long.
+        for each in waiting:
             each.cancel()
         await asyncio.wait(pending)
-        decisions = [_without_person(each.result()) for each in decided if each.exception() is None]
+        decisions = [_decision_alone(each.result()) for each in decided if each.exception() is None]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
             f"one yes approved {approved} calls of one action that waited together: bind an answer "
@@ -279,7 +289,7 @@ class ApprovalContract(Contract):
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _without_person(await self.within(decision, self.seconds))
+            answer = _decision_alone(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -291,8 +301,8 @@ class ApprovalContract(Contract):
             other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=8)))
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
-                "a request that nobody answered got an answer: one that came for another request "
-                "waits for nobody"
+                "a request that nobody answered got an answer: do not keep an answer to one "
+                "request for a later request"
             )
         finally:
             other.cancel()
@@ -341,13 +351,15 @@ class ApprovalContract(Contract):
 
     @needs("people:remembers")
     async def test_approval_can_be_remembered(self, channel_to: Callable[..., Any]) -> None:
+        # This person approves every request and lets the approval be remembered. A decision that is
+        # not to be remembered was therefore made by the channel itself.
         channel = channel_to("remembers")
         others = (
             request_for(to="Bob", amount=99, note="new"),
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _without_person(await channel.decide(_with_unique_id(number, request)))
+            decision = _decision_alone(await channel.decide(_with_unique_id(number, request)))
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
                 f"a person who says always is taken for {decision.remember!r}"
@@ -366,7 +378,8 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("is away")
         assert not _can_ask(channel), "it says that somebody can be asked, who is away"
-        decision = _without_person(await channel.decide(request_for()))
+        decision = _decision_alone(await channel.decide(request_for()))
+        # None passes the request on to the next channel.
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
     async def test_unreachable_person_approves_nothing(
@@ -379,7 +392,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _without_person(asking.result())
+        decision = _decision_alone(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
@@ -395,7 +408,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
             return
-        decision = _without_person(waiting.result())
+        decision = _decision_alone(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
@@ -405,11 +418,10 @@ class ApprovalContract(Contract):
         channel = channel_to("approves")
 
         async def use() -> None:
-            assert isinstance(
-                _without_person(await channel.decide(request_for(to=_MARK))), Approved
-            )
+            decision = _decision_alone(await channel.decide(request_for(to=_MARK)))
+            assert isinstance(decision, Approved)
 
-        await self.leaves_nothing(channel, use, marks=(_MARK,), silent=False)
+        await self.check_nothing_remains(channel, use, forbidden_texts=(_MARK,), may_print=True)
 
     @needs("people:is silent")
     async def test_cancelled_question_leaves_nothing_running(
@@ -423,7 +435,7 @@ class ApprovalContract(Contract):
             waiting.cancel()
             await asyncio.wait({waiting})
 
-        await self.leaves_nothing(channel, use, silent=False)
+        await self.check_nothing_remains(channel, use, may_print=True)
 
     @needs("people:approves")
     async def test_secrets_are_never_shown(self, channel_to: Callable[..., Any]) -> None:

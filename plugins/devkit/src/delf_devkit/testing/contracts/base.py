@@ -14,16 +14,16 @@ import pytest
 from delf.errors import DelfError
 from delf_devkit.testing.contracts.guard import (
     blocking_calls,
+    cpu_wait_seconds,
     guarded,
     hanging,
-    held_frames,
     install_blocking_hook,
     place_of,
-    queued_seconds,
     started_programs,
+    watched_loop,
 )
 from delf_devkit.testing.contracts.leaks import captured_logs, reprs_of, secrets_of, texts_of
-from delf_devkit.testing.contracts.leavings import check_leavings
+from delf_devkit.testing.contracts.leavings import check_remains
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -71,13 +71,14 @@ class Contract:
         super().__init_subclass__(**options)
         install_blocking_hook()
         for name, function in _test_functions(cls):
-            if name in vars(cls):
-                if inspect.iscoroutinefunction(function):
-                    guarded_function = guarded(function, lambda suite: suite.seconds)
-                    setattr(cls, name, pytest.mark.asyncio(guarded_function))
-                continue  # only subclasses of a suite select tests by flags
+            is_own_test = name in vars(cls)
+            if is_own_test and inspect.iscoroutinefunction(function):
+                guarded_function = guarded(function, lambda suite: suite.seconds)
+                setattr(cls, name, pytest.mark.asyncio(guarded_function))
+            # A suite defines tests and the flags that they need; only a subclass of the suite sets
+            # the flags, so that only inherited tests are disabled.
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
-            if flags:
+            if flags and not is_own_test:
                 is_enabled = all(_is_on(cls, flag) for flag in flags)
                 setattr(cls, name, function if is_enabled else None)
 
@@ -104,44 +105,42 @@ class Contract:
             "wrong, where, and what to do"
         )
 
-    async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
+    async def check_loop_stays_free(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Await an operation, and fail if it blocks the event loop.
 
         The operation is repeated, because a single slow run may be caused by the machine. The time
         for which the machine ran other processes instead of the loop is subtracted.
         """
         __tracebackhide__ = True
-        shortest = first = None
+        pauses: list[float] = []
         where = ""
         for _ in range(_LOOP_TRIES):
-            with blocking_calls() as calls, held_frames() as frames:
-                beat = asyncio.ensure_future(_longest_pause(frames.beat))
+            with blocking_calls() as calls, watched_loop() as watch:
+                measurement = asyncio.ensure_future(_longest_pause(watch.note_sign_of_life))
                 await asyncio.sleep(0)
                 await work()
                 await asyncio.sleep(0)
-                beat.cancel()
-                pause = await beat
+                measurement.cancel()
+                pauses.append(await measurement)
             if calls:
                 pytest.fail(f"it waits on the event loop, in {calls[0]}; use a thread, or await")
-            where = f" at {frames.longest}" if frames.longest else where
-            first = pause if first is None else first
-            shortest = pause if shortest is None else min(shortest, pause)
-            if first > _FIRST_SECONDS:
+            where = f" at {watch.longest_pause_at}" if watch.longest_pause_at else where
+            if pauses[0] > _FIRST_SECONDS:
                 pytest.fail(
-                    f"at first it held the event loop for {first:.2g} s{where}; use a thread"
+                    f"at first it held the event loop for {pauses[0]:.2g} s{where}; use a thread"
                 )
-            if shortest < _LOOP_SECONDS:
+            if min(pauses) < _LOOP_SECONDS:
                 return
         pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more{where}; use a thread")
 
-    async def leaves_nothing(
+    async def check_nothing_remains(
         self,
         subject: Any,
         use: Callable[[], Awaitable[Any]],
         close: Callable[[], Awaitable[Any]] | None = None,
-        marks: Iterable[str] = (),
+        forbidden_texts: Iterable[str] = (),
         *,
-        silent: bool = True,
+        may_print: bool = False,
     ) -> None:
         """Use an object twice, close it, and check that nothing of the use is left.
 
@@ -149,9 +148,9 @@ class Contract:
             subject: The object.
             use: Uses the object in an ordinary way.
             close: Closes the object; its ``aclose`` unless given.
-            marks: Texts that ``use`` passes to the object. The check fails if a class or module
-                still contains one of the texts afterwards.
-            silent: Whether the object must print nothing.
+            forbidden_texts: Texts that ``use`` passes to the object. The check fails if a class or
+                module still contains one of the texts afterwards.
+            may_print: Whether the object may print something.
         """
         __tracebackhide__ = True
 
@@ -159,7 +158,9 @@ class Contract:
             if hasattr(subject, "aclose"):
                 await subject.aclose()
 
-        await check_leavings(subject, use, close or close_subject, marks, silent=silent)
+        await check_remains(
+            subject, use, close or close_subject, forbidden_texts, may_print=may_print
+        )
 
     async def shows_no_secret(self, subject: Any, use: Callable[[], Awaitable[Any]]) -> None:
         """Use an object, and check that its texts, logs, errors and results hold no secret."""
@@ -170,7 +171,7 @@ class Contract:
             try:
                 texts.append(repr(await use()))
             except Exception as error:
-                texts += map(texts_of, chain(error))
+                texts += map(texts_of, chained_exceptions(error))
         owner = type(self).__name__
         for text in texts:
             secrets.check(text, f"{owner}: a secret is in a repr, a result or an error")
@@ -180,21 +181,27 @@ class Contract:
             secrets.check(line, f"{owner}: {IN_A_COMMAND}")
 
 
-async def _longest_pause(beat: Callable[[], None]) -> float:
-    """Return the longest time between two turns of the event loop; ends when cancelled.
+async def _longest_pause(note_sign_of_life: Callable[[], None]) -> float:
+    """Measure the longest time between two iterations of the event loop, until cancelled.
+
+    The time for which this thread waited for a CPU is subtracted: the machine was busy, and not
+    the event loop.
 
     Args:
-        beat: Called in each turn.
+        note_sign_of_life: Called in each iteration.
     """
-    longest, last, queued_before = 0.0, time.monotonic(), queued_seconds()
+
+    def time_without_cpu_waits() -> float:
+        return time.monotonic() - cpu_wait_seconds()
+
+    longest, last = 0.0, time_without_cpu_waits()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
-            beat()
+            note_sign_of_life()
             await asyncio.sleep(_BEAT_SECONDS)
-            now, queued_now = time.monotonic(), queued_seconds()
-            longest = max(longest, now - last - (queued_now - queued_before))
-            last, queued_before = now, queued_now
-    return max(longest, time.monotonic() - last - (queued_seconds() - queued_before))
+            now = time_without_cpu_waits()
+            longest, last = max(longest, now - last), now
+    return max(longest, time_without_cpu_waits() - last)
 
 
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
@@ -216,14 +223,14 @@ def _is_on(cls: type, flag: str) -> bool:
     return item in value if item else bool(value)
 
 
-async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
-    """Start an operation, let the loop turn, cancel it, and wait for its end.
+async def cancel_after_iterations(work: Callable[[], Awaitable[Any]], iterations: int) -> bool:
+    """Start an operation, cancel it after some iterations of the event loop, and await its end.
 
     Returns:
         True if the operation was still running and ended as cancelled.
     """
     task = asyncio.ensure_future(work())
-    for _ in range(turns):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     was_running = task.cancel()
     await asyncio.wait({task})
@@ -232,16 +239,16 @@ async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
     return task.cancelled()
 
 
-TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
-"""The numbers of event loop turns after which operations are cancelled."""
+LOOP_ITERATIONS: Final = (0, 1, 2, 3, 5, 8, 13)
+"""The numbers of iterations of the event loop after which operations are cancelled."""
 
 
-def missing(suite: object, what: str) -> NoReturn:
-    """Fail the test because its suite lacks something that the suite must define."""
+def fail_without(suite: object, what: str) -> NoReturn:
+    """Fail the test because its suite does not define something that the suite must define."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
+def chained_exceptions(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and all exceptions chained to it."""
     visited: list[BaseException] = []
     current: BaseException | None = error

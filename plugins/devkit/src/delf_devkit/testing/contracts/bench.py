@@ -146,7 +146,7 @@ async def remaining_after(processes: set[tuple[int, str]], seconds: float) -> se
     end = loop.time() + seconds
     running = {process for process in processes if still_runs(process)}
     while running and loop.time() < end:
-        await asyncio.wait({loop.create_future()}, timeout=_CHECK_SECONDS)
+        await asyncio.sleep(_CHECK_SECONDS)
         running = {process for process in running if still_runs(process)}
     return running
 

@@ -20,8 +20,8 @@ import pytest
 from delf.machine.interpreter import own_python
 from delf.plugins.host import PluginHost
 from delf.specs import CommandSpec
-from delf_devkit.testing.contracts.base import IN_A_COMMAND, Contract, missing, needs
-from delf_devkit.testing.contracts.guard import queued_seconds, started_programs
+from delf_devkit.testing.contracts.base import IN_A_COMMAND, Contract, fail_without, needs
+from delf_devkit.testing.contracts.guard import cpu_wait_seconds, started_programs
 from delf_devkit.testing.contracts.leaks import captured_logs, is_secret_name, secrets_of
 from delf_devkit.testing.project import DelfProject, Outcome
 
@@ -198,7 +198,7 @@ class CommandContract(Contract):
         async def use() -> None:
             await asyncio.to_thread(run_all)  # a command may run its own event loop
 
-        await self.leaves_nothing(command, use, silent=False)
+        await self.check_nothing_remains(command, use, may_print=True)
 
     def _status_after_interrupt(self, project: DelfProject) -> int:
         arguments = [*self._name.split(), *self.waiting_run]
@@ -232,7 +232,7 @@ class CommandContract(Contract):
 
     @property
     def _name(self) -> str:
-        return self.name or missing(self, "`name`, that of the command")
+        return self.name or fail_without(self, "`name`, that of the command")
 
     def _spec(self) -> CommandSpec:
         specs = PluginHost.discover(environ={}).specs(CommandSpec)
@@ -242,7 +242,7 @@ class CommandContract(Contract):
         return own_spec
 
     def _runs(self) -> Sequence[Sequence[str]]:
-        return self.runs or missing(self, "`runs`, at least one list of arguments")
+        return self.runs or fail_without(self, "`runs`, at least one list of arguments")
 
     def _line(self, arguments: Sequence[str]) -> str:
         return " ".join(["delf", self._name, *arguments])
@@ -268,7 +268,8 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[s
 def _time_limit(seconds: float, line: str) -> Generator[None]:
     """Fail if the block takes longer than a number of seconds.
 
-    Nothing is checked where the timer's signal cannot be used.
+    The time for which this thread waited for a CPU does not count. Nothing is checked where the
+    timer's signal cannot be used.
     """
     can_use_timer = (
         hasattr(signal, "setitimer")
@@ -278,13 +279,15 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
     if not can_use_timer:
         yield
         return
-    queued = queued_seconds()
+    cpu_wait = cpu_wait_seconds()
 
     def on_alarm(_number: int, _frame: FrameType | None) -> None:
-        nonlocal queued
-        last, queued = queued, queued_seconds()
-        if queued - last > seconds / _CHECKS:  # the machine ran other processes meanwhile
-            signal.setitimer(signal.ITIMER_REAL, queued - last)
+        """Fail the test, or extend the time if this thread waited long for a CPU."""
+        nonlocal cpu_wait
+        cpu_wait_before, cpu_wait = cpu_wait, cpu_wait_seconds()
+        waited_for_cpu = cpu_wait - cpu_wait_before
+        if waited_for_cpu > seconds / _CHECKS:
+            signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
             return
         pytest.fail(
             f"`{line}` has not ended after {seconds:g} s without input: at the end of the input, "
@@ -292,10 +295,10 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
             pytrace=False,
         )
 
-    before = signal.signal(signal.SIGALRM, on_alarm)
+    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)

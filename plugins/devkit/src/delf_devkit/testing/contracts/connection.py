@@ -39,18 +39,18 @@ from delf.tools.signature import check_name
 from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import (
     IN_A_COMMAND,
-    TURNS,
+    LOOP_ITERATIONS,
     Contract,
-    cancelled_at,
-    chain,
-    missing,
+    cancel_after_iterations,
+    chained_exceptions,
+    fail_without,
     needs,
 )
 from delf_devkit.testing.contracts.clocks import OTHER_DAYS, another_day
 from delf_devkit.testing.contracts.guard import started_programs
 from delf_devkit.testing.contracts.leaks import (
     captured_logs,
-    declared_by,
+    declared_secrets_of,
     plain_secrets,
     reprs_of,
     secrets_of,
@@ -92,7 +92,7 @@ class Call:
         object.__setattr__(self, "arguments", arguments)
 
     async def make(self, connection: ConnectionLike, task: ScriptedTask | None = None) -> Any:
-        """Make the call as the gate would: validate arguments, run plain functions in a thread.
+        """Make the call as a task would: validate arguments, run plain functions in a thread.
 
         Args:
             connection: The connection of the action.
@@ -100,10 +100,11 @@ class Call:
         """
         action = await _action(connection, self.action)
         arguments = action.validate(self.arguments)
-        if action.context is not None:
+        context_parameter = action.context
+        if context_parameter is not None:
             task = task or ScriptedTask()
             tools = {connection.name: connection}
-            arguments[action.context] = task.context(connection.name, tools=tools)
+            arguments[context_parameter] = task.context(connection.name, tools=tools)
         if action.is_async:
             return await action.call(**arguments)
         return await asyncio.to_thread(action.call, **arguments)
@@ -130,19 +131,20 @@ class ConnectionContract(Contract):
     request, and in which models and child tasks return ``answer``.
 
     The suite reads secrets from the connection's settings (``SecretStr``); list others in
-    ``secrets``. ``refused_login`` are calls made with the fixture ``refused_connection``, whose
-    password or key the service refuses; set ``logs_in = False`` if no secret is for a login.
-    ``failing_calls`` have valid arguments, but the service refuses them. ``slow_call`` takes a
-    second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused`` are
-    calls that ``check`` always refuses; set ``refuses = False`` if ``check`` refuses nothing.
+    ``secrets``. ``calls_with_refused_login`` are calls made with the fixture
+    ``refused_connection``, whose password or key the service refuses; set ``logs_in = False`` if no
+    secret is for a login. ``failing_calls`` have valid arguments, but the service refuses them.
+    ``slow_call`` takes a second or more with the fixture ``slow_connection``, for tests of
+    cancellation. ``calls_to_refuse`` are calls that ``check`` always refuses; set
+    ``check_refuses = False`` if ``check`` refuses nothing.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
     failing_calls: ClassVar[Sequence[Call]] = ()
     slow_call: ClassVar[Call | None] = None
-    refused: ClassVar[Sequence[Call]] = ()
-    refused_login: ClassVar[Sequence[Call]] = ()
-    refuses: ClassVar[bool] = True
+    calls_to_refuse: ClassVar[Sequence[Call]] = ()
+    calls_with_refused_login: ClassVar[Sequence[Call]] = ()
+    check_refuses: ClassVar[bool] = True
     logs_in: ClassVar[bool] = True
     untested: ClassVar[Sequence[str]] = ()
     sandbox: ClassVar[str] = "auto"
@@ -151,7 +153,7 @@ class ConnectionContract(Contract):
     @pytest.fixture
     def connection(self) -> ConnectionLike:
         """The connection under test."""
-        missing(self, "a fixture `connection`")
+        fail_without(self, "a fixture `connection`")
 
     @pytest.fixture
     def slow_connection(self, connection: Any) -> Any:
@@ -161,7 +163,9 @@ class ConnectionContract(Contract):
     @pytest.fixture
     def refused_connection(self) -> Any:
         """The connection with a login that its service refuses."""
-        missing(self, "a fixture `refused_connection`, or no calls in `refused_login`")
+        fail_without(
+            self, "a fixture `refused_connection`, or no calls in `calls_with_refused_login`"
+        )
 
     # -- what it says about itself ---------------------------------------------------------
 
@@ -186,7 +190,7 @@ class ConnectionContract(Contract):
             if action.schema is not None:
                 schema = json.loads(json.dumps(action.schema()))
                 assert set(schema.get("properties", {})) == {p.name for p in action.parameters}
-        undeclared = list(_methods_without_effect(cast("Any", type(connection))))
+        undeclared = list(_actions_without_declared_effect(cast("Any", type(connection))))
         assert not undeclared, f"without effect=…: {undeclared}"
 
     async def test_allow_accepts_an_action_or_a_group(self, connection: Any) -> None:
@@ -236,8 +240,8 @@ class ConnectionContract(Contract):
             assert f"{today:{form}}" not in described, (
                 f"the current date is in the prompt, as {today:{form}}: leave it out"
             )
-        for day in range(OTHER_DAYS):
-            with_context = day == 0  # a context may ask its service, which takes a while
+        for day in range(OTHER_DAYS):  # each number stands for another simulated date
+            with_context = day == 0  # only once, because a context may ask a slow service
             with another_day(connection, day):
                 try:
                     other_stubs = await self._stubs_of(connection, with_context=with_context)
@@ -248,6 +252,7 @@ class ConnectionContract(Contract):
                 "time out of actions() and context()"
             )
         kind = cast("Any", type(connection))
+        # These actions are methods of the class, which another process can describe unconfigured.
         if getattr(kind, "actions", None) is Connection.actions:
             both = asyncio.gather(
                 _describe_in_new_process(kind, "1"), _describe_in_new_process(kind, "2")
@@ -309,8 +314,8 @@ class ConnectionContract(Contract):
             )
             signature_after = str(inspect.signature(action.call))
             assert signature_before == signature_after, (
-                f"{call.action} changes its own default: the next call, of whichever user, "
-                f"begins with what this one left; now it is {signature_after[:200]}"
+                f"{call.action} changes a mutable default argument: the next call, also of another "
+                f"user, starts with the changed value; now it is {signature_after[:200]}"
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
@@ -320,10 +325,12 @@ class ConnectionContract(Contract):
 
         made = [*self._calls()]
         first_results = [await encoded_result(call) for call in made]
-        variants = [v for call in self._calls() for v in await _variants(call, connection)]
+        # The same calls with other arguments have other results, which could be mixed up.
+        variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
         for variant in variants[:_MAX_VARIANTS]:
             (result,) = await asyncio.gather(encoded_result(variant), return_exceptions=True)
-            if isinstance(result, bytes):  # the test's service may not know the value
+            has_failed = not isinstance(result, bytes)
+            if not has_failed:  # a simulated service may refuse arguments that it does not know
                 first_results.append(result)
                 made.append(variant)
         second_results = [await encoded_result(call) for call in made]
@@ -339,8 +346,8 @@ class ConnectionContract(Contract):
 
     async def test_calls_do_not_block_the_event_loop(self, connection: Any) -> None:
         for call in self._calls():
-            await self.leaves_the_loop(lambda call=call: self._make(call, connection))
-        await self.leaves_the_loop(lambda: _context(connection))
+            await self.check_loop_stays_free(lambda call=call: self._make(call, connection))
+        await self.check_loop_stays_free(lambda: _context(connection))
 
     @needs("failing_calls")
     async def test_failure_raises_a_delf_error(self, connection: Any) -> None:
@@ -366,8 +373,10 @@ class ConnectionContract(Contract):
 
     async def test_calls_can_be_cancelled_at_any_point(self, connection: Any) -> None:
         for call in self._calls():
-            for turns in TURNS:
-                await cancelled_at(lambda call=call: self._make(call, connection), turns)
+            for iterations in LOOP_ITERATIONS:
+                await cancel_after_iterations(
+                    lambda call=call: self._make(call, connection), iterations
+                )
             await self._make(call, connection)
 
     # -- checks -------------------------------------------------------------------------
@@ -375,18 +384,18 @@ class ConnectionContract(Contract):
     async def test_check_refuses_what_the_call_refuses(self, connection: Any) -> None:
         checked: Any = connection
         if not isinstance(checked, SupportsCheck):
-            assert not self.refused, "it has no check, and `refused` has calls"
+            assert not self.calls_to_refuse, "it has no `check`, and `calls_to_refuse` has calls"
             return
-        assert self.refused or not self.refuses, (
-            "it has a `check`: name calls in `refused` that it does not allow, or say "
-            "refuses = False where it only shows what would happen"
+        assert self.calls_to_refuse or not self.check_refuses, (
+            "the connection has a `check`: name calls in `calls_to_refuse` that the check does not "
+            "allow, or set check_refuses = False if the check only shows what would happen"
         )
-        for call in (*self.refused, *self._calls()):
+        for call in (*self.calls_to_refuse, *self._calls()):
             action = await _action(connection, call.action)
             arguments = action.validate(call.arguments)
             proposed = ProposedCall(action=call.action, arguments=arguments)
             verdict = await _verdict(connection, proposed)
-            wanted = (Refused, NeedsApproval) if call in self.refused else VERDICTS
+            wanted = (Refused, NeedsApproval) if call in self.calls_to_refuse else VERDICTS
             assert isinstance(verdict, wanted), (
                 f"{call.action}: its check says {type(verdict).__name__}; where it cannot judge, "
                 "it has to raise or to refuse"
@@ -406,7 +415,7 @@ class ConnectionContract(Contract):
             for call in self.failing_calls:
                 with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                     await self._make(call, connection)
-                texts += map(texts_of, chain(caught.value))
+                texts += map(texts_of, chained_exceptions(caught.value))
             texts += reprs_of(connection)
             await _close(connection)
         for text in texts:
@@ -432,26 +441,29 @@ class ConnectionContract(Contract):
                 "declare it as delf.settings.SecretStr"
             )
 
-    def test_refused_login_is_attempted(self, connection: Any) -> None:
-        if not declared_by(getattr(connection, "settings", None)) or not self.logs_in:
+    def test_connection_with_a_secret_tests_a_refused_login(self, connection: Any) -> None:
+        has_secret = bool(declared_secrets_of(getattr(connection, "settings", None)))
+        if not has_secret or not self.logs_in:
             return
-        assert self.refused_login, (
-            "it has a secret, and nothing shows what happens if the service refuses it: name calls "
-            "in `refused_login`, with a fixture `refused_connection`, or say logs_in = False"
+        assert self.calls_with_refused_login, (
+            "the connection has a secret, and no test shows what happens if the service refuses "
+            "the secret: name calls in `calls_with_refused_login`, with a fixture "
+            "`refused_connection`, or set logs_in = False"
         )
 
-    @needs("refused_login")
+    @needs("calls_with_refused_login")
     async def test_refused_login_raises(
         self, connection: Any, request: pytest.FixtureRequest
     ) -> None:
-        # The right login first: what is kept of it in a class or module would serve the wrong one.
+        # First, use the valid login: if the connection keeps it in a class or module, the calls
+        # with the refused login succeed.
         results = [(call, await self._make(call, connection)) for call in self._calls()]
         refused_connection = request.getfixturevalue("refused_connection")
         try:
             await self._check_refused(refused_connection)
             for call, result in results:
                 if result and call.action not in {
-                    refused_call.action for refused_call in self.refused_login
+                    refused_call.action for refused_call in self.calls_with_refused_login
                 }:
                     await self._check_not_empty(call, refused_connection)
         finally:
@@ -465,16 +477,17 @@ class ConnectionContract(Contract):
             return
         assert result or result is False, (
             f"{call.action} gave {result!r} with the login that the service refuses, and more with "
-            "the right one: the answer of a task would be that there is nothing; raise "
+            "the right one: a task would take the refusal for an empty result; raise "
             "ConnectionUnavailableError"
         )
 
     async def _check_refused(self, refused_connection: Any) -> None:
-        for call in self.refused_login:
+        """Fail if a call with a refused login returns, or raises an error that shows the login."""
+        for call in self.calls_with_refused_login:
             try:
                 result = await self._make(call, refused_connection)
             except DelfError as refusal:
-                for text in map(texts_of, chain(refusal)):
+                for text in map(texts_of, chained_exceptions(refusal)):
                     self._has_no_secret(refused_connection, text, "the error shows the login")
                 continue
             except Exception as error:
@@ -483,20 +496,22 @@ class ConnectionContract(Contract):
                     "raise ConnectionUnavailableError, so that the task says what to do"
                 )
             pytest.fail(
-                f"{call.action} gave {result!r} although the service refuses the login: the "
-                "answer of a task would be that there is nothing"
+                f"{call.action} gave {result!r} although the service refuses the login: a task "
+                "would take the refusal for an empty result"
             )
 
     async def test_use_leaves_the_process_unchanged(self, connection: Any) -> None:
         argument_values = (value for call in self._calls() for value in call.arguments.values())
-        words = {str(value) for value in argument_values if isinstance(value, str)}
+        argument_texts = {str(value) for value in argument_values if isinstance(value, str)}
 
         async def use() -> None:
             for call in self._calls():
                 await self._make(call, connection)
 
-        marks = words | declared_by(getattr(connection, "settings", None))
-        await self.leaves_nothing(connection, use, marks=marks)
+        secrets = declared_secrets_of(getattr(connection, "settings", None))
+        # No class and no module may contain these texts after the use.
+        forbidden_texts = argument_texts | secrets
+        await self.check_nothing_remains(connection, use, forbidden_texts=forbidden_texts)
 
     # -- its life -----------------------------------------------------------------------
 
@@ -554,7 +569,7 @@ class ConnectionContract(Contract):
         return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
-        return self.calls or missing(self, "`calls`, at least one Call that succeeds")
+        return self.calls or fail_without(self, "`calls`, at least one Call that succeeds")
 
 
 async def _action(connection: ConnectionLike, name: str) -> Action:
@@ -565,7 +580,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
     return match
 
 
-async def _variants(call: Call, connection: ConnectionLike) -> list[Call]:
+async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
     """Return copies of a read call, one for each other value of its enumeration arguments."""
     action = await _action(connection, call.action)
     if action.effect != "read" or action.schema is None:
@@ -634,7 +649,8 @@ def _sample(action: Action) -> dict[str, Any]:
     return {item.name: "x" for item in action.parameters if item.required}
 
 
-def _methods_without_effect(cls: type) -> Iterator[str]:
+def _actions_without_declared_effect(cls: type) -> Iterator[str]:
+    """Yield the names of the methods whose decorator ``@action`` has no argument ``effect``."""
     for name, member in vars(cls).items():
         if not inspect.isfunction(member):
             continue
@@ -645,7 +661,8 @@ def _methods_without_effect(cls: type) -> Iterator[str]:
         for decorator in getattr(tree, "decorator_list", ()):
             call = decorator if isinstance(decorator, ast.Call) else None
             target = call.func if call else decorator
-            if ast.unparse(target).rpartition(".")[2] == "action" and not any(
-                keyword.arg == "effect" for keyword in (call.keywords if call else ())
-            ):
+            is_action = ast.unparse(target).rpartition(".")[2] == "action"
+            keywords = call.keywords if call else ()
+            declares_effect = any(keyword.arg == "effect" for keyword in keywords)
+            if is_action and not declares_effect:
                 yield name

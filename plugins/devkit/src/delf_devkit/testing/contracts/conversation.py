@@ -15,7 +15,7 @@ from delf.protocols.conversation import (
     ConversationState,
     ConversationStore,
 )
-from delf_devkit.testing.contracts.base import Contract, missing
+from delf_devkit.testing.contracts.base import Contract, fail_without
 
 _WRITERS = 20
 _PAIRS = 5
@@ -34,15 +34,16 @@ def texts(messages: Sequence[ChatMessage]) -> list[str]:
 class ConversationContract(Contract):
     """Tests for a conversation store; needs a fixture ``conversations``, an empty store.
 
-    The suite does not close the store. With ``forgets = True`` the store drops summarised messages.
+    The suite does not close the store. With ``drops_summarised_messages = True``, the store drops
+    messages that a summary covers.
     """
 
-    forgets: ClassVar[bool] = False
+    drops_summarised_messages: ClassVar[bool] = False
 
     @pytest.fixture
     def conversations(self) -> ConversationStore:
         """The store under test."""
-        missing(self, "a fixture `conversations`")
+        fail_without(self, "a fixture `conversations`")
 
     async def test_unwritten_conversation_is_empty(self, conversations: ConversationStore) -> None:
         assert await conversations.load("none") == ConversationState()
@@ -78,22 +79,24 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
-        assert await conversations.summarize("c", "a and b", 2, instead_of=0, trust="own")
+        # instead_of=0: no message is summarised yet.
+        assert await conversations.summarize("c", "a and b", upto=2, instead_of=0, trust="own")
         state = await conversations.load("c")
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
         assert state.summary_trust == "own"
         assert (state.summarized, state.last, state.unsummarized_count) == (2, 3, 1)
         kept_texts = texts(await conversations.read("c", 0, 9))
-        assert kept_texts == (["c"] if self.forgets else ["a", "b", "c"])
+        assert kept_texts == (["c"] if self.drops_summarised_messages else ["a", "b", "c"])
 
     async def test_outdated_summary_changes_nothing(self, conversations: ConversationStore) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
-        assert await conversations.summarize("c", "first", 2, instead_of=0)
-        assert not await conversations.summarize("c", "second", 1, instead_of=0, trust="own")
+        assert await conversations.summarize("c", "first", upto=2, instead_of=0)
+        # A summary is outdated if it does not replace the present one, which covers 2 messages.
+        assert not await conversations.summarize("c", "second", upto=1, instead_of=0, trust="own")
         state = await conversations.load("c")
         assert (state.summary, state.summary_trust) == ("first", "outside")
         await conversations.clear("c")
-        assert not await conversations.summarize("c", "third", 3, instead_of=2)
+        assert not await conversations.summarize("c", "third", upto=3, instead_of=2)
         assert (await conversations.load("c")).summary is None
 
     async def test_clear_removes_one_conversation_only(
@@ -126,7 +129,8 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", at=5.0))
-        assert await conversations.summarize("c", "all", 2, instead_of=0)
+        # The first summary, so instead_of=0, covers both messages.
+        assert await conversations.summarize("c", "all", upto=2, instead_of=0)
         (record,) = await conversations.find()
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
 

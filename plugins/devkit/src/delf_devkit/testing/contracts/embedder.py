@@ -12,7 +12,12 @@ import pytest
 
 from delf.protocols.connection import SupportsClose
 from delf.protocols.embedder import Embedder
-from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
+from delf_devkit.testing.contracts.base import (
+    LOOP_ITERATIONS,
+    Contract,
+    cancel_after_iterations,
+    fail_without,
+)
 
 # The numbers of repetitions of a sentence before two texts differ.
 _LENGTHS = (1, 8)
@@ -40,7 +45,7 @@ class EmbedderContract(Contract):
     @pytest.fixture
     def embedder(self) -> Embedder:
         """The embedder under test."""
-        missing(self, "a fixture `embedder`")
+        fail_without(self, "a fixture `embedder`")
 
     async def test_embedder_returns_a_vector_per_text(self, embedder: Any) -> None:
         rows = await self._rows(embedder, self.passages)
@@ -62,7 +67,7 @@ class EmbedderContract(Contract):
         together = await self._rows(embedder, self.passages)
         for text, row in reversed(list(zip(self.passages, together, strict=True))):
             (alone,) = await self._rows(embedder, [text])
-            assert _apart(row, alone) < _TOLERANCE, "it depends on the texts beside it"
+            assert _distance(row, alone) < _TOLERANCE, "it depends on the texts beside it"
 
     async def test_vectors_are_equal_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
@@ -80,16 +85,16 @@ class EmbedderContract(Contract):
             with monkeypatch.context() as patch:
                 patch.setattr(builtins, "hash", hash_of_process(seed))
                 rows += await self._rows(embedder, ["Kumquats and marmalade."])
-        assert _apart(*rows) < _TOLERANCE, (
+        assert _distance(*rows) < _TOLERANCE, (
             "its vectors come from hash(), which is another in each process: use zlib.crc32"
         )
 
     async def test_calls_work_after_cancelled_calls(self, embedder: Any) -> None:
         (before,) = await self._rows(embedder, self.passages[:1])
-        for turns in TURNS:
-            await cancelled_at(lambda: embedder.embed(self.passages), turns)
+        for iterations in LOOP_ITERATIONS:
+            await cancel_after_iterations(lambda: embedder.embed(self.passages), iterations)
         (after,) = await self._rows(embedder, self.passages[:1])
-        assert _apart(before, after) < _TOLERANCE
+        assert _distance(before, after) < _TOLERANCE
 
     async def test_embedder_names_its_model_and_accepts_a_full_batch(self, embedder: Any) -> None:
         assert isinstance(embedder.model, str)
@@ -109,17 +114,17 @@ class EmbedderContract(Contract):
         rows = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
         for text, (row,) in zip(many, rows, strict=True):
             wanted = expected[self.passages.index(text)]
-            assert _apart(row, wanted) < _TOLERANCE, "calls at the same time are mixed up"
+            assert _distance(row, wanted) < _TOLERANCE, "calls at the same time are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, embedder: Any) -> None:
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]
-        await self.leaves_the_loop(lambda: embedder.embed(texts))
+        await self.check_loop_stays_free(lambda: embedder.embed(texts))
 
     async def test_late_words_change_the_vector(self, embedder: Any) -> None:
         for size in _LENGTHS:
             common = "The minutes of the meeting. " * size
             one, other = await self._rows(embedder, [common + text for text in self.passages[:2]])
-            assert _apart(one, other) > 0, (
+            assert _distance(one, other) > 0, (
                 f"two texts that differ after {len(common)} characters have one vector: what is "
                 "cut off, or left out of a cache's key, can never be found"
             )
@@ -136,7 +141,7 @@ class EmbedderContract(Contract):
         )
         for index in (0, len(texts) // 2, len(texts) - 1):
             (alone,) = await self._rows(embedder, [texts[index]])
-            assert _apart(together[index], alone) < _TOLERANCE, (
+            assert _distance(together[index], alone) < _TOLERANCE, (
                 f"text {index} of {len(texts)} has the vector of another: facts would be found "
                 "under other words"
             )
@@ -146,7 +151,7 @@ class EmbedderContract(Contract):
             if isinstance(embedder, SupportsClose):
                 await embedder.aclose()
 
-        await self.leaves_nothing(
+        await self.check_nothing_remains(
             embedder, lambda: embedder.embed([f"A {_MARK} is a jam."]), close, (_MARK,)
         )
 
@@ -172,5 +177,5 @@ def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def _apart(one: Sequence[float], other: Sequence[float]) -> float:
+def _distance(one: Sequence[float], other: Sequence[float]) -> float:
     return max((abs(a - b) for a, b in zip(one, other, strict=True)), default=0.0)

@@ -17,7 +17,7 @@ import pytest
 from delf.errors import ToolExecutionError
 from delf.protocols.formats import FileFormat
 from delf.values.encoding import dumps, loads
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.leavings import open_files
 
 _AT_ONCE = 8
@@ -50,30 +50,30 @@ class FormatContract(Contract):
     """Tests for a file format; needs fixtures ``file_format`` and ``path``, a file of the format.
 
     ``rows`` are the rows of the file's first table. With ``writes``, the suite writes ``rows`` to a
-    file and reads them back. Set ``cuts_show = False`` for a format in which truncated files cannot
-    be recognised, such as plain lines.
+    file and reads them back. Set ``detects_truncation = False`` for a format in which truncated
+    files cannot be recognised, such as plain lines.
     """
 
     rows: ClassVar[Sequence[dict[str, Any]]] = ()
     writes: ClassVar[bool] = False
-    cuts_show: ClassVar[bool] = True
+    detects_truncation: ClassVar[bool] = True
 
     @pytest.fixture
     def file_format(self) -> FileFormat:
         """The format under test."""
-        missing(self, "a fixture `file_format`")
+        fail_without(self, "a fixture `file_format`")
 
     @pytest.fixture
     def path(self) -> Path:
         """A file of the format."""
-        missing(self, "a fixture `path`")
+        fail_without(self, "a fixture `path`")
 
     async def test_format_reads_rows(self, file_format: Any, path: Path) -> None:
         assert self.rows, "the suite needs `rows`"
         rows = await file_format.read(str(path), None)
         assert rows == list(self.rows)
         assert loads(dumps(rows)) == rows, "a script cannot be given these values"
-        await self.leaves_the_loop(lambda: file_format.read(str(path), None))
+        await self.check_loop_stays_free(lambda: file_format.read(str(path), None))
 
     async def test_format_reads_a_part_by_name(self, file_format: Any, path: Path) -> None:
         parts = await file_format.parts(str(path))
@@ -101,10 +101,11 @@ class FormatContract(Contract):
                 continue
             except Exception as error:
                 pytest.fail(f"a file that ends early raised {type(error).__name__}: {error}")
-            assert not self.cuts_show or rows == list(self.rows), (
-                f"a file of {len(content)} bytes that ends after {size} was read as {rows!r}: half "
-                "a table would count as the whole; raise ToolException"
-            )
+            if self.detects_truncation:  # otherwise, the format may read the part that is left
+                assert rows == list(self.rows), (
+                    f"a file of {len(content)} bytes that ends after {size} was read as {rows!r}: "
+                    "half a table would count as the whole; raise ToolException"
+                )
 
     async def test_unreadable_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
@@ -121,7 +122,7 @@ class FormatContract(Contract):
         garbage.write_bytes(bytes(range(256)) * 8)
         try:
             rows = await file_format.read(str(garbage), None)
-        except ToolExecutionError:
+        except ToolExecutionError:  # ToolException is its subclass for authors of plugins
             return
         except Exception as error:
             pytest.fail(
@@ -229,24 +230,24 @@ class FormatContract(Contract):
         for value in KINDS_OF_VALUES:
             try:
                 copy.write_bytes(await file_format.write({"first": [["name"], [value], ["end"]]}))
-            except ToolExecutionError:
-                continue  # it says that it cannot keep that
+            except ToolExecutionError:  # such as its subclass ToolException
+                continue  # the format refuses the value, which is allowed
             rows = await file_format.read(str(copy), None)
             assert value is not None or all("name" in row for row in rows), (
                 "a column is missing from the row where it has no value: row['name'] would fail "
                 "in a script; keep the column, with None"
             )
-            names = [next(iter(row.values()), None) for row in rows]
-            is_same = names == [value, "end"] and type(names[0]) is type(value)
+            read_values = [next(iter(row.values()), None) for row in rows]
+            is_same = read_values == [value, "end"] and type(read_values[0]) is type(value)
             # A text format may return a number as text.
-            is_text_form = not isinstance(value, str) and names in (
+            is_text_form = not isinstance(value, str) and read_values in (
                 [str(value), "end"],
                 [json.dumps(value), "end"],
                 ["", "end"] if value is None else [],
             )
-            assert is_same or (is_text_form and names[0] != "None"), (
-                f"{value!r} was read back as {names[:1]!r}: what a person wrote becomes something "
-                "else; keep it, or raise ToolException"
+            assert is_same or (is_text_form and read_values[0] != "None"), (
+                f"{value!r} was read back as {read_values[:1]!r}: what a person wrote becomes "
+                "something else; keep it, or raise ToolException"
             )
 
     @needs("writes")
@@ -292,10 +293,11 @@ class FormatContract(Contract):
             await file_format.read(str(path), None)
             await file_format.parts(str(path))
 
-        await self.leaves_nothing(file_format, use, marks=(str(path),))
+        await self.check_nothing_remains(file_format, use, forbidden_texts=(str(path),))
         gc.collect()
         assert str(path) not in open_files(), (
-            f"{path.name} stays open after it was read: a process has so many files only"
+            f"{path.name} stays open after it was read: a process can open a limited number of "
+            "files only"
         )
 
     @needs("writes")
@@ -308,7 +310,7 @@ class FormatContract(Contract):
                 copy.write_bytes(await file_format.write({"first": table}))
                 rows = await file_format.read(str(copy), None)
             except ToolExecutionError:
-                continue  # it says that it cannot keep that
+                continue  # the format refuses the table, which is allowed
             except Exception as error:
                 pytest.fail(
                     f"the table {table!r} raised {type(error).__name__}: {error}; raise "
@@ -360,7 +362,7 @@ class FormatContract(Contract):
             )
 
     @needs("writes")
-    async def test_time_without_a_zone_gets_none(
+    async def test_time_without_a_zone_stays_without_a_zone(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         value = await self._round_trip(file_format, tmp_path, path, _NAIVE)
@@ -377,7 +379,9 @@ class FormatContract(Contract):
         value = await self._round_trip(file_format, tmp_path, path, _AMOUNT)
         try:
             same = value is _REFUSED or Decimal(str(value)) == _AMOUNT
-        except InvalidOperation:  # a currency or groups of digits are no loss
+        except InvalidOperation:
+            # A text such as "1,234,567.85 EUR" keeps the amount; "Decimal('1234567.85')" is not an
+            # amount that a person would write.
             same = "Decimal" not in str(value)
         assert same, (
             f"{_AMOUNT} was read back as {value!r}: an amount loses its cents, or can no longer be "

@@ -20,18 +20,21 @@ from typing import Any, Final, cast
 
 import pytest
 
-from delf_devkit.testing.contracts.leavings import remember, restored_process
+from delf_devkit.testing.contracts.leavings import remember_module_state, restored_process
 
 _KIT: Final = str(Path(__file__).parent.parent)
 _CHECKS: Final = 8
 _CHECK_SECONDS: Final = 0.05
 # The shortest time for which a blocked event loop fails a test.
 _MIN_BLOCKED_SECONDS: Final = 5.0
-_QUEUE: Final = Path("/proc/thread-self/schedstat")
+_SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
-    """Wrap an async test with a time limit for each step, and close its fixtures."""
+    """Wrap an async test with a time limit for each step, and close its fixtures.
+
+    A step is one ``await`` in the test. The event loop must not be blocked for that time, either.
+    """
 
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
@@ -39,23 +42,25 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         seconds = seconds_of(self)
         before = asyncio.all_tasks()
         for fixture in named.values():
-            remember(fixture)
+            remember_module_state(fixture)
         work = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
-        last_step: object = None
-        stuck_checks = 0
+        last_awaited: object = None
+        unchanged_checks = 0
+        blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
         try:
-            with _alarm(max(seconds, _MIN_BLOCKED_SECONDS)) as alarm, restored_process():
+            with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
                 while not task.done():
                     await asyncio.wait({task}, timeout=seconds / _CHECKS)
-                    alarm()
-                    step, named_object = _current_step(work)
-                    is_stuck = step is last_step and step is not None
-                    stuck_checks = stuck_checks + 1 if is_stuck else 0
-                    last_step = step
-                    if stuck_checks >= _CHECKS and not task.done():
-                        what = f"{hanging(named_object)} has not ended after {seconds:g} s"
-                        pytest.fail(what + place_of(named_object), pytrace=False)
+                    restart_timer()
+                    awaited, shown_object = _find_awaited(work)
+                    is_unchanged = awaited is last_awaited and awaited is not None
+                    unchanged_checks = unchanged_checks + 1 if is_unchanged else 0
+                    last_awaited = awaited
+                    # The test has awaited the same object in all checks: this step hangs.
+                    if unchanged_checks >= _CHECKS and not task.done():
+                        what = f"{hanging(shown_object)} has not ended after {seconds:g} s"
+                        pytest.fail(what + place_of(shown_object), pytrace=False)
             await task
         finally:
             if not task.done():
@@ -144,8 +149,8 @@ def _frames(work: object) -> Generator[FrameType]:
         current = inner
 
 
-def _current_step(work: Any) -> tuple[object, object]:
-    """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
+def _find_awaited(work: Any) -> tuple[object, object]:
+    """Follow the coroutines of a test to the object outside of this kit that the test awaits.
 
     Returns:
         The awaited object, for recognising the same step again, and the object whose name a
@@ -155,24 +160,26 @@ def _current_step(work: Any) -> tuple[object, object]:
     while True:
         frame = getattr(current, "cr_frame", None)
         if frame is None or not frame.f_code.co_filename.startswith(_KIT):
-            return current, current
-        inner = getattr(current, "cr_await", None)
-        if frame.f_code.co_name == "within" or inner is None:
+            return current, current  # of the plugin under test
+        awaited = getattr(current, "cr_await", None)
+        if frame.f_code.co_name == "within" or awaited is None:
             return None, None
-        if not hasattr(inner, "__qualname__"):
-            # Name the iterator of an awaited item, but the waiting coroutine of a future.
-            is_item = type(inner).__name__.startswith("async_generator")
-            return inner, inner if is_item else current
-        current = inner
+        if not hasattr(awaited, "__qualname__"):
+            # The next item of an async iterator is named after the iterator. A future has no name,
+            # so that the coroutine that awaits the future is named instead.
+            is_next_item = type(awaited).__name__.startswith("async_generator")
+            return awaited, awaited if is_next_item else current
+        current = awaited
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail if the event loop is blocked for some seconds; the yielded function restarts the time.
+def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
+    """Fail the test if the event loop is blocked for some seconds while the block runs.
 
-    A signal is used, because only signals interrupt a blocked thread. Nothing is checked without
-    signals, or if another tool such as pytest-timeout uses the signal. The time for which the
-    machine ran other processes is subtracted.
+    The yielded function restarts the timer: the event loop calls it while not blocked. A signal is
+    used, because only signals interrupt a blocked thread. Nothing is checked without signals, or
+    if another tool such as pytest-timeout uses the signal. The time for which this thread waited
+    for a CPU is subtracted.
     """
     can_use_timer = (
         hasattr(signal, "setitimer")
@@ -183,84 +190,88 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
         yield lambda: None
         return
 
-    queued = queued_seconds()
+    cpu_wait = cpu_wait_seconds()
 
     def on_alarm(_number: int, frame: FrameType | None) -> None:
-        nonlocal queued
-        before, queued = queued, queued_seconds()
-        if queued - before > seconds / _CHECKS:  # the machine ran other processes meanwhile
-            signal.setitimer(signal.ITIMER_REAL, queued - before)
+        """Fail the test, or extend the time if this thread waited long for a CPU."""
+        nonlocal cpu_wait
+        cpu_wait_before, cpu_wait = cpu_wait, cpu_wait_seconds()
+        waited_for_cpu = cpu_wait - cpu_wait_before
+        if waited_for_cpu > seconds / _CHECKS:
+            signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
             return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
         pytest.fail(f"the event loop has been held for {seconds:g} s{where}; use a thread")
 
-    before = signal.signal(signal.SIGALRM, on_alarm)
+    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
 
-    def restart() -> None:
-        nonlocal queued
-        queued = queued_seconds()
+    def restart_timer() -> None:
+        nonlocal cpu_wait
+        cpu_wait = cpu_wait_seconds()
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
-    restart()
+    restart_timer()
     try:
-        yield restart
+        yield restart_timer
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
-def queued_seconds() -> float:
-    """Return the seconds for which this thread was ready while the machine ran other threads.
+def cpu_wait_seconds() -> float:
+    """Return the seconds for which this thread was ready to run and waited for a free CPU.
 
     The result is 0 on systems other than Linux.
     """
     try:
-        return int(_QUEUE.read_bytes().split()[1]) / 1e9
+        return int(_SCHEDULER_STATISTICS.read_bytes().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
 
 
-class HeldFrames:
-    """Records the line at which a thread blocks its event loop for the longest time."""
+class LoopWatch:
+    """Records the line at which the current thread blocks its event loop for the longest time."""
 
     def __init__(self) -> None:
-        self._thread, self._last = threading.get_ident(), time.monotonic()
-        self._ends = threading.Event()
-        self._most = 0.0
-        self.longest = ""
+        self._loop_thread_id = threading.get_ident()
+        self._last_sign_of_life = time.monotonic()
+        self._has_ended = threading.Event()
+        self._longest_pause_seconds = 0.0
+        self.longest_pause_at = ""
+        """The line of code that blocked the event loop for the longest time; empty if none did."""
 
-    def beat(self) -> None:
+    def note_sign_of_life(self) -> None:
         """Record the present time as the last time that the event loop ran."""
-        self._last = time.monotonic()
+        self._last_sign_of_life = time.monotonic()
 
     def watch(self) -> None:
-        """Sample the thread's frames until :meth:`end` is called."""
-        while not self._ends.wait(_CHECK_SECONDS):
-            pause = time.monotonic() - self._last
-            if pause > max(self._most, 2 * _CHECK_SECONDS):
-                self._most = pause
-                frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-                self.longest = _place_in(frame) or self.longest
+        """Update ``longest_pause_at`` again and again, until :meth:`end` is called.
+
+        Called in another thread, because the watched thread may be blocked.
+        """
+        while not self._has_ended.wait(_CHECK_SECONDS):
+            pause_seconds = time.monotonic() - self._last_sign_of_life
+            if pause_seconds > max(self._longest_pause_seconds, 2 * _CHECK_SECONDS):
+                self._longest_pause_seconds = pause_seconds
+                frame = sys._current_frames().get(self._loop_thread_id)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                self.longest_pause_at = _place_in(frame) or self.longest_pause_at
 
     def end(self) -> None:
         """End :meth:`watch`."""
-        self._ends.set()
+        self._has_ended.set()
 
 
 @contextlib.contextmanager
-def held_frames() -> Generator[HeldFrames]:
-    """Find the line that blocks this thread's event loop for the longest time during the block.
-
-    Another thread watches the loop and fills the record that is yielded.
-    """
-    frames = HeldFrames()
-    watching = threading.Thread(target=frames.watch, name="delf-watch", daemon=True)
-    watching.start()
+def watched_loop() -> Generator[LoopWatch]:
+    """Record where this thread blocks its event loop, by another thread, while the block runs."""
+    watch = LoopWatch()
+    watching_thread = threading.Thread(target=watch.watch, name="delf-watch", daemon=True)
+    watching_thread.start()
     try:
-        yield frames
+        yield watch
     finally:
-        frames.end()
-        watching.join()
+        watch.end()
+        watching_thread.join()
 
 
 # -- what blocks, however quick it is ------------------------------------------------------------
@@ -284,7 +295,11 @@ def _hook(
     arguments: tuple[Any, ...],
     listeners: list[Callable[[str, tuple[Any, ...]], None]] = _listeners,
 ) -> None:
-    """Pass an audit event to listeners, tolerating calls at interpreter shutdown."""
+    """Pass an audit event to listeners.
+
+    The listeners are a default value, because Python still calls this function at its shutdown,
+    when it has cleared the global variables of this module.
+    """
     for listener in tuple(listeners):
         listener(event, arguments)
 
@@ -329,10 +344,10 @@ def started_programs() -> Generator[list[str]]:
 def blocking_calls() -> Generator[list[str]]:
     """Collect the blocking calls that this thread makes while the block runs, by an audit hook."""
     install_blocking_hook()
-    thread, calls = threading.get_ident(), list[str]()
+    loop_thread_id, calls = threading.get_ident(), list[str]()
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != thread:
+        if threading.get_ident() != loop_thread_id:
             return
         name = _BLOCKING_EVENTS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
@@ -350,23 +365,30 @@ def blocking_calls() -> Generator[list[str]]:
         {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)},
     )
 
-    def syncing(name: str) -> Callable[[Any], None]:
+    def recording_sync(name: str) -> Callable[[Any], None]:
+        """Return a replacement for ``os.fsync`` that records the calls of the loop's thread.
+
+        Args:
+            name: The name of the replaced function: ``fsync`` or ``fdatasync``.
+        """
+
         def sync(file: Any) -> None:
-            if threading.get_ident() == thread:
+            if threading.get_ident() == loop_thread_id:
                 calls.append(f"os.{name} at {_caller()}")
             original_syncs[name](file)
 
         return sync
 
-    def slept(seconds: float) -> None:
-        if seconds and threading.get_ident() == thread:  # sleep(0) only yields to other threads
+    def recording_sleep(seconds: float) -> None:
+        is_of_loop_thread = threading.get_ident() == loop_thread_id
+        if seconds and is_of_loop_thread:  # sleep(0) only yields to other threads
             calls.append(f"time.sleep at {_caller()}")
         original_sleep(seconds)
 
     _listeners.append(listen)
-    time.sleep = slept  # an audit event exists only from 3.13 on
+    time.sleep = recording_sleep  # an audit event exists only from 3.13 on
     for name in original_syncs:
-        setattr(os, name, syncing(name))  # never an audit event
+        setattr(os, name, recording_sync(name))  # never an audit event
     try:
         yield calls
     finally:
@@ -395,13 +417,19 @@ def _caller() -> str:
 
 
 def _place_in(frame: FrameType | None) -> str:
-    """Describe the innermost line of a plugin in a call stack; empty if there is none."""
-    candidate: FrameType | None = None
+    """Describe the innermost line of a plugin in a call stack.
+
+    Without such a line, describe the outermost line of an installed package or of Python; return
+    an empty text if there is none, either.
+    """
+    described: FrameType | None = None
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((_KIT, "<frozen")) and name != __file__:
-            candidate = frame  # an installed package, unless a caller is the plugin's own code
-            if "site-packages" not in name and not name.startswith(sys.base_prefix):
+        path = frame.f_code.co_filename
+        is_of_kit = path.startswith((_KIT, "<frozen")) or path == __file__
+        if not is_of_kit:
+            described = frame
+            is_installed = "site-packages" in path or path.startswith(sys.base_prefix)
+            if not is_installed:  # the plugin's own code
                 break
         frame = frame.f_back
-    return "" if candidate is None else _line(candidate.f_code, candidate.f_lineno)
+    return "" if described is None else _line(described.f_code, described.f_lineno)

@@ -23,7 +23,13 @@ from delf.events import (
 from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
-from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
+from delf_devkit.testing.contracts.base import (
+    LOOP_ITERATIONS,
+    Contract,
+    cancel_after_iterations,
+    fail_without,
+    needs,
+)
 from delf_devkit.testing.events import every_event
 
 # The number of events that a slow subscriber lags behind, more than queues usually hold.
@@ -54,10 +60,10 @@ def printed(task_id: str, seq: int, text: str = "x") -> Printed:
     return Printed(task_id=task_id, seq=seq, at=float(seq), text=text)
 
 
-def finished(task_id: str, seq: int, *, status: bool = True) -> TaskFinished:
+def finished(task_id: str, seq: int, *, has_succeeded: bool = True) -> TaskFinished:
     """Return the event that ends a task."""
     return TaskFinished(
-        task_id=task_id, seq=seq, at=float(seq), status=status, text="", duration_ms=1.0
+        task_id=task_id, seq=seq, at=float(seq), status=has_succeeded, text="", duration_ms=1.0
     )
 
 
@@ -75,17 +81,17 @@ class JournalContract(Contract):
     @pytest.fixture
     def journal(self) -> Journal:
         """The journal under test."""
-        missing(self, "a fixture `journal`")
+        fail_without(self, "a fixture `journal`")
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
         """A function that opens the journal under test again."""
-        missing(self, "a fixture `reopen`, or durable = False")
+        fail_without(self, "a fixture `reopen`, or durable = False")
 
     @pytest.fixture
     def failing_journal(self) -> Journal:
         """A journal like the one under test, whose appends fail."""
-        missing(self, "a fixture `failing_journal`, or fails = False")
+        fail_without(self, "a fixture `failing_journal`, or fails = False")
 
     async def test_journal_returns_every_event_unchanged(self, journal: Any) -> None:
         events = every_event("task_all")
@@ -105,9 +111,11 @@ class JournalContract(Contract):
             await journal.read("nowhere")
         for event in (started("t"), printed("t", 2), printed("t", 3)):
             await journal.append(event)
-        before = await journal.read("t", 1)
+        earlier_result = await journal.read("t", 1)
         await journal.append(printed("t", 4))
-        assert [event.seq for event in before] == [2, 3], "what was read grows"
+        assert [event.seq for event in earlier_result] == [2, 3], (
+            "an event that is appended after read() shows up in its earlier result"
+        )
         assert [event.seq for event in await journal.read("t", after=4)] == []
         assert [event.seq for event in await journal.read("t", after=0)] == [1, 2, 3, 4]
 
@@ -163,7 +171,7 @@ class JournalContract(Contract):
         for number, name in enumerate(("a", "b", "c"), 1):
             await journal.append(started(name, at=float(number)))
         await journal.append(finished("a", 2))
-        await journal.append(finished("b", 2, status=False))
+        await journal.append(finished("b", 2, has_succeeded=False))
         await journal.append(printed("a", 3))  # what comes late changes no outcome
         records = list(await journal.find())
         assert [(item.task_id, item.task, item.state) for item in records] == [
@@ -174,7 +182,9 @@ class JournalContract(Contract):
         assert [item.started_at for item in records] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
         await journal.append(started("d", at=4.0, key="ann"))
-        await journal.append(replace(finished("d", 2, status=False), code=TaskStoppedError.code))
+        await journal.append(
+            replace(finished("d", 2, has_succeeded=False), code=TaskStoppedError.code)
+        )
         last = (await journal.find())[0]
         assert (last.key, last.state) == ("ann", "stopped"), (
             f"a task of ann that was stopped is listed as {last.state!r}, of {last.key!r}: others "
@@ -182,26 +192,32 @@ class JournalContract(Contract):
         )
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
+        # check_loop_stays_free() appends several times, each time another event.
         events = iter([started("t"), *(printed("t", seq) for seq in range(2, 9))])
-        await self.leaves_the_loop(lambda: journal.append(next(events)))
-        await self.leaves_the_loop(lambda: journal.read("t"))
-        await self.leaves_the_loop(journal.find)
-        await self.leaves_the_loop(journal.aclose)
+        await self.check_loop_stays_free(lambda: journal.append(next(events)))
+        await self.check_loop_stays_free(lambda: journal.read("t"))
+        await self.check_loop_stays_free(journal.find)
+        await self.check_loop_stays_free(journal.aclose)
 
     async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         await journal.append(started("u"))
-        writers = list(enumerate(TURNS[1:], 2))
-        for seq, turns in writers:
+        writers = list(enumerate(LOOP_ITERATIONS[1:], 2))
+        for seq, iterations in writers:
             # An event of another task is on its way, so that the writer may have to wait.
             other = asyncio.ensure_future(journal.append(printed("u", seq)))
-            await cancelled_at(lambda seq=seq: journal.append(printed("t", seq)), turns)
+            await cancel_after_iterations(
+                lambda seq=seq: journal.append(printed("t", seq)), iterations
+            )
             await other
-        await journal.append(printed("t", len(writers) + 2))  # what was begun before is kept before
+        # This append begins last: when it has ended, the journal has stored all earlier events.
+        await journal.append(printed("t", len(writers) + 2))
         numbers = [event.seq for event in await journal.read("t")]
         missing_ones = {seq for seq, _ in writers} - {*numbers}
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
-        assert numbers == sorted(numbers), "events that were begun before are kept after later ones"
+        assert numbers == sorted(numbers), (
+            "an append that began earlier is stored after an append that began later"
+        )
 
     async def test_append_of_the_same_event_changes_nothing(self, journal: Any) -> None:
         events = [started("t"), printed("t", 2), printed("t", 3)]
@@ -211,7 +227,9 @@ class JournalContract(Contract):
         kept = list(await journal.read("t"))
         assert kept[:-1] == events, "an event that is appended again is kept twice, or lost"
         (record,) = await journal.find()
-        assert record.events == 4, f"of 4 events, one of them appended again, {record.events} count"
+        assert record.events == 4, (
+            f"4 events were appended, two of them twice; the record counts {record.events}"
+        )
         streamed = [(await self.within(anext(stream), self.seconds)).seq for _ in kept]
         assert streamed == [1, 2, 3, 4], (
             f"subscribers see the events {streamed}: the page shows one twice"
@@ -293,9 +311,10 @@ class JournalContract(Contract):
         await journal.append(replace(started("q"), seq=2))
         states = [state_of(record) for record in await journal.find()]
         assert states == ["running"], (
-            f"once it has begun, it is listed as {states!r}: a record counts the task's `events`"
+            f"a queued task that has begun is listed as {states!r}: give the record the number of "
+            "the task's `events`, which shows that the task is not queued any more"
         )
-        stopped = replace(finished("s", 2, status=False), code=TaskStoppedError.code)
+        stopped = replace(finished("s", 2, has_succeeded=False), code=TaskStoppedError.code)
         for event in (replace(queued, task_id="s", at=9.0), stopped):
             await journal.append(event)
         states = [state_of(record) for record in await journal.find()]
@@ -305,13 +324,13 @@ class JournalContract(Contract):
         )
 
     async def test_resumed_task_is_found_as_running(self, journal: Any) -> None:
-        for event in (started("r"), finished("r", 2, status=False)):
+        for event in (started("r"), finished("r", 2, has_succeeded=False)):
             await journal.append(event)
         if isinstance(journal, SharedJournal):
             try:
                 await journal.reopen("r")  # as an agent does before it resumes a task
             except ConfigurationError:
-                return  # no task goes on after its end there, as with PartialJournal
+                return  # a journal such as PartialJournal cannot resume a task after its end
         await journal.append(TaskResumed(task_id="r", seq=3, at=3.0))
         (record,) = await journal.find()
         assert (record.state, record.finished_at, record.error) == ("running", None, None), (
@@ -333,7 +352,7 @@ class JournalContract(Contract):
             await journal.read(name)
             await journal.find()
 
-        await self.leaves_nothing(journal, use, marks=(_MARK,))
+        await self.check_nothing_remains(journal, use, forbidden_texts=(_MARK,))
 
     @needs("durable")
     async def test_journal_works_on_another_event_loop(

@@ -91,7 +91,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
     """
     secrets = set[str](getattr(suite, "secrets", ()))
     for value in fixtures.values():
-        secrets |= declared_by(getattr(value, "settings", None))
+        secrets |= declared_secrets_of(getattr(value, "settings", None))
         secrets |= {*_secrets_in_attributes(value)}
     return Secrets(secrets)
 
@@ -128,7 +128,7 @@ def texts_of(error: BaseException) -> str:
     return f"{error!s} {error!r} {notes} {getattr(error, 'hint', None) or ''}"
 
 
-def declared_by(settings: object) -> set[str]:
+def declared_secrets_of(settings: object) -> set[str]:
     """Return the values of the ``SecretStr`` fields of settings."""
     if not isinstance(settings, PluginSettings):
         return set()

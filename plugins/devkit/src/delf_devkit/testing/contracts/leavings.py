@@ -42,7 +42,7 @@ _CONTAINERS: Final = (dict, list, set, deque, tuple, str)
 _MUTABLE: Final = (dict, list, set, deque)
 # The number of items above which a container counts as a table of constants.
 _MAX_CONTAINER_ITEMS: Final = 1_000
-_MIN_MARK_CHARS: Final = 4
+_MIN_TEXT_CHARS: Final = 4
 _EXEMPT_PACKAGES: Final = frozenset(
     {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
 )
@@ -53,13 +53,13 @@ _USES: Final = 2
 _MULTIPROCESSING_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
-async def check_leavings(
+async def check_remains(
     subject: object,
     use: Callable[[], Awaitable[Any]],
     close: Callable[[], Awaitable[Any]],
-    marks: Iterable[str] = (),
+    forbidden_texts: Iterable[str] = (),
     *,
-    silent: bool = True,
+    may_print: bool = False,
 ) -> None:
     """Use a plugin's object twice, close it, and fail if something of it is left.
 
@@ -67,21 +67,22 @@ async def check_leavings(
         subject: The object.
         use: Uses the object in an ordinary way.
         close: Closes the object.
-        marks: Texts that ``use`` passes to the object, which no class and no module may keep.
-        silent: Whether the object must print nothing.
+        forbidden_texts: Texts that ``use`` passes to the object, and that no class and no module
+            may keep.
+        may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
     process, variables = _process_settings(), dict(os.environ)
     threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
     children = _children()
-    shared = _SharedState(subject, marks)
+    shared = _SharedState(subject, forbidden_texts)
     printed, opened = io.StringIO(), open_files()
     exit_handlers = [_exit_handler_count()]
     random.seed()  # an earlier test may have left the state that a plugin sets
     random_states = [random.getstate()]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
-        with contextlib.redirect_stdout(printed) if silent else contextlib.nullcontext():
+        with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
             await use()
             shared.first()
             random_states.append(random.getstate())
@@ -110,8 +111,8 @@ async def check_leavings(
     )
     left_open = [path for path in open_files() if path not in opened]
     assert len(left_open) < _USES, (
-        f"{left_open[0]} stays open after aclose(), once for each use: a process has so many files "
-        "only"
+        f"{left_open[0]} stays open after aclose(), once for each use: a process can open a "
+        "limited number of files only"
     )
     assert not files, (
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
@@ -273,59 +274,64 @@ def _check_process(before: dict[str, object], variables: dict[str, str]) -> None
 class _SharedState:
     """The containers in an object's class and modules, which all users of the process share.
 
-    A cache may be filled when the object is first used. Data that change with each use, or that
-    contain a text of one user, belong in the object instead.
+    A cache may be filled on the first use. State that changes on each use, or that contains an
+    argument of a call, belongs in the object instead.
 
     Args:
         subject: The object.
-        marks: Texts that reach the process only as arguments of the object's methods. A shared
-            container with such a text keeps one user's data.
+        forbidden_texts: Texts that occur only in the arguments of the test's calls.
     """
 
-    def __init__(self, subject: object, marks: Iterable[str]) -> None:
+    def __init__(self, subject: object, forbidden_texts: Iterable[str]) -> None:
         self._kind = type(subject)
-        self._marks = [mark for mark in marks if len(mark) >= _MIN_MARK_CHARS]
-        remember(subject)
+        self._forbidden_texts = [text for text in forbidden_texts if len(text) >= _MIN_TEXT_CHARS]
+        remember_module_state(subject)
         self._first: dict[str, str] = {}
 
     def first(self) -> None:
         """Store the state after the first use, for :meth:`check`."""
-        self._first = {name: _text(value) for name, value in _class_containers(self._kind)}
+        self._first = {name: _text(value) for name, value in _class_state(self._kind)}
 
     def check(self) -> None:
-        """Fail if a later use changed the state, or if the state contains a text of the use."""
+        """Fail if a call after the first changed the state, or the state contains an argument.
+
+        Called after the second use.
+        """
         __tracebackhide__ = True
-        marked = sorted(self._containers_with_marks())
-        assert not marked, (
-            f"{marked[0]} keeps what one user's call was about, and all users of the process share "
-            "it: keep state in `self`"
+        names_with_argument = sorted(self._state_with_forbidden_texts())
+        assert not names_with_argument, (
+            f"{names_with_argument[0]} keeps what one user's call was about, and all users of the "
+            "process share it: keep state in `self`"
         )
-        now = {name: _text(value) for name, value in _class_containers(self._kind)}
+        now = {name: _text(value) for name, value in _class_state(self._kind)}
         changed = sorted(name for name, text in now.items() if self._first.get(name, text) != text)
         assert not changed, (
             f"each use changes {changed[0]}, which all users of the process share: keep state in "
             "`self`"
         )
 
-    def _containers_with_marks(self) -> set[str]:
-        """Return the names of the package's containers that contain a text of the use."""
-        before = _CONTAINERS_BEFORE.get(self._kind, {})
+    def _state_with_forbidden_texts(self) -> set[str]:
+        """Return the names of class and module variables that an argument has got into.
+
+        A variable that has not changed since the start of the suite is left out.
+        """
+        before = _STATE_BEFORE_FIRST_TEST.get(self._kind, {})
         return {
             name
-            for name, text in _containers(self._kind).items()
-            if text != before.get(name) and any(mark in text for mark in self._marks)
+            for name, text in _class_and_module_state(self._kind).items()
+            if text != before.get(name) and any(word in text for word in self._forbidden_texts)
         }
 
 
-# Each tested class with the contents of its package's containers before the suite's first use.
-_CONTAINERS_BEFORE: Final = dict[type, dict[str, str]]()
+# Each tested class with the state of its package before the suite's first test.
+_STATE_BEFORE_FIRST_TEST: Final = dict[type, dict[str, str]]()
 
 
-def remember(subject: object) -> None:
-    """Store the containers of an object's package before the first use of its class."""
+def remember_module_state(subject: object) -> None:
+    """Store the state of an object's package before the first use of its class."""
     kind = type(subject)
-    if kind not in _CONTAINERS_BEFORE and _package(kind) not in sys.stdlib_module_names:
-        _CONTAINERS_BEFORE[kind] = _containers(kind)
+    if kind not in _STATE_BEFORE_FIRST_TEST and _package(kind) not in sys.stdlib_module_names:
+        _STATE_BEFORE_FIRST_TEST[kind] = _class_and_module_state(kind)
 
 
 @contextlib.contextmanager
@@ -363,22 +369,21 @@ def _package(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
 
-def _containers(kind: type) -> dict[str, str]:
-    """Return the small containers that are attributes of a class or of its package's modules.
+def _class_and_module_state(kind: type) -> dict[str, str]:
+    """Return the values, as ``repr``, of variables of a class and of its package's modules.
 
-    Returns:
-        A mapping from the attribute's name to the container's repr.
+    The keys are the names of the variables. Included are collections, and attributes of objects.
     """
-    containers = dict(_class_containers(kind))
+    state = dict(_class_state(kind))
     package = _package(kind)
     for name, module in list(sys.modules.items()):
         belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
         if belongs_to_package and (name == kind.__module__ or not _TEST_MODULE.search(name)):
-            containers |= dict(_module_containers(module))
-    return {name: _text(value) for name, value in containers.items()}
+            state |= dict(_module_state(module))
+    return {name: _text(value) for name, value in state.items()}
 
 
-def _is_small(value: object) -> bool:
+def _is_small_collection(value: object) -> bool:
     return isinstance(value, _CONTAINERS) and len(cast("Any", value)) <= _MAX_CONTAINER_ITEMS
 
 
@@ -416,8 +421,12 @@ def _attributes_of_function(function: FunctionType) -> object:
     return [*([function.__dict__] if function.__dict__ else []), *mutable] or None
 
 
-def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
-    """Yield the containers and caches of a class and its bases, each with its name."""
+def _class_state(kind: type) -> Iterator[tuple[str, object]]:
+    """Yield the state that a class and its bases hold, each value with its name.
+
+    The state are collections, numbers, thread-locals, the sizes of caches, and the mutable
+    defaults of functions.
+    """
     for cls in kind.__mro__:
         if cls.__module__.partition(".")[0] in _EXEMPT_PACKAGES:
             continue
@@ -427,7 +436,7 @@ def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
             if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
                 size = cast("Any", value).cache_info().currsize
                 yield f"the cache of {cls.__name__}.{name}", size
-            elif _is_small(value) or type(value) in (int, float):
+            elif _is_small_collection(value) or type(value) in (int, float):
                 yield f"{cls.__name__}.{name}", cast("object", value)
             elif isinstance(value, threading.local):
                 yield f"{cls.__name__}.{name}", value.__dict__
@@ -438,16 +447,22 @@ def _class_containers(kind: type) -> Iterator[tuple[str, object]]:
                 yield f"the defaults or the closure of {cls.__name__}.{name}", held
 
 
-def _module_containers(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Yield the containers of a module and of its classes, each with its name."""
+def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield the state that a module and its classes hold, each value with its name.
+
+    The state are collections, except for large tables of constants, and the attributes of the
+    package's own objects.
+    """
+    package = module.__name__.partition(".")[0]
     for name, value in list(vars(module).items()):
         if name.startswith("__") or name == "pytestmark":
             continue
-        if isinstance(value, type) and value.__module__ == module.__name__:
-            for inner, held in list(vars(value).items()):
-                if _is_small(held) and not inner.startswith("__"):
-                    yield f"{value.__qualname__}.{inner}", held
-        elif _is_small(value):
+        is_class_of_module = isinstance(value, type) and value.__module__ == module.__name__
+        if is_class_of_module:
+            for class_attribute, attribute_value in list(vars(value).items()):
+                if _is_small_collection(attribute_value) and not class_attribute.startswith("__"):
+                    yield f"{value.__qualname__}.{class_attribute}", attribute_value
+        elif _is_small_collection(value):
             yield f"{module.__name__}.{name}", cast("object", value)
-        elif (held := _attributes_of(value, module.__name__.partition(".")[0])) is not None:
-            yield f"{module.__name__}.{name}", held
+        elif (attributes := _attributes_of(value, package)) is not None:
+            yield f"{module.__name__}.{name}", attributes

@@ -12,7 +12,13 @@ import pytest
 
 from delf.errors import DelfError
 from delf.protocols.memory import MemoryStore
-from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
+from delf_devkit.testing.contracts.base import (
+    LOOP_ITERATIONS,
+    Contract,
+    cancel_after_iterations,
+    fail_without,
+    needs,
+)
 
 _AT_ONCE = 10
 _INSTANT = 0.01
@@ -46,22 +52,22 @@ class MemoryContract(Contract):
     @pytest.fixture
     def store(self) -> MemoryStore:
         """The store under test."""
-        missing(self, "a fixture `store`")
+        fail_without(self, "a fixture `store`")
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
         """A function that opens the store under test again."""
-        missing(self, "a fixture `reopen`, or durable = False")
+        fail_without(self, "a fixture `reopen`, or durable = False")
 
     @pytest.fixture
     def elsewhere(self) -> Callable[[str], Any]:
         """A function that opens the store under test for another namespace."""
-        missing(self, "a fixture `elsewhere`, or namespaces = False")
+        fail_without(self, "a fixture `elsewhere`, or namespaces = False")
 
     @pytest.fixture
     def failing_store(self) -> MemoryStore:
         """A store like the one under test, whose reads and writes fail."""
-        missing(self, "a fixture `failing_store`, or fails = False")
+        fail_without(self, "a fixture `failing_store`, or fails = False")
 
     async def test_list_returns_saved_facts_oldest_first(self, store: Any) -> None:
         assert list(await store.all()) == []
@@ -79,7 +85,7 @@ class MemoryContract(Contract):
     async def test_search_returns_the_nearest_first(self, store: Any) -> None:
         for facts in (self.facts, self.facts[::-1]):
             await store.clear()
-            for fact in facts:  # one by one, so that no two have one time
+            for fact in facts:  # one by one, so that each fact gets another time
                 await store.save([fact])
             found = await store.search(self.query, threshold=0.0)
             assert found, "nothing was found"
@@ -125,9 +131,9 @@ class MemoryContract(Contract):
     async def test_calls_work_after_cancelled_calls(self, store: Any) -> None:
         await store.save(self.facts)
         # A lock that is held, or a connection that is half used, shows at the next call.
-        for turns in TURNS:
-            await cancelled_at(lambda: store.search(self.query), turns)
-            await cancelled_at(lambda: store.save(["Half saved."]), turns)
+        for iterations in LOOP_ITERATIONS:
+            await cancel_after_iterations(lambda: store.search(self.query), iterations)
+            await cancel_after_iterations(lambda: store.save(["Half saved."]), iterations)
         await store.delete(["Half saved."])
         facts = await store.search(self.query, 1, 0.0)
         assert [fact.content for fact in facts] == [self.expected]
@@ -181,9 +187,9 @@ class MemoryContract(Contract):
             assert list(results) == list(alone[number % len(alone)]), "searches are mixed up"
 
     async def test_methods_do_not_block_the_event_loop(self, store: Any) -> None:
-        await self.leaves_the_loop(lambda: store.save(self.facts))
-        await self.leaves_the_loop(lambda: store.search(self.query))
-        await self.leaves_the_loop(store.all)
+        await self.check_loop_stays_free(lambda: store.save(self.facts))
+        await self.check_loop_stays_free(lambda: store.search(self.query))
+        await self.check_loop_stays_free(store.all)
 
     async def test_unusual_queries_are_accepted(self, store: Any) -> None:
         assert list(await store.search(self.query)) == []
@@ -219,7 +225,9 @@ class MemoryContract(Contract):
         await longer.clear()
         await longer.aclose()
         await other.save(self.facts[1:])
-        assert await other.search(self.query, 100, 0.0), "it forgets for another namespace, too"
+        assert await other.search(self.query, 100, 0.0), (
+            "clear() of a namespace also makes facts of another namespace impossible to find"
+        )
         await other.clear()
         await self._write_both(store, other)
         assert len(await store.all()) == len(await other.all()) == _AT_ONCE
@@ -279,7 +287,7 @@ class MemoryContract(Contract):
             await store.search(f"What is {_MARK}?", 1, 0.0)
             await store.clear()
 
-        await self.leaves_nothing(store, use, marks=(_MARK,))
+        await self.check_nothing_remains(store, use, forbidden_texts=(_MARK,))
 
     async def test_secrets_are_never_shown(self, store: Any) -> None:
         await self.shows_no_secret(store, lambda: store.search(self.query))

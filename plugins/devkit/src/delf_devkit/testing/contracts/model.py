@@ -28,11 +28,11 @@ from delf.messages import (
 )
 from delf.protocols.model import Model, SupportsPrice, SupportsTools
 from delf_devkit.testing.contracts.base import (
-    TURNS,
+    LOOP_ITERATIONS,
     Contract,
-    cancelled_at,
-    chain,
-    missing,
+    cancel_after_iterations,
+    chained_exceptions,
+    fail_without,
     needs,
 )
 from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
@@ -94,37 +94,37 @@ class ModelContract(Contract):
     @pytest.fixture
     def model(self) -> Model:
         """The model under test."""
-        missing(self, "a fixture `model`")
+        fail_without(self, "a fixture `model`")
 
     @pytest.fixture
     def failing_model(self) -> Model:
         """A model like the one under test, whose service refuses requests."""
-        missing(self, "a fixture `failing_model`, or fails = False")
+        fail_without(self, "a fixture `failing_model`, or fails = False")
 
     @pytest.fixture
     def slow_model(self) -> Model:
         """A model like the one under test, whose service is slow."""
-        missing(self, "a fixture `slow_model`, or slow = False")
+        fail_without(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
     def sent(self) -> Callable[[], Sequence[str]]:
         """A function that returns the text of each request sent so far."""
-        missing(self, "a fixture `sent`, or sends = False")
+        fail_without(self, "a fixture `sent`, or sends = False")
 
     @pytest.fixture
     def calling_model(self) -> Model:
         """A model like the one under test, which answers with a call."""
-        missing(self, "a fixture `calling_model`, or calls = False")
+        fail_without(self, "a fixture `calling_model`, or calls = False")
 
     @pytest.fixture
     def echo_model(self) -> Model:
         """A model like the one under test, which repeats the last message."""
-        missing(self, "a fixture `echo_model`, or echoes = False")
+        fail_without(self, "a fixture `echo_model`, or echoes = False")
 
     @pytest.fixture
     def cut_model(self) -> Model:
         """A model like the one under test, whose answers are cut at the token limit."""
-        missing(self, "a fixture `cut_model`, or cuts = False")
+        fail_without(self, "a fixture `cut_model`, or cuts = False")
 
     @pytest.fixture
     def question(self) -> ModelRequest:
@@ -263,7 +263,8 @@ class ModelContract(Contract):
             await model.complete(ModelRequest(messages=(*beginning, second, user("three"))))
             texts.append(sent()[-1])
         assert texts[0] != texts[1], (
-            "an answer of the model is sent as the user's words: whoever wrote it gives orders"
+            "the role of a message is lost: an answer of the model is sent as if the user had "
+            "written the answer"
         )
 
     @needs("sends", "calls")
@@ -392,9 +393,9 @@ class ModelContract(Contract):
     async def test_stream_can_be_cancelled_at_any_point(
         self, model: Any, question: ModelRequest
     ) -> None:
-        for turns in TURNS:
-            await cancelled_at(lambda: model.complete(question), turns)
-            await cancelled_at(lambda: _collect(model.stream(question)), turns)
+        for iterations in LOOP_ITERATIONS:
+            await cancel_after_iterations(lambda: model.complete(question), iterations)
+            await cancel_after_iterations(lambda: _collect(model.stream(question)), iterations)
         self._check(await model.complete(question))
 
     async def test_model_serves_concurrent_requests(
@@ -416,7 +417,7 @@ class ModelContract(Contract):
     async def test_methods_do_not_block_the_event_loop(
         self, model: Any, question: ModelRequest
     ) -> None:
-        await self.leaves_the_loop(lambda: model.complete(question))
+        await self.check_loop_stays_free(lambda: model.complete(question))
 
     async def test_close_is_idempotent_and_works_unused(self, model: Any) -> None:
         for _ in range(2):
@@ -447,8 +448,8 @@ class ModelContract(Contract):
             pass
         else:
             pytest.fail(
-                "a model whose key is refused answers after another was asked: they share a client "
-                "or an answer; keep both in `self`"
+                "a model with an invalid key returns an answer, once another model was asked: the "
+                "two models share a client or an answer; keep both in `self`"
             )
         self._check(await model.complete(question))
 
@@ -457,21 +458,24 @@ class ModelContract(Contract):
             await model.complete(_about(_MARK))
             await _collect(model.stream(_about(_MARK)))
 
-        await self.leaves_nothing(model, use, marks=(_MARK, *self.secrets))
+        # No class and no module may contain these texts after the use.
+        words_of_prompt_and_keys = (_MARK, *self.secrets)
+        await self.check_nothing_remains(model, use, forbidden_texts=words_of_prompt_and_keys)
 
     @needs("fails")
     async def test_refusal_raises_a_delf_error(
         self, failing_model: Any, question: ModelRequest
     ) -> None:
-        with pytest.raises(DelfError) as whole:
+        with pytest.raises(DelfError) as complete_error:
             await failing_model.complete(question)
-        with pytest.raises(DelfError) as streamed:
+        with pytest.raises(DelfError) as stream_error:
             await _collect(failing_model.stream(question))
         await failing_model.aclose()
-        for error in (*chain(whole.value), *chain(streamed.value)):
-            shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
-            Secrets(self.secrets).check(shown, "a key is shown")
-        assert whole.value.message.strip()
+        for caught in (complete_error, stream_error):
+            for error in chained_exceptions(caught.value):
+                shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
+                Secrets(self.secrets).check(shown, "a key is shown")
+        assert complete_error.value.message.strip()
 
     @needs("slow")
     async def test_complete_can_be_cancelled(self, slow_model: Any, question: ModelRequest) -> None:

@@ -13,7 +13,7 @@ import pytest
 from delf.errors import DelfError
 from delf.events import encode
 from delf.protocols.observer import Observer
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.events import every_event
 
 _MARK = "marmalade-7741"
@@ -35,17 +35,17 @@ class ObserverContract(Contract):
     @pytest.fixture
     def reported(self) -> Callable[[], Any]:
         """A function that returns the texts that the observer has passed on."""
-        missing(self, "a fixture `reported`, or reports = False")
+        fail_without(self, "a fixture `reported`, or reports = False")
 
     @pytest.fixture
     def failing_observer(self) -> Observer:
         """An observer like the one under test, whose file or service is unavailable."""
-        missing(self, "a fixture `failing_observer`, or fails = False")
+        fail_without(self, "a fixture `failing_observer`, or fails = False")
 
     @pytest.fixture
     def observer(self) -> Observer:
         """The observer under test."""
-        missing(self, "a fixture `observer`")
+        fail_without(self, "a fixture `observer`")
 
     async def test_observer_accepts_every_event_without_changing_it(self, observer: Any) -> None:
         events = every_event()
@@ -60,8 +60,8 @@ class ObserverContract(Contract):
 
     async def test_methods_do_not_block_the_event_loop(self, observer: Any) -> None:
         for event in every_event():
-            await self.leaves_the_loop(lambda event=event: observer.observe(event))
-        await self.leaves_the_loop(observer.aclose)
+            await self.check_loop_stays_free(lambda event=event: observer.observe(event))
+        await self.check_loop_stays_free(observer.aclose)
 
     async def test_observer_accepts_events_of_many_tasks(self, observer: Any) -> None:
         async def watch(task: str) -> None:
@@ -139,7 +139,7 @@ class ObserverContract(Contract):
             for event in every_event(_MARK):
                 await observer.observe(event)
 
-        await self.leaves_nothing(observer, use, marks=(_MARK,))
+        await self.check_nothing_remains(observer, use, forbidden_texts=(_MARK,))
 
     async def test_secrets_are_never_shown(self, observer: Any) -> None:
         await self.shows_no_secret(observer, lambda: observer.observe(every_event()[0]))
@@ -151,10 +151,11 @@ class ObserverContract(Contract):
 
 def _size_of(observer: object) -> int:
     """Count the items in an observer's containers and in the containers directly inside them."""
-    return sum(_items(value, 2) for value in getattr(observer, "__dict__", {}).values())
+    return sum(_count_items(value, 2) for value in getattr(observer, "__dict__", {}).values())
 
 
-def _items(value: object, depth: int) -> int:
+def _count_items(value: object, depth: int) -> int:
+    """Count the items of a collection, and of the collections inside it down to a depth."""
     if isinstance(value, deque) and value.maxlen is not None:
         return 0  # a bounded deque cannot leak
     if isinstance(value, Mapping):
@@ -163,4 +164,4 @@ def _items(value: object, depth: int) -> int:
         items = list(cast("Sequence[Any]", value))
     else:
         return 0
-    return len(items) + (sum(_items(item, depth - 1) for item in items) if depth > 1 else 0)
+    return len(items) + (sum(_count_items(item, depth - 1) for item in items) if depth > 1 else 0)

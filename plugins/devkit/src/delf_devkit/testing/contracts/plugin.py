@@ -25,7 +25,7 @@ from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
 from delf.settings import PluginSettings
 from delf.specs import SandboxSpec, Spec
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.leaks import plain_secrets, types_of
 
 _PROBE = """
@@ -174,11 +174,11 @@ class PluginContract(Contract):
         )
         assert result.returncode == 0, result.stderr
         *printed, changes = result.stdout.splitlines()
-        assert not printed, f"importing its modules prints {printed[0]!r}"
+        assert not printed, f"importing the plugin's modules prints {printed[0]!r}"
         changed: list[str] = json.loads(changes)
         assert not changed, (
-            f"importing its modules {changed[0]}: every process with the plugin gets that, used or "
-            "not; do it when the capability is used"
+            f"importing the plugin's modules changes the process ({changed[0]}), also where nobody "
+            "uses the plugin: make the change when a capability is used"
         )
 
     def test_plugin_module_imports_nothing_heavy(self) -> None:
@@ -196,7 +196,7 @@ class PluginContract(Contract):
 
     @property
     def _name(self) -> str:
-        return self.name or missing(self, "`name`, that of the plugin's entry point")
+        return self.name or fail_without(self, "`name`, that of the plugin's entry point")
 
     @property
     def _module(self) -> str:

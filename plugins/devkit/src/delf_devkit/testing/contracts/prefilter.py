@@ -11,12 +11,12 @@ import pytest
 
 from delf.errors import LLMExecutionError, PrefilterError
 from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 
 _MANY = 500
 _MAX_QUESTIONS = 20
 _MARK = "marmalade-7741"
-_POLITE = "Please. " * 40
+_LONG_POLITE_BEGINNING = "Please. " * 40
 
 
 class PrefilterContract(Contract):
@@ -43,7 +43,7 @@ class PrefilterContract(Contract):
     @pytest.fixture
     def prefilter(self) -> Prefilter:
         """The prefilter under test."""
-        missing(self, "a fixture `prefilter`")
+        fail_without(self, "a fixture `prefilter`")
 
     def answer(self, question: str) -> str:
         """Return the light model's answer: a JSON list of the wanted names, unless overridden."""
@@ -59,6 +59,7 @@ class PrefilterContract(Contract):
 
     async def test_prefilter_keeps_the_actions_a_task_needs(self, prefilter: Any) -> None:
         tasks = {self.task: self.wanted, self.other_task: self.other_wanted}
+        # The first task comes again: its selection must not depend on the task in between.
         for task in (*tasks, self.task):
             selection = await prefilter.select(task, Catalog(self.catalog), self._ask())
             assert isinstance(selection, Selection)
@@ -67,10 +68,11 @@ class PrefilterContract(Contract):
             )
             missing = set(tasks[task]) - set(selection.names)
             assert not missing, f"a task is not shown {sorted(missing)}: see `other_wanted`"
-        late = f"{_POLITE} {self.other_task}"
+        late = f"{_LONG_POLITE_BEGINNING} {self.other_task}"
         selection = await prefilter.select(late, Catalog(self.catalog), self._ask())
         assert {*self.other_wanted} <= {*selection.names}, (
-            f"the words after {len(_POLITE)} characters of a task are ignored: read all of it"
+            f"the words after {len(_LONG_POLITE_BEGINNING)} characters of a task are ignored: read "
+            "the whole task"
         )
 
     async def test_prefilter_selects_only_from_the_catalog(self, prefilter: Any) -> None:
@@ -89,7 +91,7 @@ class PrefilterContract(Contract):
         selection = await prefilter.select(self.task, catalog, self._ask())
         assert set(self.wanted) <= set(selection.names)
         assert len(selection.names) <= len(catalog) / 2, "it leaves next to nothing out"
-        await self.leaves_the_loop(lambda: prefilter.select(self.task, catalog, self._ask()))
+        await self.check_loop_stays_free(lambda: prefilter.select(self.task, catalog, self._ask()))
 
     async def test_concurrent_tasks_are_independent(self, prefilter: Any) -> None:
         tasks = (self.task, "Feed an animal in the zoo.", "Find invoices by state.")
@@ -125,7 +127,7 @@ class PrefilterContract(Contract):
         async def use() -> None:
             await prefilter.select(f"{self.task} {_MARK}", Catalog(self.catalog), self._ask())
 
-        await self.leaves_nothing(prefilter, use, marks=(_MARK,))
+        await self.check_nothing_remains(prefilter, use, forbidden_texts=(_MARK,))
 
     async def test_secrets_are_never_shown(self, prefilter: Any) -> None:
         catalog = Catalog(self.catalog)

@@ -120,7 +120,7 @@ MISUSES: tuple[str, ...] = (
     "async def send(n):\n    await mail.send(n)\nfilter(send, [1, 2])",
 )
 """Scripts that use a connection, an action or a tool as a value and call nothing."""
-USES: Mapping[str, str] = {
+CALLED_TOOL_BY_SCRIPT: Mapping[str, str] = {
     'm = mail()\nm.send("x")': "mail.send",
     'm = mail\nm.send("x")': "mail.send",
     "mail is not None and mail.send(1)": "mail.send",
@@ -263,14 +263,14 @@ texts
                     or ("pay" in failure.message)
                 ), f"{script}: {failure.message}"
 
-    async def test_named_tool_can_be_called_later(self, backend: Any) -> None:
+    async def test_tool_in_a_variable_can_be_called(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             tools = {"mail.send": _identity, "mail.read": list}
             session = (await bench.open(RecordingScriptHost(tools))).session
-            for script, called in USES.items():
+            for script, called_tool in CALLED_TOOL_BY_SCRIPT.items():
                 host = RecordingScriptHost(tools)
                 done(await session.execute(script, host))
-                assert [f"{call.connection}.{call.method}" for call in host.calls] == [called]
+                assert [f"{call.connection}.{call.method}" for call in host.calls] == [called_tool]
 
     async def test_unencodable_result_is_an_error_in_the_script(self, backend: Any) -> None:
         host = RecordingScriptHost({"get": object})
@@ -287,7 +287,7 @@ texts
             await asyncio.Event().wait()
 
         async def ok() -> str:
-            await call_began.wait()  # a call cancelled before it began is none
+            await call_began.wait()  # a call that is cancelled earlier never reaches the host
             return "ok"
 
         host = RecordingScriptHost({"wait": wait, "ok": ok})

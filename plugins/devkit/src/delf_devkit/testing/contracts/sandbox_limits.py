@@ -15,7 +15,13 @@ from typing import Any, ClassVar, Final
 import pytest
 
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
-from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
+from delf_devkit.testing.contracts.base import (
+    LOOP_ITERATIONS,
+    Contract,
+    cancel_after_iterations,
+    fail_without,
+    needs,
+)
 from delf_devkit.testing.contracts.bench import (
     Bench,
     Running,
@@ -24,7 +30,7 @@ from delf_devkit.testing.contracts.bench import (
     remaining_after,
 )
 from delf_devkit.testing.scripts import RecordingScriptHost
-from delf_engine.sandboxes.isolation import WAYS, Measured, measure
+from delf_engine.sandboxes.isolation import FIND_POSIX, Measured, measure
 
 _MB = 1024 * 1024
 _COLLECTIONS = 50
@@ -122,7 +128,7 @@ class SandboxLimits(Contract):
     @pytest.fixture
     def backend(self) -> SandboxBackend:
         """The backend under test."""
-        missing(self, "a fixture `backend`")
+        fail_without(self, "a fixture `backend`")
 
     # -- limits -------------------------------------------------------------------------
 
@@ -207,7 +213,8 @@ class SandboxLimits(Contract):
     @needs("limits:file", "cpython")
     async def test_files_of_a_script_are_limited(self, backend: Any) -> None:
         """Check by system calls that the operating system limits the size of a script's files."""
-        code = f"""{WAYS}
+        # FIND_POSIX is the beginning of a script; it defines ``posix``, the module of system calls.
+        code = f"""{FIND_POSIX}
 size, file = 0, posix.open("large", 0o101, 0o600)
 try:
     for _ in range(4):
@@ -233,8 +240,8 @@ size
             run = await bench.open(limits=Limits(open_files=32))
             opened = getattr(await run(_OPEN_FILES), "value", 0)
             assert opened <= 32, (
-                f"a script has {opened} files open with `open_files` 32: one script takes those of "
-                'all; set RLIMIT_NOFILE, or take "open_files" out of `limits`'
+                f"a script has {opened} files open with `open_files` 32: one script can use up the "
+                'open files of all scripts; set RLIMIT_NOFILE, or take "open_files" out of `limits`'
             )
             await self._check_usable(bench)
 
@@ -293,11 +300,11 @@ for number in range(40):
         limits = Limits(scratch_bytes=8 * _MB)
         async with Bench(backend) as bench:
             run = await bench.open(limits=limits)
-            folders = getattr(await run(f"{WAYS}\n{_LIST_WRITABLE_FOLDERS}"), "value", None)
+            folders = getattr(await run(f"{FIND_POSIX}\n{_LIST_WRITABLE_FOLDERS}"), "value", None)
             assert folders, "no folder of the sandbox can be written, not even the script's own"
             for folder in folders:
                 run = run if run.session.alive else await bench.open(limits=limits)
-                outcome = await run(f"FOLDER = {folder!r}\n{WAYS}\n{_FILL_FOLDER}")
+                outcome = await run(f"FOLDER = {folder!r}\n{FIND_POSIX}\n{_FILL_FOLDER}")
                 size = getattr(outcome, "value", None) or 0
                 assert size <= 2 * limits.scratch_bytes, (
                     f"a script puts {size:,} bytes into {folder!r} with `scratch_bytes` "
@@ -309,8 +316,8 @@ for number in range(40):
         """Check by system calls that two sandboxes have no writable folder in common."""
         async with Bench(backend) as bench:
             first, second = await bench.open(), await bench.open()
-            # WAYS defines ``posix``, the module with the system calls.
-            written_folders = getattr(await first(f"{WAYS}\n{_WRITE_FILES}"), "value", None)
+            # FIND_POSIX defines ``posix``, the module with the system calls.
+            written_folders = getattr(await first(f"{FIND_POSIX}\n{_WRITE_FILES}"), "value", None)
             assert written_folders, (
                 "no folder of the sandbox can be written, not even the script's own"
             )
@@ -319,7 +326,7 @@ for number in range(40):
             checks.append((await bench.open(), "opened after its end"))
             for run, when in checks:
                 foreign_folders = getattr(
-                    await run(f"{WAYS}\n{_LIST_FOREIGN_FILES}"), "value", None
+                    await run(f"{FIND_POSIX}\n{_LIST_FOREIGN_FILES}"), "value", None
                 )
                 assert foreign_folders == [], (
                     f"a script in a session {when} finds another task's files in "
@@ -460,12 +467,14 @@ for number in range(40):
         measured = await self._measure_once(backend)
         if self.cpython:
             assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
-        results = {
+        cannot_touch_host_processes = measured.processes
+        cannot_start_a_process = measured.starts
+        is_unreachable = {
             "files": measured.files,
             "network": measured.network,
-            "processes": measured.processes and measured.starts,
+            "processes": cannot_touch_host_processes and cannot_start_a_process,
         }
-        assert results[what], (
+        assert is_unreachable[what], (
             f"`confines` says {what}, and a script reached {', '.join(measured.reached)}: confine "
             "it, or take it out of `confines`"
         )
@@ -481,12 +490,12 @@ for number in range(40):
 
     # -- what is left behind ------------------------------------------------------------
 
-    def belongings(self) -> set[Any]:
-        """Return the backend's running objects: this process's descendants unless overridden."""
+    def processes_and_containers(self) -> set[Any]:
+        """Return what the backend runs: this process's descendants unless overridden."""
         return processes_below()
 
-    async def leftovers(self, seen: set[Any]) -> set[Any]:
-        """Return which of some objects still exist after a short wait."""
+    async def still_running(self, seen: set[Any]) -> set[Any]:
+        """Return which of some processes or containers still exist after a short wait."""
         return await remaining_after(seen, 5.0)
 
     async def test_session_leaves_no_process_or_file(
@@ -514,20 +523,20 @@ for number in range(40):
             Bench(backend) as bench,
         ):
             spec = RecordingScriptHost().spec()
-            for turns in TURNS:
-                await cancelled_at(lambda: backend.open(spec), turns)
+            for iterations in LOOP_ITERATIONS:
+                await cancel_after_iterations(lambda: backend.open(spec), iterations)
             await self._check_usable(bench)
         assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
 
     @contextlib.asynccontextmanager
     async def _check_no_process_left(self, what: str) -> AsyncGenerator[None]:
         """Check that no process started in the block, orphaned or not, runs after the block."""
-        before = self.belongings()
+        before = self.processes_and_containers()
         with orphans_stay_below():
             yield
-            remaining = await self.leftovers(self.belongings() - before)
+            remaining = await self.still_running(self.processes_and_containers() - before)
         assert remaining == set(), (
-            f"{what}: end the whole group, and what a program started in turn"
+            f"{what}: end the whole process group, and the processes that its programs started"
         )
 
     async def test_closed_session_is_released(self, backend: Any) -> None:
@@ -536,7 +545,7 @@ for number in range(40):
             try:
                 reference = weakref.ref(session)
             except TypeError:
-                return  # nothing tells whether an object of it is kept
+                return  # without weak references, the test cannot see whether the session is kept
             await session.aclose()
             del session
             for _ in range(_COLLECTIONS):
@@ -584,7 +593,10 @@ for number in range(40):
         assert outcome.value == 42
 
     async def _cancel(self, run: Running, code: str, script_began: asyncio.Event) -> None:
-        """Cancel a script after it began; fail if the cancellation takes too long."""
+        """Cancel a script after it began, and check that the script ends as cancelled.
+
+        The time limit for each ``await`` of a test also limits the time of the cancellation.
+        """
         work = asyncio.ensure_future(run(code))
         await script_began.wait()
         work.cancel()

@@ -15,7 +15,7 @@ import pytest_asyncio
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
 from delf.events import ApprovalDecided, ApprovalRequested, Event, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
-from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
 _MANY = 4
@@ -56,7 +56,7 @@ class SharedJournalContract(Contract):
     @pytest.fixture
     def reopen(self) -> Callable[[], Any]:
         """A function that opens the journal under test."""
-        missing(self, "a fixture `reopen`")
+        fail_without(self, "a fixture `reopen`")
 
     @pytest_asyncio.fixture(name="two")
     async def _open_two(self, reopen: Callable[[], Any]) -> Any:
@@ -95,7 +95,9 @@ class SharedJournalContract(Contract):
         assert await self._found(other, state="running") == ["cleo", "ann 50%_"]
         assert await self._found(other, text="DO CLEO") == ["cleo"]
         assert await self._found(other, text="50%_") == ["ann 50%_"]
-        assert await self._found(other, text="5%") == [], "a sign of its database is not text"
+        assert await self._found(other, text="5%") == [], (
+            "the wildcards % and _ of SQL's LIKE are searched as text"
+        )
         assert await self._found(other, since=2.0) == ["cleo", "bob"]
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
@@ -169,26 +171,27 @@ class SharedJournalContract(Contract):
         assert (await one.task("t")).state == "running"
         await _refused(one.append(printed("t", 3)), "a process appends to a task that it lost")
         assert [event.seq for event in await other.read("t")] == [1, 2], (
-            "who lost a task kept an event of it: its calls would be made twice"
+            "a process that had lost the task stored an event of the task: the new owner would "
+            "repeat the calls of the process"
         )
         with pytest.raises(UnknownTaskError):
             await other.claim("nowhere")
         await other.release("nowhere")
 
     async def test_closed_journal_owns_no_task(self, two: Sequence[Any]) -> None:
-        one, other = two
-        await one.append(started("left"))
-        submitted = TaskQueued(task_id="sent", seq=1, at=1.0, task="do it", timeout=30)
-        await one.append(submitted)
-        await one.append(replace(submitted, task_id="queued", queue="night"))
-        await one.aclose()
-        state = (await other.task("sent")).state
+        closed, other = two
+        await closed.append(started("running"))
+        submitted = TaskQueued(task_id="submitted", seq=1, at=1.0, task="do it", timeout=30)
+        await closed.append(submitted)
+        await closed.append(replace(submitted, task_id="queued", queue="night"))
+        await closed.aclose()
+        state = (await other.task("submitted")).state
         assert state == "interrupted", (
-            f"a submitted task without a queue is {state!r} after its process: no runner takes "
-            "it, and nobody learns that it has to be resumed"
+            f"a submitted task without a queue is {state!r} when its owner has closed the journal: "
+            "no runner takes the task, and nobody learns that it has to be resumed"
         )
         assert (await other.task("queued")).state == "queued", "a runner would not take the task"
-        (outcome,) = await _results_of(other.claim("left"))
+        (outcome,) = await _results_of(other.claim("running"))
         assert not isinstance(outcome, Exception), (
             f"a closed journal keeps its tasks, so that nobody can resume them: {outcome!r}; "
             "release them in `aclose`"
@@ -281,20 +284,23 @@ class SharedJournalContract(Contract):
 
     async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
         one, other = two
-        for name in ("runs", "left", "over"):
+        for name in ("running", "interrupted", "finished"):
             await one.append(started(name))
-        await one.append(finished("over", 2))
-        await one.release("left")
-        assert await other.stop("left", "ann")
-        assert (await one.task("left")).state == "stopped"
-        assert not await other.stop("over", "ann")
+        await one.append(finished("finished", 2))
+        await one.release("interrupted")
+        assert await other.stop("interrupted", "ann")
+        assert (await one.task("interrupted")).state == "stopped"
+        assert not await other.stop("finished", "ann")
         with pytest.raises(UnknownTaskError):
             await other.stop("nowhere", "ann")
-        stopping = asyncio.ensure_future(other.stop("runs", "ann"))
-        while not await one.asked_to_stop(["runs", "over"]):
-            assert not stopping.done(), "it did not wait for whoever works on it"
+        # The first process still works on this task: stop() waits until that process ends it.
+        stopping = asyncio.ensure_future(other.stop("running", "ann"))
+        while not await one.asked_to_stop(["running", "finished"]):
+            assert not stopping.done(), (
+                "stop() returned before the process that works on the task ended the task"
+            )
             await asyncio.sleep(0.01)
-        end = replace(finished("runs", 2, status=False), code=TaskStoppedError.code)
+        end = replace(finished("running", 2, has_succeeded=False), code=TaskStoppedError.code)
         await one.append(end)
         assert await stopping
 
@@ -341,14 +347,15 @@ class SharedJournalContract(Contract):
         # A journal on a server may refuse, because the server has its own backups.
         assert isinstance(outcome, DelfError) or copy.exists(), f"there is no copy: {outcome!r}"
         if copy.exists():
-            with pytest.raises(DelfError):
+            with pytest.raises(DelfError):  # a restore is refused while tasks have an owner
                 await two[1].restore(copy)
             await two[0].release("a")
             await two[1].remove(["a"])
             await two[0].append(finished("b", 3))
             await two[0].append(finished("c", 2))
             await two[1].prune()
-            assert await two[1].restore(copy) == 3
+            restored_task_count = await two[1].restore(copy)
+            assert restored_task_count == 3
             assert [event.seq for event in await two[0].read("b")] == [1, 2]
 
     async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:

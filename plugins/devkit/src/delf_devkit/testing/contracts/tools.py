@@ -14,7 +14,7 @@ import pytest
 from delf.tools.action import Action
 from delf.tools.connection import describe_actions
 from delf.tools.function import Tool, as_connection
-from delf_devkit.testing.contracts.base import missing
+from delf_devkit.testing.contracts.base import fail_without
 from delf_devkit.testing.contracts.connection import Call, ConnectionContract
 
 
@@ -32,7 +32,7 @@ class ToolsContract(ConnectionContract):
     @pytest.fixture
     def tools(self) -> Sequence[Any]:
         """The tools under test."""
-        missing(self, "a fixture `tools`")
+        fail_without(self, "a fixture `tools`")
 
     @pytest.fixture
     def connection(self, tools: Sequence[Any]) -> Any:
@@ -108,10 +108,10 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return whether a tool's source declares ``effect=…``; True if the source is not available."""
+    """Return False only if a tool's source shows a decorator ``@tool`` without ``effect=…``."""
     if not isinstance(item, Tool):
         return False
-    if isinstance(function, partial):
+    if isinstance(function, partial):  # has no decorators, and is made a tool by tool(function, …)
         return True
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
@@ -121,5 +121,6 @@ def _declares_effect(item: Any, function: Any) -> bool:
     calls = [each for each in decorators if isinstance(each, ast.Call)]
     names = [ast.unparse(getattr(each, "func", each)).rpartition(".")[2] for each in decorators]
     if "tool" not in names:
-        return True  # made by tool(function, …)
+        return True  # made a tool by tool(function, …), whose arguments the source does not show
+    # A keyword without a name, such as ``**options``, may contain ``effect``.
     return any(keyword.arg in ("effect", None) for call in calls for keyword in call.keywords)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
-class Turns:
+class TerminalLock:
     """A fair lock for the terminal.
 
     ``interrupted`` is True from a Ctrl-C until the person enters a line, even for a later request.
@@ -24,12 +24,12 @@ class Turns:
         self._waiting: deque[Waiter] = deque()
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """The number of requests that wait for the terminal."""
         return len(self._waiting)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
+    async def hold(self) -> AsyncGenerator[None]:
         """Hold the terminal while the block runs."""
         await self._acquire()
         try:

@@ -26,7 +26,7 @@ _MAX_STREAM_BYTES: Final = 32 * _MAX_BYTES
 _SECONDS_FOR_REST: Final = 0.1
 
 
-class Tail(httpx.AsyncByteStream):
+class CheckedBody(httpx.AsyncByteStream):
     """The inflated body of a response, which notes whether the end marker arrived.
 
     Args:
@@ -41,8 +41,8 @@ class Tail(httpx.AsyncByteStream):
         self._last_bytes = b""
 
     @property
-    def ended(self) -> bool:
-        """True if the body ends with the end marker ``[DONE]``."""
+    def has_end_marker(self) -> bool:
+        """True if the end marker ``[DONE]`` has arrived, the last event of a stream."""
         return _END_MARKER in self._last_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -55,8 +55,11 @@ class Tail(httpx.AsyncByteStream):
             raise UnreadableError(str(error)) from None
 
     async def aclose(self) -> None:
-        """Close the body; read its rest first, so that the connection can be reused."""
-        if self.ended:
+        """Close the body.
+
+        The bytes after the end marker are read first, so that the connection can be reused.
+        """
+        if self.has_end_marker:
             with suppress(TimeoutError, OSError, httpx.HTTPError):
                 async with asyncio.timeout(_SECONDS_FOR_REST):
                     async for _ in self._data:
@@ -64,8 +67,10 @@ class Tail(httpx.AsyncByteStream):
         await self._body.aclose()
 
 
-async def watch(response: httpx.Response) -> None:
-    """Limit the size of a response, and check that it is a stream if and only if one was requested.
+async def check_response(response: httpx.Response) -> None:
+    """Limit the size of a response; raise if it is a stream although none was requested.
+
+    Raise, too, if a stream was requested and the response is none.
 
     Raises:
         StreamedError: If the response is a stream that was not requested.
@@ -83,13 +88,13 @@ async def watch(response: httpx.Response) -> None:
         except BodyError as error:
             raise UnreadableError(str(error)) from None
         response.headers.pop("content-encoding", None)  # the body is inflated already
-        response.stream = Tail(body, inflater)
+        response.stream = CheckedBody(body, inflater)
         is_answer = is_json and response.status_code == _OK
         if is_answer and wants_stream.get() and b'"choices"' in await response.aread():
             raise WholeError("it is not streamed")
 
 
-def ended(stream: Any) -> bool:
+def is_complete(stream: Any) -> bool:
     """Return True if a stream of litellm has a finish reason or ends with the end marker.
 
     Args:
@@ -100,4 +105,4 @@ def ended(stream: Any) -> bool:
         return True
     response = getattr(getattr(stream, "completion_stream", None), "response", None)
     body = getattr(response, "stream", None)
-    return isinstance(body, Tail) and body.ended
+    return isinstance(body, CheckedBody) and body.has_end_marker
