@@ -145,12 +145,13 @@ if TYPE_CHECKING:
 
 
 def _warn_of_namesake() -> None:
+    """Warn if the unrelated package ``delf`` is installed in the same folder as this package."""
     from delf.packages import namesake
 
-    if namesake.is_beside(__file__):
+    if namesake.is_in_same_folder(__file__):
         import warnings
 
-        warnings.warn(f"{namesake.WARNING}: {namesake.MENDED_BY}", stacklevel=3)
+        warnings.warn(f"{namesake.WARNING}: {namesake.REMEDY}", stacklevel=3)
 
 
 _warn_of_namesake()

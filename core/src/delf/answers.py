@@ -17,7 +17,7 @@ _WORD: Final = (
     r"(?:[a-z]+[:_])?(?:ant)?"
     r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|(?:inner_)?monologue)"
 )
-_MARKS: Final = (
+_MARK_PATTERNS: Final = (
     (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # many open models
     (rf"\[({_WORD})\]", r"[/{}]"),  # Magistral
     (rf"◁({_WORD})▷", r"◁/{}▷"),  # Kimi
@@ -28,7 +28,7 @@ _MARKS: Final = (
     (r"<\|channel>(thought)(?=\s)", r"<channel|>"),  # Gemma
     (r"(?:<\|start\|>assistant)?<\|channel\|>(analysis)<\|message\|>", r"<|end|>"),  # gpt-oss
 )
-_ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARKS), re.IGNORECASE)
+_ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARK_PATTERNS), re.IGNORECASE)
 _CLOSING: Final = re.compile(
     rf"(?:</{_WORD}>|\[/{_WORD}\]|◁/{_WORD}▷|<\|end_(?:of_)?{_WORD}\|>)", re.IGNORECASE
 )
@@ -67,9 +67,9 @@ _REQUEST_WHOLE_ANSWER: Final = (
     "Your answer broke off at the limit of its length, and nothing of it was used. "
     "Answer once more from the beginning, and in fewer words."
 )
-_SAME_START: Final = 40
+_COMPARED_CHARACTERS: Final = 40
 _LONGEST_MARK: Final = 64
-_MIN_SAME: Final = 4
+_MIN_REPEATED_CHARACTERS: Final = 4
 _MAX_QUOTED: Final = 600
 
 
@@ -94,7 +94,7 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     thoughts: list[str] = []
     rest = text
     while (opening := find_reasoning_opening(rest)) is not None:
-        ending = opening.end.search(rest, opening.length)
+        ending = opening.closing_pattern.search(rest, opening.length)
         if ending is None:
             return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
         thoughts.append(rest[opening.length : ending.start()].strip())
@@ -112,13 +112,13 @@ class Opening(NamedTuple):
 
     Args:
         length: Number of characters that the mark takes up in the text.
-        end: Pattern that finds the mark at the end of the reasoning.
-        mark: The mark itself, such as ``<think>``.
+        closing_pattern: Pattern that finds the mark at the end of the reasoning.
+        closing_mark: The mark at the end of the reasoning, such as ``</think>``.
     """
 
     length: int
-    end: re.Pattern[str]
-    mark: str
+    closing_pattern: re.Pattern[str]
+    closing_mark: str
 
 
 def find_reasoning_opening(text: str) -> Opening | None:
@@ -126,11 +126,12 @@ def find_reasoning_opening(text: str) -> Opening | None:
     start = len(text) - len(text.lstrip())
     if not _ANY_OPENING.match(text, start):
         return None
-    for opening, end in _MARKS:
-        opening_match = re.compile(opening, re.IGNORECASE).match(text, start)
+    for opening_pattern, closing_template in _MARK_PATTERNS:
+        opening_match = re.compile(opening_pattern, re.IGNORECASE).match(text, start)
         if opening_match is not None:
-            mark = end.format(opening_match[1])
-            return Opening(opening_match.end(), re.compile(re.escape(mark), re.IGNORECASE), mark)
+            closing_mark = closing_template.format(opening_match[1])
+            closing_pattern = re.compile(re.escape(closing_mark), re.IGNORECASE)
+            return Opening(opening_match.end(), closing_pattern, closing_mark)
     return None
 
 
@@ -229,9 +230,9 @@ def continuation_request(*, is_cut_call: bool) -> str:
 def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
-    A model may continue in the middle of the last line, or repeat that line from its start. A
-    continuation replaces the first answer if the continuation opens another fenced code block, or
-    if both texts begin alike.
+    A model may continue in the middle of the last line, or repeat that line, its code block or the
+    whole answer from the start. The continuation replaces the part that it repeats. A continuation
+    that opens another fenced code block replaces the whole answer.
 
     Args:
         first: The truncated answer.
@@ -244,17 +245,25 @@ def join_continuation(first: str, second: str) -> str | None:
         return second
     code_start = _find_unclosed_code(first)
     if code_start is None:
-        repeated_start = first.strip()[:_SAME_START]
+        # The continuation may repeat the whole answer.
+        repeated_start = first.strip()[:_COMPARED_CHARACTERS]
         return second if second.lstrip().startswith(repeated_start) else first + second
-    if re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE):
+    opens_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
+    if opens_code_block:
         return second
     code = first[code_start:]
     first_line = code.strip().split("\n")[0]
+    # The continuation may repeat the code from its first line: keep the text before the code.
     if first_line and second.lstrip("\n").startswith(first_line):
         return first[:code_start] + second.lstrip("\n")
+    # The continuation may repeat the line at which the first answer broke off.
     *lines, last = code.split("\n")
     next_line = second.split("\n", maxsplit=1)[0]
-    if last.strip() and len(last) >= _MIN_SAME and next_line.strip().startswith(last.strip()):
+    if (
+        last.strip()
+        and len(last) >= _MIN_REPEATED_CHARACTERS
+        and next_line.strip().startswith(last.strip())
+    ):
         return first[: len(first) - len(last)] + second.lstrip("\n")
     if not last.strip() and lines and next_line.strip() and lines[-1].strip() == next_line.strip():
         return None  # ambiguous: either the model repeats its last line, or the code has it twice
@@ -272,7 +281,7 @@ def _find_unclosed_code(text: str) -> int | None:
     return code_start
 
 
-_WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
+_CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
     "length": (
         "the model's answer broke off at the limit of its length",
         "raise max_tokens in the model's settings, or split the task into smaller ones",
@@ -294,8 +303,9 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # A complete reply that cannot be joined with the text before it counts as a broken answer.
-    cause, hint = _WHY[reply.broken_by or "break"]
+    # ``broken_by`` is None for a complete reply that could not be joined to the text before it.
+    # The error for such a reply is the same as for a reply that broke off.
+    cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""
     excerpt = quote_answer(reply.text or reply.reasoning)

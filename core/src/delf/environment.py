@@ -34,8 +34,7 @@ Source: TypeAlias = Literal["command line", "environment", "program", "project"]
 """The source of a value: the command line, an environment variable, code, or a project file."""
 
 _MAX_BYTES: Final = 64 * 1024
-# Matches runs of blanks that the parser would read in quadratic time.
-_ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
+_LONG_BLANKS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
 class SourcedText(str):
@@ -140,7 +139,8 @@ class EnvFile:
             raise ConfigurationError(f"{path} is not UTF-8 text") from error
         if not text.strip():
             return cls(path)
-        if _ENDLESS.search(text):
+        # The parser reads long runs of blanks in quadratic time.
+        if _LONG_BLANKS.search(text):
             raise ConfigurationError(f"{path} has more than 255 spaces in a row")
         from dotenv.parser import parse_stream
 
@@ -157,7 +157,8 @@ class EnvFile:
     def assignments(self) -> dict[str, str]:
         """The assigned values by variable name.
 
-        All values of a repeated name are joined by NUL bytes, so that each value counts for trust.
+        All values of a repeated name are joined by NUL bytes, so that a change of any of them
+        requires the user to trust the file again.
         """
         values_by_name: dict[str, str] = {}
         for name, value in self.entries:
@@ -199,9 +200,9 @@ def current_environ() -> Mapping[str, str]:
 
 
 def current_folder() -> Path:
-    """Return the folder of the project whose settings are being made.
+    """Return the folder of the project whose settings are being loaded.
 
-    Outside of that, return the project folder of the working directory.
+    Outside of such loading, return the folder of the project that contains the working directory.
     """
     context = _current.get()
     if context is not None and context.folder is not None:

@@ -35,7 +35,10 @@ else:
         """
 
         def make(cls: type) -> type:
-            cls.__doc__ = cls.__doc__ or cls.__name__  # else it gets the signature
+            # A class without a docstring would get its signature as the docstring.
+            cls.__doc__ = cls.__doc__ or cls.__name__
+            # dataclasses.dataclass refuses to derive a class that is not frozen from a frozen
+            # class; this module adds the methods of frozen classes itself.
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
@@ -44,7 +47,7 @@ else:
                 # Python sets __hash__ to None in a class that defines __eq__ alone.
                 if cls.__dict__.get(name) is None:
                     setattr(cls, name, method)
-            cls.__signature__ = _Signature()
+            cls.__signature__ = _LazySignature()
             return cls
 
         return make
@@ -178,7 +181,7 @@ def _compile_init(cls: type) -> Callable[..., None]:
     return init
 
 
-class _Signature:
+class _LazySignature:
     """A descriptor for ``__signature__``, because ``__init__`` is compiled only on first use."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:

@@ -71,6 +71,10 @@ def folder_of(value: object) -> Path | None:
 
 
 def _resolve_local_path(value: object) -> object:
+    """Make a relative path from a settings file absolute, starting at the folder of that file.
+
+    URLs and paths from other sources are not changed.
+    """
     folder = folder_of(value)
     text = str(value) if isinstance(value, Path) else value
     if folder is None or not isinstance(text, str) or not text:
@@ -166,7 +170,7 @@ class PluginSettings(BaseModel):
                 raise TypeError(f"{cls.__name__}.{name}: SentTo names no setting: {min(unknown)}")
 
     def source(self, field: str) -> Source:
-        """Return the source of a field: code, the environment, or a file of the project.
+        """Return where a field's value comes from; ``program`` for a value or default in code.
 
         Args:
             field: The name of the field.

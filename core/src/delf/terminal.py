@@ -35,7 +35,7 @@ _HOST_CHARACTERS: Final = (
 )
 _DOTS: Final = ".\u3002\uff0e\uff61"
 _ADDRESS_OR_HOST: Final = (
-    f"(?P<before>(?P<who>[{_HOST_CHARACTERS}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
+    f"(?P<before>(?P<user>[{_HOST_CHARACTERS}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
     f"(?P<host>[{_HOST_CHARACTERS}]+(?:[{_DOTS}][{_HOST_CHARACTERS}]+)*)"
 )
 # Matches a host name that is recognisable without a scheme, such as ``www.…`` or ``….com``.
@@ -57,11 +57,11 @@ _LOOKALIKE_LETTERS: Final = (
 
 
 _LETTER_RUNS: Final = f"(?:[A-Za-z]|{_DISTINCT_LETTERS}|{_LOOKALIKE_LETTERS})+"
-_ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
+_TOP_LEVEL_DOMAIN: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
 # Matches more than four combining marks on one letter, which would cover other lines.
 #
-# The first group has four marks, the second group all further marks.
-_EXCESS_MARKS: Final = "([{0}]{{4}})([{0}]+)".format(
+# The first group has the four allowed marks, the second group all further marks.
+_EXCESS_MARKS: Final = "(?P<allowed>[{0}]{{4}})(?P<excess>[{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
@@ -75,7 +75,9 @@ def visible(text: str) -> str:
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
     return re.sub(
-        _ADDRESS_OR_HOST, _display_name, re.sub(_EXCESS_MARKS, _escape_marks, _without_hidden(text))
+        _ADDRESS_OR_HOST,
+        _display_address,
+        re.sub(_EXCESS_MARKS, _escape_marks, _without_hidden(text)),
     )
 
 
@@ -92,11 +94,12 @@ def hidden_characters(text: str) -> Iterator[str]:
             if character not in _SPACES and _escape_at(text, at) != character:
                 yield character
     if not text.isascii():
-        for stacked in re.finditer(_EXCESS_MARKS, text):
-            yield stacked[2][0]
-        for name in re.finditer(_ADDRESS_OR_HOST, text):
-            if _display_name(name) != name[0]:
-                yield name[0]
+        for marks in re.finditer(_EXCESS_MARKS, text):
+            first_excess_mark = marks["excess"][0]
+            yield first_excess_mark
+        for address in re.finditer(_ADDRESS_OR_HOST, text):
+            if _display_address(address) != address[0]:
+                yield address[0]
 
 
 def _is_all_visible(text: str) -> bool:
@@ -107,8 +110,8 @@ def _is_all_visible(text: str) -> bool:
     )
 
 
-def _escape_marks(character: re.Match[str]) -> str:
-    return character[1] + "".join(map(_escape, character[2]))
+def _escape_marks(marks: re.Match[str]) -> str:
+    return marks["allowed"] + "".join(map(_escape, marks["excess"]))
 
 
 def _without_hidden(text: str) -> str:
@@ -146,15 +149,20 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _display_name(match: re.Match[str]) -> str:
+def _display_address(match: re.Match[str]) -> str:
     """Return the display form of an address or host name.
 
     A host name with look-alike letters is shown in its ASCII form (``xn--…``).
+
+    Args:
+        match: A match with the groups ``host``, ``user`` (the text before an ``@``) and ``before``
+            (all text before the host, such as ``://`` or the user part with its ``@``).
     """
-    before, display_name, host = match["before"], match["who"], match["host"]
+    before, user_part, host = match["before"], match["user"], match["host"]
     if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
         return match[0]
-    if display_name and _is_lookalike(f"{display_name}.{host}"):
+    # The user part may imitate a domain, or mix its letters with those of the host.
+    if user_part and _is_lookalike(f"{user_part}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _is_lookalike(host):
         labels = re.split(f"([{_DOTS}])", host)
@@ -163,8 +171,11 @@ def _display_name(match: re.Match[str]) -> str:
 
 
 def _mixes_letters(host: str) -> bool:
-    """Return True for a host name with plain Latin letters and look-alikes in one label."""
-    return re.search(_ENDING, host) is not None and any(
+    """Return True for a host name with plain Latin letters and look-alikes in one label.
+
+    A word without a top-level domain, such as ``.com``, is no host name.
+    """
+    return re.search(_TOP_LEVEL_DOMAIN, host) is not None and any(
         re.search("[A-Za-z]", run) and re.search(_LOOKALIKE_LETTERS, run)
         for run in re.findall(_LETTER_RUNS, host)
     )
@@ -182,10 +193,12 @@ def _is_lookalike(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
-    other_letters = re.sub(_DISTINCT_LETTERS, "", name)
-    if re.search(_LOOKALIKE_LETTERS, other_letters) and re.search("[A-Za-z]", name):
+    # Accented Latin, Chinese, Japanese and Korean letters never look like plain Latin letters.
+    confusable_letters = re.sub(_DISTINCT_LETTERS, "", name)
+    if re.search(_LOOKALIKE_LETTERS, confusable_letters) and re.search("[A-Za-z]", name):
         return True
-    labels = re.split(f"[{_DOTS}]", other_letters)
+    # Letters of all further scripts are suspicious only within one label with Latin letters.
+    labels = re.split(f"[{_DOTS}]", confusable_letters)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 
 

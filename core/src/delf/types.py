@@ -137,7 +137,8 @@ def effect_words(effect: str) -> EffectWords:
     """Return the words that describe an effect to people.
 
     Args:
-        effect: The name of a level. An unknown name is shown with the strictest symbol.
+        effect: The name of an effect, such as ``read``. An unknown name gets the mark of
+            ``irreversible``.
     """
     return EFFECT_WORDS.get(effect) or EffectWords(EFFECT_WORDS["irreversible"].mark, effect)
 

@@ -64,8 +64,8 @@ def test_plain_method_that_returns_an_awaitable_is_accepted():
 @pytest.mark.parametrize(
     ("kind", "name", "shown"),
     [
-        ("model", "stream", "an async method stream that yields nothing"),
-        ("journal", "subscribe", "an async method subscribe that yields nothing"),
+        ("model", "stream", "an async method stream without `yield`"),
+        ("journal", "subscribe", "an async method subscribe without `yield`"),
         ("approval", "can_ask", "an async method can_ask, which is not awaited: write `def can_"),
         ("sandbox", "visible_path", "an async method visible_path, which is not awaited"),
         ("connection", "is_stale", "an async method is_stale, which is not awaited"),

@@ -143,7 +143,7 @@ def test_config_set_creates_a_file_and_warns_of_an_override(here):
     (here / "delf.toml").unlink()
     done = CliRunner().invoke(cli, ["config", "set", "timeout", "3"], env={"DELF_TIMEOUT": "4"})
     assert (here / "delf.toml").read_text() == "[agent]\ntimeout = 3\n"
-    assert "but here DELF_TIMEOUT comes first" in done.stderr
+    assert "but in this folder, DELF_TIMEOUT overrides it" in done.stderr
 
 
 KEY = {"OPENAI_API_KEY": "sk-none"}

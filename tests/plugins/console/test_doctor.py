@@ -225,7 +225,7 @@ def test_unreachable_model_server_is_reported(doctor, here, a_server):
     )
     status, data = doctor()
     assert (status, data["ok"]) == (0, True)
-    assert f"llama3 could be asked at {place}" in notes(data, "model")
+    assert f"llama3 can be used at {place}" in notes(data, "model")
     a_server.close()
     status, data = doctor()
     assert (status, data["ok"]) == (1, False)

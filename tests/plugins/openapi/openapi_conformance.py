@@ -107,7 +107,7 @@ def arguments_of(
             value = b"\x00\x01bytes" if body.kind == "binary" else giver.give(body.schema)
             if body.kind == "json" and not judge.fits(body.schema, value):
                 return None
-            given[body.whole or "body"] = value
+            given[body.whole_argument or "body"] = value
         return given
     if not full and not body.required:
         return given
@@ -151,7 +151,7 @@ class Judge:
         self.host = host
         self.kind = operation.body.kind if operation.body is not None else None
         tree = giver.tree
-        spot = operation.spot
+        endpoint = operation.endpoint
         item = {k: v for k, v in operation.item.items() if k != "servers"}
         item["parameters"] = []
         left_out = ("servers", "security", "callbacks")
@@ -164,10 +164,10 @@ class Judge:
             raw["requestBody"] = self._body(raw["requestBody"])
             if raw["requestBody"] is None:
                 del raw["requestBody"]
-        item[spot.method.lower()] = raw
+        item[endpoint.method.lower()] = raw
         head = ("paths", "servers", "security", "webhooks")
         small = {k: v for k, v in tree.items() if k not in head}
-        small["paths"] = {re.split("[#?]", spot.path)[0]: item}
+        small["paths"] = {re.split("[#?]", endpoint.path)[0]: item}
         small["servers"] = [{"url": host}]
         self.core = OpenAPI.from_dict(small, config=CONFIG)
         dialect = OAS30Validator if str(tree.get("openapi")).startswith("3.0") else OAS31Validator
@@ -400,7 +400,7 @@ async def judge_spec(
             names = sorted(Giver(tree, seed).random.sample(names, most))
         for name in names:
             verdict.operations += 1
-            operation = read_operation(api.document, api.entries[name].spot)
+            operation = read_operation(api.document, api.entries[name].endpoint)
             judge = Judge(Giver(tree, seed), operation, server.url)
             for number in range(rounds + 1):
                 tries = (Giver(tree, (seed, name, number, attempt)) for attempt in range(TRIES))

@@ -188,7 +188,7 @@ async def test_public_service_cannot_redirect_into_the_private_network(target) -
     ("settings", "message", "sent"),
     [
         ({}, "the specification sends your key to http://127.0.0.1", []),
-        ({"base_url": "{private}"}, "tokens are at 127.0.0.1, a private address", []),
+        ({"base_url": "{private}"}, "the token server is at 127.0.0.1, a private address", []),
         # What was given in code is trusted: there the request is sent, and gets no token.
         ({"base_url": "{private}", "token_url": "{private}/token"}, "no OAuth2 token", ["/token"]),
     ],

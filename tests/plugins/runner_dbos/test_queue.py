@@ -16,8 +16,10 @@ from sqlalchemy.event import listens_for
 from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskQueued
 from delf.settings import SecretStr
+from delf_cli.schedules import Schedule
 from delf_runner_dbos.engine import lock_claims
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
+from delf_runner_dbos.schedules import DbosSchedules
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 
 
@@ -51,6 +53,12 @@ async def test_task_becomes_one_workflow_with_key_priority_and_delay(queue: Dbos
     assert found["t"].input["args"] == (
         {"task_id": "t", "queue": "q", "key": None, "priority": 0, "requeues": 0},
     )
+
+
+async def test_invalid_times_of_a_schedule_are_refused(queue: DbosQueue, tmp_path: Path) -> None:
+    schedules = DbosSchedules(queue, tmp_path)
+    with pytest.raises(ConfigurationError, match="the schedule 'at noon' cannot be created"):
+        await schedules.add(Schedule(name="daily", cron="at noon", task="Do it."))
 
 
 async def test_queue_resumes_begun_tasks_before_new_ones(queue: DbosQueue) -> None:
@@ -127,9 +135,9 @@ async def test_finished_workflows_are_deleted(queue: DbosQueue) -> None:
     for name in ("over", "waits"):
         await queue.enqueue(waits(name))
     await queue.call(lambda client: client.cancel_workflow("over"))
-    await queue.forget(time.time() - 3600)
+    await queue.delete_old_workflows(time.time() - 3600)
     assert {*await workflows(queue)} == {"over", "waits"}
-    await queue.forget(time.time() + 3600)
+    await queue.delete_old_workflows(time.time() + 3600)
     assert {*await workflows(queue)} == {"waits"}
 
 
@@ -142,9 +150,9 @@ async def test_workflows_of_removed_tasks_are_deleted(queue: DbosQueue) -> None:
     async def is_unknown(task_id: str) -> bool:
         return task_id != "waits"
 
-    await queue.abandon(["q"], time.time() - 3600, is_unknown)
+    await queue.delete_orphaned_workflows(["q"], time.time() - 3600, is_unknown)
     assert len(await workflows(queue)) == 5
-    await queue.abandon(["q"], time.time() + 3600, is_unknown)
+    await queue.delete_orphaned_workflows(["q"], time.time() + 3600, is_unknown)
     assert {task_id_of(name) for name in await workflows(queue)} == {"waits", "other"}
 
 

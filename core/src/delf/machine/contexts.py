@@ -45,9 +45,9 @@ def in_context(
 def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await a coroutine in a copy of a context, within the running asyncio task.
 
-    A new asyncio task would begin later than its caller expects, and cost more than the rest of a
-    call. So each step of the coroutine runs in the copy; cancellation reaches the coroutine as
-    usual.
+    A new asyncio task, the usual way to do this, would start only in the next iteration of the
+    event loop, and is slow. So each step of the coroutine runs in the copy instead; cancellation
+    reaches the coroutine as usual.
 
     Args:
         context: The context to copy.
@@ -60,8 +60,8 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
             try:
                 result = yield waits_for
             except GeneratorExit:
-                # Close the coroutine instead of throwing GeneratorExit into it, because it could
-                # catch the exception and go on waiting.
+                # Close the coroutine. If GeneratorExit were thrown into the coroutine instead, the
+                # coroutine could catch the exception and go on waiting.
                 run(work.close)
                 raise
             except BaseException as error:

@@ -16,7 +16,7 @@ _DECLARED: Final = re.compile(
 )
 _LONGEST_HEAD: Final = 100_000
 # Codecs whose encoded texts are often valid UTF-8, too, so that UTF-8 must not be tried first.
-_AMBIGUOUS_CODECS: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
+_OFTEN_VALID_UTF8: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
 # Codecs of Python that are not charsets of documents; some take minutes for a long text.
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
@@ -75,10 +75,11 @@ def label_in_page(page: bytes) -> str | None:
 
 
 def decode_charset(data: bytes, label: str | None) -> str | None:
-    """Decode a text by its declared charset; valid UTF-8 is decoded as UTF-8.
+    """Decode a text as UTF-8 if it is valid UTF-8, else by its declared charset.
 
     Hardly any text of another charset is valid UTF-8 by chance, while many programs declare a wrong
-    charset.
+    charset. Only for charsets like UTF-7 and UTF-16, whose texts are often valid UTF-8, is the
+    declared charset tried first.
 
     Args:
         data: The text.
@@ -88,8 +89,8 @@ def decode_charset(data: bytes, label: str | None) -> str | None:
         The text; None if the data is valid neither in the declared charset nor in UTF-8.
     """
     codec = codec_of(label)
-    is_ambiguous = codec is not None and _AMBIGUOUS_CODECS.match(codec) is not None
-    for name in (codec, "utf-8") if is_ambiguous else ("utf-8", codec):
+    is_often_valid_utf8 = codec is not None and _OFTEN_VALID_UTF8.match(codec) is not None
+    for name in (codec, "utf-8") if is_often_valid_utf8 else ("utf-8", codec):
         try:
             if name is not None:
                 return data.decode(name)

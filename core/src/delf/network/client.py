@@ -139,13 +139,14 @@ class Progress:
     Args:
         attempts: The number of finished attempts.
         failures: The number of finished attempts that used up a retry.
-        in_doubt: Whether the service may have executed the request although no attempt succeeded.
+        may_have_taken_effect: Whether the service may have executed the request although no attempt
+            succeeded.
         waited: The total seconds of pauses that used up no retry, such as for a quota.
     """
 
     attempts: int = 0
     failures: int = 0
-    in_doubt: bool = False
+    may_have_taken_effect: bool = False
     waited: float = 0.0
 
 
@@ -156,12 +157,12 @@ class Retry:
     Args:
         seconds: The pause before the next attempt.
         is_failure: Whether the attempt uses up a retry.
-        in_doubt: Whether the service may have executed the request.
+        may_have_taken_effect: Whether the service may have executed the request.
     """
 
     seconds: float
     is_failure: bool = True
-    in_doubt: bool = False
+    may_have_taken_effect: bool = False
 
 
 class NoAnswerError(Exception):
@@ -169,13 +170,13 @@ class NoAnswerError(Exception):
 
     Args:
         error: The last failure.
-        in_doubt: Whether the service may have executed the request.
+        may_have_taken_effect: Whether the service may have executed the request.
     """
 
-    def __init__(self, error: Exception, *, in_doubt: bool) -> None:
+    def __init__(self, error: Exception, *, may_have_taken_effect: bool) -> None:
         super().__init__(str(error))
         self.error = error
-        self.in_doubt = in_doubt
+        self.may_have_taken_effect = may_have_taken_effect
 
     def reason(self, seconds: float) -> str:
         """Describe the failure for an error message.
@@ -237,18 +238,21 @@ class Attempts(Generic[A]):
                 # Without a connection nothing was sent; after any other failure the request may
                 # have arrived.
                 is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-                progress.in_doubt |= not is_unsent
+                progress.may_have_taken_effect |= not is_unsent
                 if is_last or not (is_unsent or self._is_repeatable):
-                    raise NoAnswerError(error, in_doubt=progress.in_doubt) from None
+                    raise NoAnswerError(
+                        error, may_have_taken_effect=progress.may_have_taken_effect
+                    ) from None
                 retry = Retry(seconds=pause(progress.attempts))
             else:
                 retry = self._retry_rule(answer, progress)
                 if retry is None or (retry.is_failure and is_last):
                     return answer
             progress.attempts += 1
-            progress.in_doubt |= retry.in_doubt
+            progress.may_have_taken_effect |= retry.may_have_taken_effect
             if retry.is_failure:
                 progress.failures += 1
             else:
+                # A pause that the server asked for uses up no retry; the rule limits such pauses.
                 progress.waited += retry.seconds
             await self._sleep(retry.seconds)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 # The :class:`Outage` that writes the log messages about each service, as weak references.
-_reporters: WeakValueDictionary[str, Outage] = WeakValueDictionary()
+_reporting_outages: WeakValueDictionary[str, Outage] = WeakValueDictionary()
 
 
 class Outage:
@@ -32,11 +32,8 @@ class Outage:
         self._since = 0.0
         self.failures = 0
         """Failures since the last success."""
-        self.unreported_failures = 0
-        """Failures that the log message about the next success will count.
-
-        They include failures that other objects recorded for the same service.
-        """
+        self.failures_to_report = 0
+        """Failures to report at recovery, including those of other outages of the service."""
 
     @contextmanager
     def track(self, *kinds: type[BaseException]) -> Generator[None]:
@@ -49,34 +46,48 @@ class Outage:
             self.record_success()
 
     def record_failure(self, error: BaseException) -> None:
-        """Record a failure, and log a warning if it is the first."""
+        """Record a failure, and log a warning if it is the first.
+
+        Several parts of the process, each with an outage of its own, may use the same service. Only
+        the outage that failed first logs a warning and counts the failures of all.
+        """
         self.failures += 1
         is_first = self.failures == 1
         if is_first:
             self._since = time.monotonic()
-            self.unreported_failures = 0
-        reporter = self._reporter(is_first=is_first)
-        reporter.unreported_failures += 1
-        level = logging.WARNING if is_first and reporter is self else logging.DEBUG
+            self.failures_to_report = 0
+        reporting_outage = self._find_reporting_outage(is_first=is_first)
+        reporting_outage.failures_to_report += 1
+        is_warning = is_first and reporting_outage is self
+        level = logging.WARNING if is_warning else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect, self.failures, error)
 
-    def _reporter(self, *, is_first: bool) -> Outage:
+    def _find_reporting_outage(self, *, is_first: bool) -> Outage:
+        """Return the outage that logs for this service: the outage that failed first.
+
+        Args:
+            is_first: Whether this outage has its first failure. Only then can this outage become
+                the reporting outage of its service.
+        """
         if self._service is None:
             return self
         if is_first:
-            return _reporters.setdefault(self._service, self)
-        # Only a first failure starts an outage: later failures belong to one that was logged.
-        return _reporters.get(self._service, self)
+            return _reporting_outages.setdefault(self._service, self)
+        return _reporting_outages.get(self._service, self)
 
     def record_success(self) -> None:
-        """Record a success, and log the end of an outage if there was one."""
+        """Record a success, and log the end of an outage if there was one.
+
+        Several parts of the process, each with an outage of its own, may use the same service. Only
+        the outage that failed first logs a warning.
+        """
         if not self.failures:
             return
         seconds = time.monotonic() - self._since
-        is_reporter = self._service is None or _reporters.get(self._service) is self
-        if is_reporter and self._service is not None:
-            _reporters.pop(self._service, None)
-        message = "works again after %d failures in %.0f s"
-        level = logging.WARNING if is_reporter else logging.DEBUG
-        self._log.log(level, f"%s: {message}", self._effect, self.unreported_failures, seconds)
+        is_reporting = self._service is None or _reporting_outages.get(self._service) is self
+        if is_reporting and self._service is not None:
+            _reporting_outages.pop(self._service, None)
+        message = "%s: works again after %d failures in %.0f s"
+        level = logging.WARNING if is_reporting else logging.DEBUG
+        self._log.log(level, message, self._effect, self.failures_to_report, seconds)
         self.failures = 0

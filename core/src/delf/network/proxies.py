@@ -20,7 +20,7 @@ from delf.errors import ConfigurationError, OptionalDependencyError
 from delf.records import dataclass
 
 _PORTS: Final = {"http": 80, "https": 443}
-_SECURE: Final = {"ws": "http", "wss": "https"}
+_HTTP_SCHEMES: Final = {"ws": "http", "wss": "https"}
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _LOGIN: Final = re.compile(r"^([^/]*?://)?[^/]*@")
 _EXAMPLE: Final = "an address is as http://host:3128, or socks5://host:1080 with httpx[socks]"
@@ -83,12 +83,14 @@ class Proxies:
     """The proxies of the environment at the time of construction.
 
     Args:
-        environ: Proxies by scheme, as of :func:`urllib.request.getproxies`; read from the
+        proxy_urls: URLs by scheme, as from :func:`urllib.request.getproxies`; read from the
             environment or the system when None.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        proxy_urls = getproxies() if environ is None else environ
+    def __init__(self, proxy_urls: Mapping[str, str] | None = None) -> None:
+        if proxy_urls is None:
+            proxy_urls = getproxies()
+        # The entry "no", from the variable NO_PROXY, lists the hosts without a proxy.
         self._direct_entries = re.split(r"[,\s]+", proxy_urls.get("no", "").lower())
         # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
         self._proxy_by_scheme = {
@@ -107,7 +109,9 @@ class Proxies:
         if not self._proxy_by_scheme:
             return None
         parts = urlsplit(url)
-        scheme = _SECURE.get(parts.scheme.lower(), parts.scheme.lower())
+        url_scheme = parts.scheme.lower()
+        # A WebSocket URL uses the proxy of the corresponding HTTP scheme.
+        scheme = _HTTP_SCHEMES.get(url_scheme, url_scheme)
         proxy = self._proxy_by_scheme.get(scheme)
         if proxy is None or not parts.hostname:
             return proxy

@@ -27,7 +27,13 @@ def default_context() -> ssl.SSLContext:
 # Cached, because loading the certificates takes 20 ms. The variables are the key of the cache: a
 # process may change them, as tests do.
 @lru_cache(4)
-def _context_for(*_variables: str | None) -> ssl.SSLContext:
+def _context_for(*_cache_key: str | None) -> ssl.SSLContext:
+    """Return a context with the certificates that environment variables name.
+
+    Args:
+        _cache_key: The values of these variables, so that the cache returns another context if a
+            variable changes.
+    """
     import httpx
 
     try:

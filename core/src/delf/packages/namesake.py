@@ -10,12 +10,12 @@ WARNING: Final = (
     "another project's package 'delf' is installed beside delf-core; whichever came last has the "
     "command 'delf'"
 )
-MENDED_BY: Final = (
+REMEDY: Final = (
     "pip uninstall delf, then pip install --force-reinstall --no-deps --find-links dist delf-core"
 )
 
 
-def is_beside(file: str) -> bool:
+def is_in_same_folder(file: str) -> bool:
     """Return True if the unrelated package ``delf`` is installed in the same folder.
 
     Only file names are compared, because the check runs at each ``import delf``.

@@ -28,8 +28,8 @@ def packages(kind: str) -> dict[str, str]:
 
     Args:
         kind: A kind of spec, or ``installer`` for the command that installs packages, ``exports``
-            for public names, ``library`` for modules that several plugins share, or
-            ``prefilter_mode`` for the modes of the prefilter.
+            for public names, ``library`` for modules that several plugins share, ``prefilter_mode``
+            for the values of the option ``prefilter_mode``.
     """
     return _table()[kind]
 
@@ -39,7 +39,7 @@ def package_of(kind: str, name: str) -> str | None:
     return packages(kind).get(name)
 
 
-def package_bringing(name: str) -> str | None:
+def package_providing(name: str) -> str | None:
     """Return the package of delf that provides a name of any kind; None if no package does."""
     kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
@@ -51,7 +51,7 @@ def usual(kind: str) -> str:
 
 
 def recommended_client(model: str) -> str:
-    """Return the name of the model client recommended for a model, such as ``openai``."""
+    """Return the name of the recommended model client for a model's name."""
     from fnmatch import fnmatchcase
 
     names = _table()[_MODELS]

@@ -186,7 +186,8 @@ class Catalog:
         prefix = client_of_prefix(model.model)
         if prefix is not None and model.base_url is None:
             pattern, client = prefix
-            # Without this client, a plugin that takes any name would misread the prefix.
+            # The client's own plugin would score the length of the pattern. With a lower score, the
+            # client is not installed, and a plugin that takes any name would misread the prefix.
             if best_fit < len(pattern):
                 raise self.with_load_failures(self._unknown_name_error("model", client))
         if best_fit < 0 and model.provider != AUTO:
@@ -205,7 +206,8 @@ class Catalog:
         return (spec for spec in self.all_specs() if isinstance(spec, kind))
 
     def _unknown_provider_error(self, name: str) -> PluginError:
-        if f"{name}/*" in packages("models"):
+        is_official_provider = f"{name}/*" in packages("models")
+        if is_official_provider:  # its plugin is known, but not installed
             return _no_plugin_error(f"{name}/model", self.records)
         provider_names = sorted(provider.name for provider in self.providers.all)
         return PluginError(
@@ -276,13 +278,13 @@ def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
 def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """Return a score of how well a spec fits a model; the spec with the highest score is used.
 
-    The score is the length of the longest pattern that matches the model's name; -1 means that the
-    spec does not fit. If the user names a provider, the plugin with this provider has the score
-    infinity. A plugin whose protocol other servers use, too, fits every model: with a score just
-    above that of a fallback plugin if the model has an address, else with the score 0.
+    The score is usually the length of the longest pattern that matches the model's name; -1 means
+    that the spec does not fit.
     """
     name = model.model
     scores: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
+    # If the user names a provider, the plugin with this provider has the highest score. A fallback
+    # plugin, which takes any name, has a low score in every case.
     if model.provider != AUTO:
         has_provider = Providers(spec.providers).by_name(model.provider) is not None
         if not has_provider and not scores:
@@ -292,12 +294,16 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
         return math.inf if has_provider else max(scores)
     has_address = model.base_url is not None
     for provider in spec.providers:
+        # A fallback plugin matches by a provider only if the user gives an address, and the
+        # provider has a protocol that no other server uses.
         if spec.fallback and not (provider.own_protocol and has_address):
             continue
         patterns = provider.patterns(at_address=has_address)
         scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
         return max(scores, default=_FALLBACK_SCORE)
+    # A plugin whose protocol other servers use, too, fits every model, and better if there is an
+    # address of such a server.
     compatible = [provider for provider in spec.providers if provider.compatible]
     if "/" not in name:  # a name without a provider goes to the address in the environment
         has_address |= any(environ.get(var) for each in compatible for var in each.addresses)
@@ -329,15 +335,15 @@ def _unusable_plugin_for(
 
 
 def _no_plugin_error(model: str, records: Sequence[PluginRecord]) -> PluginError:
-    name = recommended_client(model)
-    default_client = recommended_client("any/model")
-    for client in dict.fromkeys((name, default_client)):
+    usual_client = recommended_client(model)
+    client_of_other_providers = recommended_client("any/model")
+    for client in dict.fromkeys((usual_client, client_of_other_providers)):
         broken = _unusable_plugin_for("model", client, package_of("model", client), records)
         if broken is not None:
             return PluginError(f"no plugin serves the model {model!r}: {_state_text(broken)}")
     return PluginError(
         f"no installed plugin serves the model {model!r}",
-        hint=how_to_install(packages("model")[name]),
+        hint=how_to_install(packages("model")[usual_client]),
     )
 
 

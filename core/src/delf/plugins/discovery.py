@@ -92,8 +92,8 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
     """Discover the plugins of all distributions; cached by a stamp of the installation."""
     installed: list[Candidate] = []
     seen_names: set[str] = set()
-    for read_text in distributions():
-        candidates = _read(read_text)
+    for read_metadata_file in distributions():
+        candidates = _read(read_metadata_file)
         if not candidates:
             continue
         # Of two copies of a distribution, an import finds the copy that is first on sys.path.
@@ -152,9 +152,9 @@ def normalise(name: str) -> str:
 def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
-    The metadata in folders is read here, which is faster than importing ``importlib.metadata``.
-    That module finds only the distributions that are not in a folder, such as in a zip file or in a
-    frozen program.
+    ``importlib.metadata`` takes long to import, so this function reads the folders itself. Only for
+    distributions outside of folders, such as in zip files and frozen programs, does it import
+    ``importlib.metadata``.
 
     Args:
         path: The folders to search; ``sys.path`` when omitted.

@@ -126,7 +126,9 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
         _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:
         fitting_options(host, spec, options)  # raises if an option does not fit
-    if options and host.specs_of(plugin) and not (settings_classes or specs):
+    # An unknown plugin has no specs at all; its options are refused elsewhere.
+    is_known_plugin = bool(host.specs_of(plugin))
+    if options and is_known_plugin and not (settings_classes or specs):
         raise ConfigurationError(
             f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"
         )

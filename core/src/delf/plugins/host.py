@@ -107,7 +107,7 @@ class PluginHost:
     def specs(self, spec_class: type[SpecT]) -> tuple[SpecT, ...]:
         """Return all specs of a kind, ordered by name.
 
-        A name that several plugins offer is left out, unless one of these plugins is preferred.
+        A name that several plugins provide is left out, unless the user prefers one of them.
 
         Args:
             spec_class: The kind, such as ``ConnectionSpec``.
@@ -123,8 +123,9 @@ class PluginHost:
             name: The name that the user wrote.
 
         Raises:
-            PluginError: If the name is unknown (with a suggestion or the package to install), in
-                dispute, or its plugin could not be used (with the reason).
+            PluginError: If the name is unknown (with a suggestion or the package to install), if
+                several plugins provide the name and none is preferred, or if its plugin could not
+                be used (with the reason).
         """
         offer = self._loaded_catalog().find(spec_class.kind, name)
         return cast("SpecT", offer)
@@ -151,7 +152,7 @@ class PluginHost:
 
         Args:
             specs: The specs that match, at least one.
-            purpose: The name of the kind, for error messages.
+            purpose: The name of what needs a spec, as ``model 'gpt-5'``, for error messages.
 
         Raises:
             PluginError: If several fit and none is preferred.
@@ -173,7 +174,7 @@ class PluginHost:
             PluginError: If several plugins export the name, or its module cannot be imported.
         """
         exporting = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
-        usable = [plugin for plugin in exporting if loader.unfit(plugin) is None]
+        usable = [plugin for plugin in exporting if loader.why_not_imported(plugin) is None]
         if not usable:
             raise _export_error(name, needed_by or name, exporting)
         plugin = choose(usable, self._prefer, f"the name {name!r}")
@@ -301,7 +302,7 @@ class PluginHost:
         Returns the error. The errors of :meth:`spec` and :meth:`model_spec` have the hint already.
 
         Args:
-            error: The error, which is changed in place.
+            error: The error about an unknown name, which is changed in place.
         """
         return self._loaded_catalog().with_load_failures(error)
 
@@ -348,11 +349,12 @@ def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> 
     package = exporting[0].distribution if exporting else package_of("exports", name)
     if package is None:
         return AttributeError(name)
-    state = loader.unfit(exporting[0]) if exporting else None
+    state_and_reason = loader.why_not_imported(exporting[0]) if exporting else None
+    state_text = "not installed" if state_and_reason is None else ": ".join(state_and_reason)
     return OptionalDependencyError(
-        f"{needed_by}: the package {package} is {': '.join(state) if state else 'not installed'}",
+        f"{needed_by}: the package {package} is {state_text}",
         package=package,
-        hint=PluginError.default_hint if state else None,
+        hint=None if state_and_reason is None else PluginError.default_hint,
     )
 
 

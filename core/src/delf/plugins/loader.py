@@ -57,13 +57,14 @@ def new_manager() -> pluggy.PluginManager:
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     """Import a plugin and call its hooks; return a record of the result.
 
-    A failure is caught and recorded. A plugin that :func:`unfit` rejects is not imported.
+    A failure is caught and recorded. A plugin for which :func:`why_not_imported` returns a reason
+    is not imported.
 
     Args:
         candidate: The plugin.
         manager: The manager that registers the plugin.
     """
-    reasons = unfit(candidate)
+    reasons = why_not_imported(candidate)
     if reasons is not None:
         state, reason = reasons
         return PluginRecord(plugin=candidate, state=state, reason=reason)
@@ -102,11 +103,11 @@ def _spec_of_class(candidate: Candidate) -> ConnectionSpec:
     return ConnectionSpec(name=candidate.name, summary=candidate.summary, factory=target)
 
 
-def unfit(candidate: Candidate) -> tuple[State, str] | None:
+def why_not_imported(candidate: Candidate) -> tuple[State, str] | None:
     """Return the state of a plugin that must not be imported, and the reason; else None.
 
-    A plugin is unfit if it is blocked, broken or written for another plugin API. The installer, not
-    this function, checks the plugin's required packages.
+    A plugin must not be imported if it is blocked, broken or written for another plugin API. The
+    installer, not this function, checks the plugin's required packages.
     """
     if candidate.blocked is not None:
         return "disabled", candidate.blocked

@@ -11,7 +11,7 @@ from delf.errors import PluginError
 from delf.hookspecs import HOOKS
 from delf.plugins.loader import import_target
 
-_WAITED_FOR: Final = ("Awaitable", "Coroutine", "Future", "Task")
+_AWAITABLE_TYPE_NAMES: Final = ("Awaitable", "Coroutine", "Future", "Task")
 
 
 def protocol_of(kind: str) -> type | None:
@@ -107,7 +107,8 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     if protocol is None:
         return
     missing = [name for name in members(protocol) if not has(instance, name)]
-    if missing and kind != "connection":  # instances get the name of a connection later
+    # A connection may lack members here, because delf adds members such as ``name`` later.
+    if missing and kind != "connection":
         yield f"has no {', '.join(missing)}"
     problems = (
         mismatched_async_methods(each, instance) for each in (protocol, *optional_protocols(kind))
@@ -134,14 +135,15 @@ def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
         is_async = inspect.iscoroutinefunction(inner)
         if inspect.iscoroutinefunction(protocol_member):
             returns = str(getattr(own_member, "__annotations__", {}).get("return", ""))
-            if not is_async and not any(word in returns for word in _WAITED_FOR):
+            if not is_async and not any(word in returns for word in _AWAITABLE_TYPE_NAMES):
                 yield f"has a plain method {name}, which is awaited: write `async def {name}`"
             continue
         returns = str(protocol_member.__annotations__.get("return", ""))
-        if not is_async or any(word in returns for word in _WAITED_FOR):
+        # The protocol's method is not async; what it returns may still be awaited.
+        if not is_async or any(word in returns for word in _AWAITABLE_TYPE_NAMES):
             continue
         if "Async" in returns:
-            yield f"has an async method {name} that yields nothing: it gives items by `yield`"
+            yield f"has an async method {name} without `yield`: it must be an async generator"
         else:
             yield f"has an async method {name}, which is not awaited: write `def {name}`"
 

@@ -262,7 +262,10 @@ class RememberedDecision:
             return False
         if self.arguments is not None:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
-        return self.has_reason or request.reason is None
+        # A request has a reason if the connection itself requires approval of the call.
+        connection_required_approval = self.has_reason
+        connection_requires_approval = request.reason is not None
+        return connection_required_approval or not connection_requires_approval
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:

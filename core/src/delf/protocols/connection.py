@@ -155,7 +155,10 @@ class _Shown:
 
     @property
     def digest(self) -> str | None:
-        """The digest of ``preview``, ``basis`` and ``files``; None if all three are empty."""
+        """The digest of the preview, of the state that the preview was made from, and of the files.
+
+        None without a preview, such a state and files.
+        """
         if self.preview is None and self.basis is None and not self.files:
             return None
         shown_parts = [self.preview, self.basis, sorted(self.files.items())]
@@ -220,9 +223,10 @@ class SupportsCheck(Protocol):
         A plain method runs in a thread. A failure refuses the call.
 
         Args:
-            call: The call. An approved call is checked again; if its effect has changed, the person
-                is asked again. A call that the person edited is checked again, too; the person is
-                asked again if the verdict's ``basis`` has changed.
+            call: The call. An approved call is checked again, and the person is asked again if the
+                verdict's preview, files or basis (the state that the preview was made from) has
+                changed. An edited call is checked again, too; as its preview may differ, the person
+                is asked again only if the basis has changed.
         """
         ...
 
@@ -250,7 +254,9 @@ class SupportsResultTrust(Protocol):
     def result_trust(
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
-        """Return the trust in a call's result; ``outside`` for anything uncertain.
+        """Return the trust in a call's result: whether only the user's side can have written it.
+
+        If that is uncertain, return ``outside``.
 
         Called for each call, and again when a task is resumed, so the method does no I/O and
         returns the same for the same arguments.
@@ -260,8 +266,9 @@ class SupportsResultTrust(Protocol):
             arguments: The call's arguments, as recorded.
 
         Returns:
-            The trust of the whole result, or by field with ``*`` for the rest; None to use the
-            trust that the connection's user or the action declares.
+            The trust in the whole result, or a mapping from field name to trust, in which ``*``
+            stands for all other fields. None to use the trust that the connection's user or the
+            action declares.
         """
         ...
 

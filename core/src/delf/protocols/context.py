@@ -25,8 +25,8 @@ def _as_it_is(name: str) -> tuple[str, ...]:
 def _no_embedder(name: str | None) -> Embedder:
     raise PluginError(
         f"there is no embedder {name or ''!r}",
-        hint="a context that is made by hand, as "
-        "PluginContext(embedder=…), takes a function of the embedder's name",
+        hint="a PluginContext that you make yourself needs the argument embedder=…, a function "
+        "that takes a name and returns an embedder",
     )
 
 

@@ -120,7 +120,8 @@ class ConversationStore(Protocol):
             conversation: The id.
             summary: The text.
             upto: The position of the last message that the summary covers.
-            instead_of: The ``summarized`` of the :class:`ConversationState` that the caller read.
+            instead_of: The position of the last message that the summary to replace covers, as in
+                :attr:`ConversationState.summarized`; 0 if there is no summary yet.
             trust: ``own`` if every covered message is the user's own.
 
         Returns:

@@ -160,12 +160,14 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
     for fact in facts_to_show:
         first, *further_lines = fact.text.split("\n")
         prefix = mark if fact.required and fact.weight != "information" else ""
-        label = f"{prefix}{fact.heading}: " if fact.label else f"{fact.note} ".lstrip()
-        if further_lines and fact.label:
-            yield label.rstrip()
+        has_label = bool(fact.label)
+        # The heading is the label with the note; without a label, only the note is shown.
+        line_start = f"{prefix}{fact.heading}: " if has_label else f"{fact.note} ".lstrip()
+        if further_lines and has_label:
+            yield line_start.rstrip()
             yield from (f"    {line}" for line in (first, *further_lines))
         else:
-            yield "\n    ".join((f"{label}{first}", *further_lines))
+            yield "\n    ".join((f"{line_start}{first}", *further_lines))
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
@@ -183,6 +185,7 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         return request
     flow = request.flow
     if flow is not None:
+        # The text begins with the path of the argument that untrusted data reached: ``to[0]: …``.
         path = flow.partition(": ")[0]
         if path in request.origins and root_of(path) not in unchanged:
             flow = None
@@ -292,7 +295,7 @@ def _question_text(request: ApprovalRequest) -> str:
 
 
 def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
-    """Return the label and text of the fact about untrusted data that reached a call.
+    """Return a label and a text that warn a person of untrusted data that reached a call.
 
     Args:
         request: The request for approval of the call.
@@ -300,7 +303,8 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     """
     path, _, description = flow.partition(": ")
     origin = request.origins.get(path)
-    if origin is None or origin["trust"] != "outside":
+    comes_from_outside = origin is not None and origin["trust"] == "outside"
+    if not comes_from_outside:  # untrusted data may only have led the model to make this call
         return "careful: a stranger may have caused this call", flow
     source = description.partition(";")[0]
     label = f"careful: a stranger may have chosen {root_of(path)}"
@@ -314,7 +318,7 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
         characters |= dict.fromkeys(hidden_characters(text))
     if not characters:
         return
-    character_names = [_character_name(part) for part in list(characters)[:_MAX_NAMED]]
+    character_names = [_describe_hidden(part) for part in list(characters)[:_MAX_NAMED]]
     omitted_count = len(characters) - len(character_names)
     yield Fact(
         kind=FactKind.HIDDEN,
@@ -325,11 +329,12 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
     )
 
 
-def _character_name(part: str) -> str:
-    if len(part) > 1:
-        return f"letters that look like others: {visible(part)}"
-    code = f"U+{ord(part):04X}"
-    name = unicodedata.name(part, "")
+def _describe_hidden(characters: str) -> str:
+    """Describe a hidden character, or a name in letters that look like other letters."""
+    if len(characters) > 1:
+        return f"letters that look like others: {visible(characters)}"
+    code = f"U+{ord(characters):04X}"
+    name = unicodedata.name(characters, "")
     return f"{code} {name}".strip()
 
 
@@ -454,7 +459,8 @@ def _size_text(value: Any, text: str = "") -> str:
 
     Args:
         value: The value.
-        text: The value as shown to people, measured instead of a value that is not a string.
+        text: The text form of a value that is neither a string nor bytes; its length decides
+            whether the value is short.
     """
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes"

@@ -41,7 +41,8 @@ class InputFile:
         except OSError:
             size = "gone"
         name = self.name if self.name.isprintable() else repr(self.name)
-        return f"{name} ({size}): open({self.visible!r})"
+        path_for_scripts = self.visible
+        return f"{name} ({size}): open({path_for_scripts!r})"
 
     @property
     def size(self) -> int:

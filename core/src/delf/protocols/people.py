@@ -142,10 +142,11 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
     Args:
         person: The person.
         people: Everybody, as for :func:`owners_seen`.
-        owner: The owner of the tasks; None for the local user.
+        owner: The owner; None for the local user.
     """
-    owners = owners_seen(person, people)
-    return owners is None or owner in owners
+    visible_owners = owners_seen(person, people)
+    sees_all_owners = visible_owners is None
+    return sees_all_owners or owner in visible_owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,11 +82,14 @@ class Question:
                 f"the question or an option has {length:,} characters; a person reads at most "
                 f"{_MAX_QUESTION_CHARACTERS:,}"
             )
-        if self.answer not in get_args(AnswerKind):
+        answer_kind = self.answer
+        if answer_kind not in get_args(AnswerKind):
             kinds = ", ".join(map(repr, get_args(AnswerKind)))
-            raise ToolRefusedError(f"answer is {self.answer!r}; one of {kinds}")
-        if self.options and self.answer != "text":
-            raise ToolRefusedError(f"with options there is no answer={self.answer!r}")
+            raise ToolRefusedError(f"answer is {answer_kind!r}; it must be one of {kinds}")
+        if self.options and answer_kind != "text":
+            raise ToolRefusedError(
+                f"a question with options has answer='text', not {answer_kind!r}"
+            )
         if len(self.options) > _MAX_OPTIONS:
             raise ToolRefusedError(
                 f"{len(self.options):,} options are more than a person reads; at most "

@@ -224,11 +224,12 @@ class ScriptHost:
     """
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call on the script's behalf.
+        """Make a call on the script's behalf; this base class refuses every call.
 
         Cancelled when the sandbox is gone, or after :meth:`abandon`.
         """
-        return Raised("ToolError", f"{request.method or request.connection} is not called here")
+        action = request.method or request.connection
+        return Raised("ToolError", f"{action} cannot be called: this host makes no calls")
 
     def printed(self, text: str) -> None:
         """Record text that the script printed."""
@@ -241,11 +242,11 @@ class ScriptHost:
         """
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Take the rows of an output file, which the host will write.
+        """Receive rows that the script wrote to an output file; the host creates the file later.
 
         Args:
-            name: The name of the file.
-            data: The rows as JSON, in the encoding of :mod:`delf.values.encoding`.
+            name: The name of the output file.
+            data: The rows, as JSON with type tags.
 
         Raises:
             ValueError: If the name or the rows are refused; the session must then be closed.
@@ -258,8 +259,8 @@ class ScriptHost:
         """Record the turns of the script's event loop in which answers arrived and timers fired.
 
         Args:
-            turns: Pairs of a turn and the number of a call (counted from the script's first), or 0
-                for a timer.
+            turns: A flat sequence of a turn, a call's number, the next turn, the next call's number
+                and so on. Calls are numbered from the script's first; 0 stands for a timer.
         """
 
     def abandon(self, call_id: int) -> None:

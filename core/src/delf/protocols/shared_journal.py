@@ -272,8 +272,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Claim a failed task, and accept further events after its end.
 
         Returns:
-            None for a task that is now reopened. For a task that was reopened before, the result of
-            :meth:`SharedJournal.claim`.
+            None if this process has reopened the failed task. If another process has reopened the
+            task already, the task is claimed as by :meth:`SharedJournal.claim`, which returns that
+            process if that process may still be alive.
 
         Raises:
             UnknownTaskError: If no such task is known.

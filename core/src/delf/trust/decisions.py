@@ -87,15 +87,17 @@ class Trust:
     """The trust decisions that apply: stored decisions, and folders that are trusted as a whole.
 
     Args:
-        vouched: Real paths of folders that are trusted with all their contents: by the program, on
-            the command line, or by ``DELF_TRUST``.
+        fully_trusted: Real paths of folders that are trusted with all their contents: by the
+            program, on the command line, or by ``DELF_TRUST``.
     """
 
-    vouched: tuple[Path, ...] = ()
+    fully_trusted: tuple[Path, ...] = ()
 
     @classmethod
     def here(cls, *folders: str | os.PathLike[str]) -> Self:
-        """Read the trust decisions of this user and environment.
+        """Return the trust with the folders of ``DELF_TRUST`` and further folders.
+
+        The stored decisions of the user apply, too; they are read only for each check.
 
         Args:
             folders: Further folders to trust with all their contents.
@@ -112,7 +114,9 @@ class Trust:
                     f"{VARIABLE} names {str(folder)!r}, which is a relative path",
                     hint=f"an absolute path, as {VARIABLE}=/srv/project",
                 )
-        return cls(vouched=tuple(path.resolve() for path in (*listed_folders, *map(Path, folders))))
+        return cls(
+            fully_trusted=tuple(path.resolve() for path in (*listed_folders, *map(Path, folders)))
+        )
 
     def check(self, root: Path, items: Items) -> None:
         """Raise unless the user trusts the given files of a folder.
@@ -125,7 +129,7 @@ class Trust:
             FolderNotTrustedError: If a file or setting is not trusted; the error lists the files.
         """
         real = root.resolve()
-        if not items or any(real.is_relative_to(folder) for folder in self.vouched):
+        if not items or any(real.is_relative_to(folder) for folder in self.fully_trusted):
             return
         trusted = load_trusted(real)
         changed = [] if trusted is None else list(trusted.changes(items))
@@ -146,7 +150,9 @@ class Trust:
             ConfigurationError: If the record cannot be written.
         """
         real = root.resolve()
-        if items and not any(real.is_relative_to(folder) for folder in self.vouched):
+        # A folder that is trusted with all its contents needs no record.
+        is_fully_trusted = any(real.is_relative_to(folder) for folder in self.fully_trusted)
+        if items and not is_fully_trusted:
             remember(real, items)
 
 
@@ -179,7 +185,10 @@ def digest_items(content: bytes) -> Mapping[str, str]:
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the parts of a file that are trusted one by one: each setting, or the whole file.
+    """Return the parts of a file that the user trusts one by one.
+
+    For the configuration file, the parts are the values of all settings, by the path of the
+    setting. Any other file is one part with an empty path: the digest of the content.
 
     Args:
         name: The path in the folder.

@@ -64,6 +64,12 @@ def project_folder(start: Path) -> Path:
 
 
 def _upwards(start: Path) -> Iterator[Path]:
+    """Yield a folder and those of its parents that may belong to the same project.
+
+    In a repository, the last folder is the repository's root. Outside of a repository, the last
+    folder is below the first folder of another owner. The home folder and its parents are never
+    yielded as parents.
+    """
     folders = (start, *start.parents)
     # The index of the root of the repository; None outside of a repository.
     top = next((index for index, folder in enumerate(folders) if _is_repository(folder)), None)
@@ -144,12 +150,13 @@ def parse_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     # The parser needs quadratic time and memory for a key with many dots.
-    # With multi-line strings, a quote may end a string of an earlier line, so no line is unquoted.
+    # Dots in quoted strings do not count. With multi-line strings, a quote may end a string of an
+    # earlier line; then it is unknown what is quoted, and all dots count.
     has_multiline = '"""' in text or "'''" in text
     for number, line in enumerate(text.split("\n"), 1):
         has_few_dots = line.count(".") <= _MAX_DOTS
-        unquoted_line = line if has_multiline or has_few_dots else _QUOTED.sub("", line)
-        if unquoted_line.count(".") > _MAX_DOTS:
+        line_without_strings = line if has_multiline or has_few_dots else _QUOTED.sub("", line)
+        if line_without_strings.count(".") > _MAX_DOTS:
             raise ValueError(f"there are too many dots (at line {number}, column 1)")
     try:
         return tomllib.loads(text)

@@ -45,7 +45,7 @@ _WIDE_NUMBERS: Final = (
     "complex192",
 )
 _REFUSALS: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
-Text = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 
 class Table(NamedTuple):
@@ -66,11 +66,11 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
     """
     names: dict[str, None] = {} if notes is None else notes
 
-    def text(part: Any) -> Any:
+    def convert_unsupported(part: Any) -> Any:
         names[kind_name(part)] = None
         return _text(part)
 
-    return _at_any_depth(value, text)
+    return _at_any_depth(value, convert_unsupported)
 
 
 def plain_or_as_is(value: Any) -> Any:
@@ -90,58 +90,64 @@ def table_of(value: Any) -> Table | None:
     return _table(value, _text)
 
 
-def _at_any_depth(value: Any, text: Text) -> Any:
+def _at_any_depth(value: Any, convert_unsupported: Converter) -> Any:
+    """Convert a value to plain data; a value that is nested too deeply is unsupported."""
     try:
-        return _plain(value, text)
+        return _plain(value, convert_unsupported)
     except RecursionError:
-        if text(value) is value:  # the caller keeps unsupported values as they are
+        keeps_unsupported = convert_unsupported(value) is value
+        if keeps_unsupported:
             return value
         return f"<{kind_name(value)}, nested too deeply>"
 
 
-def _plain(value: Any, text: Text) -> Any:
+def _plain(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value to plain data.
 
     Args:
         value: Any value.
-        text: Converts a part of an unsupported type.
+        convert_unsupported: Converts a part of an unsupported type, or returns the part unchanged.
     """
     kind = cast("Any", type(value))
     if kind in PLAIN:
-        return value if kind is not int or abs(value) < _MIN_LONG_INT else text(value)
+        return (
+            value if kind is not int or abs(value) < _MIN_LONG_INT else convert_unsupported(value)
+        )
     if kind is not list and kind is not dict:
-        converted = _convert_library_value(value, text)
+        converted = _convert_library_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
             return converted
     if isinstance(value, enum.Enum):
-        return _plain(value.value, text)
+        return _plain(value.value, convert_unsupported)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {_key(key, text): _plain(item, text) for key, item in items}
+        return {
+            _key(key, convert_unsupported): _plain(item, convert_unsupported) for key, item in items
+        }
     make: Any = getattr(kind, "_make", None)
-    if isinstance(value, tuple) and make is not None:  # a record, or a tuple of a script
-        return make(_plain(item, text) for item in cast("Iterable[Any]", value))
+    if isinstance(value, tuple) and make is not None:  # a named tuple
+        return make(_plain(item, convert_unsupported) for item in cast("Iterable[Any]", value))
     if isinstance(value, _LISTS):
-        return [_plain(item, text) for item in cast("Iterable[Any]", value)]
+        return [_plain(item, convert_unsupported) for item in cast("Iterable[Any]", value)]
     field_values = fields_of(value)
     if field_values is not None:
-        return {name: _plain(item, text) for name, item in field_values.items()}
+        return {name: _plain(item, convert_unsupported) for name, item in field_values.items()}
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
         return value.isoformat()
     if _can_be_passed(value):
         return value
     if isinstance(value, (set, frozenset)):
-        return [_plain(item, text) for item in cast("Collection[Any]", value)]
-    if isinstance(value, decimal.Decimal):  # too long to encode; a float could be infinite
-        return text(value)
+        return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
+    if isinstance(value, decimal.Decimal):  # too long to be passed; as a float it may be infinite
+        return convert_unsupported(value)
     for convert in _CONVERSIONS:
         try:
             data = convert(value)
         except _REFUSALS:
             continue
         if type(data) is not kind:
-            return _plain(data, text)
-    return text(value)
+            return _plain(data, convert_unsupported)
+    return convert_unsupported(value)
 
 
 _LISTS: Final = (list, tuple, range, collections.deque, KeysView, ValuesView, ItemsView)
@@ -169,8 +175,8 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 _ROW_TYPES: Final = frozenset({"Row"})  # of sqlite3
 
 
-def _key(key: Any, text: Text) -> Any:
-    converted = _plain(key, text)
+def _key(key: Any, convert_unsupported: Converter) -> Any:
+    converted = _plain(key, convert_unsupported)
     if isinstance(key, tuple) and isinstance(converted, list):
         converted = tuple(cast("list[Any]", converted))
     return converted if _can_be_passed({converted: None}) else _text(key)
@@ -217,7 +223,7 @@ def _library(value: Any) -> str | None:
     return None
 
 
-def _convert_library_value(value: Any, text: Text) -> Any:
+def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value of a data library to plain data; return ``_NOT_CONVERTED`` for others."""
     library = _library(value)
     if library is None:
@@ -225,16 +231,16 @@ def _convert_library_value(value: Any, text: Text) -> Any:
     if kind_name(value) in _MISSING:
         return None
     if library == "numpy":
-        return _numpy(value, text)
+        return _numpy(value, convert_unsupported)
     if library == "pandas":
-        converted = _pandas_column(value, text)
+        converted = _pandas_column(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
             return converted
     elif kind_name(value) in _COLUMNS:
-        return [_plain(item, text) for item in _arrow_or_polars_cells(value)]
+        return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
     elif hasattr(value, "as_py"):
-        return _plain(_scalar(value), text)
-    table = _table(value, text)
+        return _plain(_scalar(value), convert_unsupported)
+    table = _table(value, convert_unsupported)
     if table is None:
         return _NOT_CONVERTED
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -244,15 +250,20 @@ _MISSING: Final = frozenset({"NAType", "NaTType", "MaskedConstant"})
 _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
-def _table(value: Any, text: Text) -> Table | None:
-    """Convert a table of a data library; return None for any other value."""
+def _table(value: Any, convert_unsupported: Converter) -> Table | None:
+    """Convert a table of a data library; return None for any other value.
+
+    Args:
+        value: Any value.
+        convert_unsupported: Converts a cell, or a part of a cell, of an unsupported type.
+    """
     library = _library(value)
     kind = kind_name(value)
     if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
         if not hasattr(value, "columns"):
             name = value.name
             value = value.to_frame(_ONE_COLUMN if name is None else name)
-        return _pandas(value, text)
+        return _pandas(value, convert_unsupported)
     if library == "polars":
         if kind == "LazyFrame":
             value = value.collect()
@@ -261,7 +272,7 @@ def _table(value: Any, text: Text) -> Table | None:
         if hasattr(value, "iter_slices"):
             parts = value.iter_slices(_ROWS_AT_ONCE)
             cells = ([_arrow_or_polars_cells(c) for c in part.get_columns()] for part in parts)
-            return _by_columns(value.columns, cells, text)
+            return _by_columns(value.columns, cells, convert_unsupported)
     if library == "pyarrow":
         if kind == "RecordBatchReader":
             value = value.read_all()
@@ -269,23 +280,28 @@ def _table(value: Any, text: Text) -> Table | None:
             starts = range(0, value.num_rows, _ROWS_AT_ONCE)
             parts = (value.slice(start, _ROWS_AT_ONCE) for start in starts)
             cells = ([_arrow_or_polars_cells(c) for c in part.columns] for part in parts)
-            return _by_columns(value.column_names, cells, text)
+            return _by_columns(value.column_names, cells, convert_unsupported)
     if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
         rows = value.fetchall()
         columns = unique_names(map(str, value.columns))
-        return Table(columns, ([_cell(cell, text) for cell in row] for row in rows))
+        return Table(columns, ([_cell(cell, convert_unsupported) for cell in row] for row in rows))
     if library == "numpy" and getattr(value, "ndim", 0) == 1 and value.dtype.names:
         names = value.dtype.names
-        rows = ([_cell(row[name], text) for name in names] for row in value)
+        rows = ([_cell(row[name], convert_unsupported) for name in names] for row in value)
         return Table(unique_names(names), rows)
     return None
 
 
 def _by_columns(
-    names: Iterable[Any], parts: Iterable[Collection[Iterable[Any]]], text: Text
+    names: Iterable[Any],
+    chunks: Iterable[Collection[Iterable[Any]]],
+    convert_unsupported: Converter,
 ) -> Table:
+    """Make a table from chunks of rows, each of which has the cells of the rows by column."""
     rows = (
-        [_cell(cell, text) for cell in row] for part in parts for row in zip(*part, strict=True)
+        [_cell(cell, convert_unsupported) for cell in row]
+        for columns in chunks
+        for row in zip(*columns, strict=True)
     )
     return Table(unique_names(map(_column_name, names)), rows)
 
@@ -319,21 +335,21 @@ def _column_name(name: Any) -> str:
     return str(name)
 
 
-def _cell(value: Any, text: Text) -> Any:
+def _cell(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a table cell; NaN counts as a missing value."""
     kind = cast("Any", type(value))
     if kind is float:
         return value if value == value else None  # noqa: PLR0124 - NaN
     if kind in PLAIN:
         return value
-    converted = _plain(value, text)
-    return _cell(converted, text) if type(converted) is float else converted
+    converted = _plain(value, convert_unsupported)
+    return _cell(converted, convert_unsupported) if type(converted) is float else converted
 
 
 # -- pandas -----------------------------------------------------------------------------------
 
 
-def _pandas(frame: Any, text: Text) -> Table:
+def _pandas(frame: Any, convert_unsupported: Converter) -> Table:
     """Convert a pandas data frame; an index other than row numbers becomes leading columns."""
     index = frame.index
     levels = 0 if _is_default_index(index) else index.nlevels
@@ -350,7 +366,7 @@ def _pandas(frame: Any, text: Text) -> Table:
             cells = [part.iloc[:, n] for n in range(part.shape[1])]
             yield [_pandas_cells(column) for column in chain(index_columns, cells)]
 
-    return _by_columns([*names, *frame.columns], parts(), text)
+    return _by_columns([*names, *frame.columns], parts(), convert_unsupported)
 
 
 def _is_default_index(index: Any) -> bool:
@@ -367,7 +383,7 @@ def _pandas_cells(column: Any) -> list[Any]:
     return list(column.astype(object)) if kind_name(column.dtype) == "SparseDtype" else [*column]
 
 
-def _pandas_column(value: Any, text: Text) -> Any:
+def _pandas_column(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value of pandas that is not a table: a column, an index, an array or a scalar.
 
     For a column with a meaningful index, and for other values, return ``_NOT_CONVERTED``.
@@ -375,13 +391,13 @@ def _pandas_column(value: Any, text: Text) -> Any:
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _is_default_index(value.index):
             return _NOT_CONVERTED
-        return [_cell(item, text) for item in _pandas_cells(value)]
+        return [_cell(item, convert_unsupported) for item in _pandas_cells(value)]
     if isinstance(value, dt.datetime):
         return value.isoformat() if value.nanosecond else value.to_pydatetime()  # type: ignore[attr-defined]
     if isinstance(value, dt.timedelta):
         return str(value) if value.nanoseconds else value.to_pytimedelta()  # type: ignore[attr-defined]
     if hasattr(value, "dtype") and hasattr(value, "__iter__"):  # an index, an extension array
-        return [_cell(item, text) for item in value]
+        return [_cell(item, convert_unsupported) for item in value]
     if kind_name(value) in ("Period", "Interval"):
         return str(value)
     return _NOT_CONVERTED
@@ -390,30 +406,32 @@ def _pandas_column(value: Any, text: Text) -> Any:
 # -- numpy ------------------------------------------------------------------------------------
 
 
-def _numpy(value: Any, text: Text) -> Any:
+def _numpy(value: Any, convert_unsupported: Converter) -> Any:
+    """Convert a numpy array or scalar; return ``_NOT_CONVERTED`` for any other value."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not hasattr(value, "item"):
         return _NOT_CONVERTED
     if not value.shape:
+        # ``[()]`` takes the scalar out of an array without dimensions.
         scalar = value[()] if hasattr(value, "__array_finalize__") else value
-        return _numpy_scalar(scalar, dtype, text)
+        return _numpy_scalar(scalar, dtype, convert_unsupported)
     if dtype.kind in "biufcSU" and dtype.name not in _WIDE_NUMBERS:
         return value.tolist()
-    return [_plain(item, text) for item in value]
+    return [_plain(item, convert_unsupported) for item in value]
 
 
-def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
+def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any:
     """Convert a numpy scalar; to text if Python has no equivalent."""
     if kind_name(value) in _MISSING:
         return None
     if dtype.kind in _DATES:
         return _numpy_moment(value)
     if dtype.kind == _STRUCTURE and dtype.names:
-        return {name: _plain(value[name], text) for name in dtype.names}
+        return {name: _plain(value[name], convert_unsupported) for name in dtype.names}
     if dtype.name in _WIDE_NUMBERS:
         return complex(value) if dtype.kind == "c" else float(value)
     if not hasattr(value, "item"):  # an object in an array without dimensions
-        return _plain(value, text)
+        return _plain(value, convert_unsupported)
     converted = value.item()
     return converted if type(converted) is not type(value) else _text(value)
 

@@ -64,7 +64,7 @@ _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON encodes unchanged."""
 _FEW_PARTS = 8
-_NO_LETTERS = frozenset({int, float, bool, type(None)})
+_TYPES_WITHOUT_CHARACTERS = frozenset({int, float, bool, type(None)})
 _type_of: Callable[[Any], Any] = type
 
 
@@ -193,42 +193,47 @@ class _Sizes:
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
-        """Return the number of values, of characters, and of nested levels in a value."""
+        """Return the size of a value in three numbers.
+
+        Returns:
+            The memory as a number of simple values, where a container counts as several; the number
+            of characters and bytes in all strings; the number of nested levels.
+        """
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         kind = _type_of(value)
         parts, count = _parts_of(value)
         if count > self._max_values:
             self._refuse(count)
-        values, letters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
-        if kind is list and _NO_LETTERS.issuperset(map(_type_of, parts)):
-            values, parts = values + count, ()
+        values, characters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
+        if kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
+            values, parts = values + count, ()  # each item counts as one value
         elif kind is dict:
             parts = chain(value, value.values())
         elif kind is str or kind is bytes:
-            letters = len(value)
+            characters = len(value)
         for part in parts:
             kind = _type_of(part)
             if kind is str or kind is bytes:
                 values += 1
-                letters += len(part)
+                characters += len(part)
             elif kind in PLAIN:
                 values += 1
             else:
-                inner_values, inner_letters, inner_levels = self._measured.get(
+                inner_values, inner_characters, inner_levels = self._measured.get(
                     id(part)
                 ) or self.measure(part, level + 1)
                 values += inner_values
-                letters += inner_letters
+                characters += inner_characters
                 if inner_levels >= levels:
                     levels = 1 + inner_levels
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
-                if values > self._max_values or letters > self._max_size:
+                if values > self._max_values or characters > self._max_size:
                     self._refuse(values)
-        if values > self._max_values or letters > self._max_size:
+        if values > self._max_values or characters > self._max_size:
             self._refuse(values)
-        sizes = values, letters, levels
+        sizes = values, characters, levels
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
             self._measured[id(value)] = sizes
         return sizes
@@ -240,7 +245,12 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and a lower bound of the number of nested values."""
+    """Return the direct parts of a value, and a lower limit of its size.
+
+    Returns:
+        The parts; the size as a number of values: a part is at least one value, and a long text is
+        as large as a value for each ``VALUE_BYTES`` characters.
+    """
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
@@ -262,10 +272,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a value to JSON types.
-
-    A value without a JSON type becomes a dict with a tag that names the type.
-    """
+    """Convert a value to JSON types; a type that JSON lacks becomes an object with a type tag."""
     try:
         return _encode(value)
     except RecursionError:
@@ -368,8 +375,9 @@ def _encode_other(value: Any) -> Any:
         return None
     if isinstance(value, enum.Enum):
         return _encode(value.value)
+    # A Timestamp or Timedelta of pandas.
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
-        raise UnsupportedValueError("a moment of nanoseconds cannot be passed; pass it as text")
+        raise UnsupportedValueError("a time with nanoseconds cannot be passed; pass it as text")
     for base, encoder in ENCODERS.items():
         if isinstance(value, base):
             return encoder(value)

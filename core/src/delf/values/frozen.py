@@ -96,13 +96,16 @@ def thaw(value: Any) -> Any:
 
 
 def _freeze(value: Any) -> Any:
+    """Freeze a value; objects take the form in which the journal returns them."""
     kind = cast("type[Any]", type(value))
     if kind in PLAIN or kind in _FROZEN:
         return value
     if kind is list:
         return FrozenList(_freeze_items(value))
-    if kind is dict and TAG not in value and _TEXT.issuperset(map(type, value)):
+    has_plain_keys = kind is dict and TAG not in value and _TEXT.issuperset(map(type, value))
+    if has_plain_keys:  # such a dict is the same in the journal
         return FrozenDict(zip(value, _freeze_items(value.values()), strict=True))
+    # Encode and decode the value as the journal does.
     return _freeze_decoded(from_jsonable(to_jsonable_or_repr(value)))
 
 
@@ -114,7 +117,10 @@ def _freeze_items(items: Iterable[Any]) -> list[Any]:
 
 
 def _freeze_decoded(value: Any) -> Any:
-    """Freeze decoded data in place; the caller must hold the only reference."""
+    """Freeze data that was just decoded, so that nobody else has a reference to its parts.
+
+    Containers are replaced by frozen containers; other parts are kept.
+    """
     kind = cast("type[Any]", type(value))
     if kind is dict:
         return FrozenDict({name: _freeze_decoded(item) for name, item in value.items()})

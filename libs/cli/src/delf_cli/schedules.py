@@ -200,7 +200,7 @@ class Schedules(Protocol):
         """
         ...
 
-    async def firing(self, test: str) -> Firing:
+    async def firing(self, test_id: str) -> Firing:
         """Return the outcome of a test run."""
         ...
 

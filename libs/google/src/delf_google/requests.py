@@ -83,14 +83,15 @@ class Answer:
         status: The HTTP status.
         headers: The headers.
         content: The response body.
-        in_doubt: Whether an earlier attempt, whose response was lost, may have taken effect.
+        may_have_taken_effect: Whether an earlier attempt, whose response was lost, may have taken
+            effect.
         waited: The seconds for which the request waited for rate limits.
     """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
-    in_doubt: bool = False
+    may_have_taken_effect: bool = False
     waited: float = 0.0
 
     def json(self) -> dict[str, Any]:

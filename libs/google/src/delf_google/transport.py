@@ -143,13 +143,15 @@ class Transport:
             raise self._no_answer_error(request, error) from None
         progress = attempts.progress
         if (
-            progress.in_doubt
+            progress.may_have_taken_effect
             and request.method == "DELETE"
             and answer.status in _NOT_FOUND_STATUSES
         ):
             # An earlier attempt, whose response was lost, has deleted the resource.
             return Answer(204, answer.headers, b"")
-        return replace(answer, in_doubt=progress.in_doubt, waited=progress.waited)
+        return replace(
+            answer, may_have_taken_effect=progress.may_have_taken_effect, waited=progress.waited
+        )
 
     def failure(self, answer: Answer, request: Request) -> Exception:
         """Return the exception for an error response.
@@ -158,8 +160,8 @@ class Transport:
         is a :class:`LostAnswerError`.
         """
         problem = Problem(answer.status, answer.content)
-        if request.changes and (answer.in_doubt or answer.status in _SERVER_ERRORS):
-            message = problem.message if answer.in_doubt else f"HTTP {answer.status}"
+        if request.changes and (answer.may_have_taken_effect or answer.status in _SERVER_ERRORS):
+            message = problem.message if answer.may_have_taken_effect else f"HTTP {answer.status}"
             return self._lost_answer_error(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
@@ -178,7 +180,11 @@ class Transport:
         seconds = retry_after(answer.headers)
         if not is_rate_limited:
             wait = pause(progress.attempts) if seconds is None else seconds
-            return Retry(seconds=wait, in_doubt=True) if wait <= _MAX_QUOTA_SECONDS else None
+            return (
+                Retry(seconds=wait, may_have_taken_effect=True)
+                if wait <= _MAX_QUOTA_SECONDS
+                else None
+            )
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
         wait = (
             min(pause(progress.attempts), max(remaining_seconds, 0.0))
@@ -247,7 +253,7 @@ class Transport:
     def _no_answer_error(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
-        if error.in_doubt and (request.changes or request.once):
+        if error.may_have_taken_effect and (request.changes or request.once):
             return self._lost_answer_error(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

@@ -65,7 +65,7 @@ class Samples:
 
     def __init__(self, store: Store | None) -> None:
         self._store = store
-        self.has_news = False
+        self.has_unapplied_types = False
         """True if something was learned since the flag was last reset."""
         stored = _mapping(None if store is None else store.read())
         self._shapes = _mapping(stored.get("shapes"))
@@ -118,7 +118,7 @@ class Samples:
         return new
 
     def _mark_changed(self) -> None:
-        self.has_news = True
+        self.has_unapplied_types = True
         if self._store is None:
             return
         self._has_unsaved_changes = True

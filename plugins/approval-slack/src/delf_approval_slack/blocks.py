@@ -72,12 +72,12 @@ class LaidOut:
     Args:
         blocks: The blocks with the facts, without buttons.
         files: The name and text of each file with a fact that is too long for the message.
-        has_room: Whether blocks and files show all facts within Slack's limits.
+        shows_all_facts: Whether blocks and files show all facts within Slack's limits.
     """
 
     blocks: Sequence[Block]
     files: Sequence[tuple[str, str]]
-    has_room: bool
+    shows_all_facts: bool
 
 
 def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
@@ -95,9 +95,11 @@ def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
     sections = _pack_sections(texts, _SECTION_CHARS)
     if len(sections) > _MAX_SECTIONS:
         sections = _pack_sections(texts, _MAX_TEXT_CHARS)
-    has_room = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
+    shows_all_facts = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
     blocks = [_header(headline.text), *map(plain, sections[:_MAX_SECTIONS])]
-    return LaidOut(blocks=blocks, files=[*files.items()][:_MAX_FILES], has_room=has_room)
+    return LaidOut(
+        blocks=blocks, files=[*files.items()][:_MAX_FILES], shows_all_facts=shows_all_facts
+    )
 
 
 def question_of(
@@ -252,21 +254,25 @@ def edit_view(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def is_editable(request: ApprovalRequest) -> bool:
-    """Return whether all arguments fit into text fields and can be read back unchanged."""
-    if request.fit is None or request.code is not None or request.outcome_unknown:
+    """Return True if a person may edit the arguments of a request in the text fields of a form.
+
+    All arguments must fit into text fields and be read back from them unchanged. Code, and a call
+    whose outcome is unknown, cannot be edited.
+    """
+    validates_edits = request.fit is not None
+    if not validates_edits or request.code is not None or request.outcome_unknown:
         return False
-    written = [text_of(value) for value in request.arguments.values()]
-    survivals = [_survives_round_trip(value) for value in request.arguments.values()]
-    fits = all(0 < len(text) <= _MAX_INPUT_SIZE for text in written)
-    return bool(written) and len(written) <= _MAX_INPUTS and fits and all(survivals)
+    values = request.arguments.values()
+    texts = [text_of(value) for value in values]
+    fits = 0 < len(texts) <= _MAX_INPUTS and all(0 < len(t) <= _MAX_INPUT_SIZE for t in texts)
+    return fits and all(_is_unchanged_by_form(value) for value in values)
 
 
 def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:
     """Parse the arguments in a form; an unchanged field keeps the argument's value.
 
     Raises:
-        ValueError: If an argument that is not a text is not valid JSON; the error's message is the
-            argument's name.
+        NotJsonError: If an argument that is not a text is not valid JSON.
     """
     edited: dict[str, Any] = {}
     for name, value in request.arguments.items():
@@ -281,8 +287,20 @@ def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None])
             try:
                 edited[name] = json.loads(text)
             except ValueError:
-                raise ValueError(name) from None
+                raise NotJsonError(name) from None
     return edited
+
+
+class NotJsonError(ValueError):
+    """The text in a form's field is not JSON.
+
+    Args:
+        field: The name of the field.
+    """
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+        self.field = field
 
 
 def result_of(text: str) -> Any:
@@ -313,7 +331,11 @@ def _input(name: str, label: str, element_fields: Mapping[str, Any]) -> Block:
     }
 
 
-def _survives_round_trip(value: Any) -> bool:
+def _is_unchanged_by_form(value: Any) -> bool:
+    """Return True if a text field can show a value, and the same value is read back from it.
+
+    The field shows a string without its invisible characters, and any other value as JSON.
+    """
     if isinstance(value, str):
         return visible(value) == value
     try:

@@ -49,6 +49,7 @@ from delf_approval_slack.blocks import (
     REASON,
     REJECT,
     RESULT,
+    NotJsonError,
     answer_view,
     changes_view,
     decided_blocks,
@@ -130,7 +131,7 @@ class SlackChannel:
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
         # The ids of requests that Slack does not show completely and cannot approve.
-        self._unshown: set[str] = set()
+        self._incompletely_shown: set[str] = set()
         self._people = People(self._settings)
         # The client for Slack's Web API; None before the channel is opened.
         self._client: Any = None
@@ -167,7 +168,7 @@ class SlackChannel:
             return decided
         finally:
             self._waiting.pop(request.request_id, None)
-            self._unshown.discard(request.request_id)
+            self._incompletely_shown.discard(request.request_id)
             self._in_background(self._show_decision(client, request, posting, decision_text))
 
     async def answer(self, request: ApprovalRequest) -> DecidedBy:
@@ -223,8 +224,10 @@ class SlackChannel:
         channel, text = self._settings.channel, escape_markup(title_of(request))
         thread = await self._thread(client, request)
         message_ts = await self._recorded_message(request.task_id, request.request_id)
-        is_shown = await self._upload_long_values(client, thread, request)
-        blocks = question_of(request, offers_approval=is_shown, page_url=self._settings.page_url)
+        # A person may approve in Slack only what Slack shows completely.
+        is_shown_completely = await self._upload_long_values(client, thread, request)
+        page_url = self._settings.page_url
+        blocks = question_of(request, offers_approval=is_shown_completely, page_url=page_url)
         with convert_failures("ask in Slack"):
             if message_ts is not None:
                 await client.chat_update(channel=channel, ts=message_ts, text=text, blocks=blocks)
@@ -247,8 +250,8 @@ class SlackChannel:
         The files come before the message with the buttons, so that nobody approves without them.
         """
         layout, subject = lay_out(request), f"{request.request_id}{_FILES_SUFFIX}"
-        self._unshown.discard(request.request_id)
-        is_shown = layout.has_room
+        self._incompletely_shown.discard(request.request_id)
+        is_shown = layout.shows_all_facts
         if (
             is_shown
             and layout.files
@@ -261,7 +264,7 @@ class SlackChannel:
                 _log.warning("%s", error.message)
                 is_shown = False
         if not is_shown:
-            self._unshown.add(request.request_id)
+            self._incompletely_shown.add(request.request_id)
         return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
@@ -331,7 +334,7 @@ class SlackChannel:
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
             return  # no message to edit: the asker got the error
-        decision_text = decision_text or await self._end_elsewhere(request)
+        decision_text = decision_text or await self._describe_decision_made_elsewhere(request)
         if decision_text is None:
             return  # still pending, until the task is resumed
         with convert_failures("say in Slack how it was decided"):
@@ -342,7 +345,7 @@ class SlackChannel:
                 blocks=decided_blocks(request, decision_text),
             )
 
-    async def _end_elsewhere(self, request: ApprovalRequest) -> str | None:
+    async def _describe_decision_made_elsewhere(self, request: ApprovalRequest) -> str | None:
         """Describe how a request ended outside of this channel; None if the request is pending."""
         journal = self._journal
         if journal is None:
@@ -458,8 +461,8 @@ class SlackChannel:
                 fit = pending.request.fit
                 decision = Edited(arguments=arguments if fit is None else fit(arguments))
             problem = await self._decide(client, pending, decision, user)
-        except ValueError as error:
-            return _field_error(str(error), "this is not JSON")
+        except NotJsonError as error:
+            return _field_error(error.field, "this is not JSON")
         except DelfError as error:
             invalid_field = next((name for name in fields if name in error.message), first_field)
             return _field_error(invalid_field, error.message)
@@ -501,11 +504,13 @@ class SlackChannel:
         self, client: Any, pending: _PendingRequest, user: Mapping[str, Any], decision: Decision
     ) -> str | None:
         """Return the reason why a person cannot decide; None if the person can."""
-        name = pending.request.request_id
         is_rejection = isinstance(decision, (Rejected, ChangesRequested))
         so_far = () if pending.record is None else pending.record.so_far
-        has_room = lay_out(pending.request, so_far).has_room
-        if not is_rejection and (name in self._unshown or not has_room):
+        is_shown_completely = (
+            pending.request.request_id not in self._incompletely_shown
+            and lay_out(pending.request, so_far).shows_all_facts
+        )
+        if not is_rejection and not is_shown_completely:
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")
         if not await self._people.is_approver(client, user):
@@ -580,13 +585,19 @@ class SlackChannel:
         message = await self._recorded_message(request.task_id, request.request_id)
         if message is None:
             return
-        layout, name = lay_out(request, so_far), request.request_id
-        files = layout.files[len(lay_out(request).files) :]  # new files only
-        is_shown = name not in self._unshown and layout.has_room
-        if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
-            await self._upload(client, thread, files)
+        layout = lay_out(request, so_far)
+        new_files = layout.files[len(lay_out(request).files) :]
+        is_shown_completely = (
+            request.request_id not in self._incompletely_shown and layout.shows_all_facts
+        )
+        thread = self._threads.get(request.task_id)
+        if is_shown_completely and new_files and thread is not None:
+            await self._upload(client, thread, new_files)
         blocks = question_of(
-            request, offers_approval=is_shown, page_url=self._settings.page_url, so_far=so_far
+            request,
+            offers_approval=is_shown_completely,
+            page_url=self._settings.page_url,
+            so_far=so_far,
         )
         with convert_failures("say in Slack comments and assignments"):
             await client.chat_update(

@@ -88,19 +88,21 @@ class People:
         return sees(person, active, owner)
 
     async def decider(self, client: Any, user: Mapping[str, Any]) -> Decider:
-        """Return a Slack user as a decider, with the teams that the settings assign.
+        """Return a Slack user as a decider.
 
-        The name in Slack cannot give anybody the rights of a team, because users choose it.
+        The user's teams come from the settings, which give names to the ids of Slack's users and
+        user groups: the name of a group is a team. The names that users choose in Slack give
+        nobody the rights of a team.
         """
-        names, person = self._settings.names, str(user.get("id"))
-        display_name = visible(str(user.get("username") or user.get("name") or "somebody"))
-        name = names.get(person) or f"{display_name.replace(':', '')} ({person})"
-        groups = await self.groups_of(client, person)
-        teams = {names[group] for group in groups if group in names}
-        known_person = await self.known(person)
+        names_by_id, user_id = self._settings.names, str(user.get("id"))
+        chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
+        name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
+        group_ids = await self.groups_of(client, user_id)
+        teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}
+        known_person = await self.known(user_id)
         return Decider(
             name=name,
-            key=f"{name}:{person}" if known_person is None else known_person.holder,
+            key=f"{name}:{user_id}" if known_person is None else known_person.holder,
             teams=tuple(sorted(teams.union(() if known_person is None else known_person.teams))),
             via="slack",
         )

@@ -112,11 +112,13 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     section, path, parsed = from_override(f"{key}={value}", label="")
     project = state.load_project([f"{key}={value}"])
     if section == "agent" and len(path) == 1:
-        # Write booleans and numbers as such, even if the validation converted them from a text.
-        checked = getattr(project.agent, path[0])
-        if isinstance(checked, (bool, int, float)):
-            number = scalar(value)
-            parsed = checked if isinstance(number, str) else number
+        # Write a number as the user wrote it, but write true for a text like "yes" that the
+        # validation converted to a boolean.
+        validated = getattr(project.agent, path[0])
+        if isinstance(validated, (bool, int, float)):
+            written = scalar(value)
+            is_text = isinstance(written, str)
+            parsed = validated if is_text else written
     else:
         _ = project.agent  # raises for an invalid value
     if section == "connections" and path[1:] == ("type",):
@@ -135,7 +137,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
     if overriding is not None:
-        text = f"{text}\nbut here {overriding} comes first"
+        text = f"{text}\nbut in this folder, {overriding} overrides it"
     data = {"file": str(file), "key": full_key, "overridden_by": overriding}
     write_result(text, data, as_json=as_json)
 
@@ -177,17 +179,19 @@ def _values_of_variables(
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield the key, value and origin of each setting that an environment variable gives."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
-    keys = KeptKeys.here().values(os.environ)
+    # ``project.environ`` also contains the keys that the user has stored with ``delf keys``.
+    stored_keys = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):
         if variable.startswith(prefix) and value:
-            origin = _origin_of(variable, is_kept=keys.get(variable) == value)
+            is_stored_key = stored_keys.get(variable) == value
+            origin = _origin_of(variable, is_stored_key=is_stored_key)
             yield f"{section}.{variable.removeprefix(prefix).lower()}", value, origin
 
 
-def _origin_of(variable: str, *, is_kept: bool) -> str:
+def _origin_of(variable: str, *, is_stored_key: bool) -> str:
     if variable in os.environ:
         return variable
-    return f"{'delf keys' if is_kept else '.env'}: {variable}"
+    return f"{'delf keys' if is_stored_key else '.env'}: {variable}"
 
 
 def _current_value(project: Project, key: str) -> Any:
@@ -209,9 +213,10 @@ def _current_value(project: Project, key: str) -> Any:
     if path:
         check_agent_key(key, path[0])
     value: Any = project.agent_values.resolve(project.environ)
-    checked: Any = getattr(project.agent, path[0]) if path else None
-    if isinstance(checked, (bool, int, float, str, list, dict)):  # set, or a default
-        value = cast("object", {path[0]: checked})
+    # The validated value is preferred, because it may be a default or converted.
+    validated: Any = getattr(project.agent, path[0]) if path else None
+    if isinstance(validated, (bool, int, float, str, list, dict)):
+        value, path = cast("object", validated), path[1:]
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

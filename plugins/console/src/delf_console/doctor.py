@@ -116,15 +116,17 @@ def examine_config(state: State) -> Iterator[Finding]:
     except DelfError as error:
         yield _problem("config", error)
         return
-    yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
+    count = len(list(project.agent_values.leaves()))
+    yield Finding(area="agent", status="ok", text=f"{count} settings are set")
     host = state.discover(project.environ)
+    # Whether these findings are problems depends on whether a task can start nevertheless.
     findings = [
         *_check_names_and_models(host, project, project.agent),
         *_check_connections(host, project),
         *asyncio.run(_check_embedder(host, project, project.agent)),
     ]
     yield from _check_plugin_options(host, project)
-    yield from _check_task_start(state, host, project, findings)
+    yield from _weigh_by_task_start(state, host, project, findings)
 
 
 def _check_plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -157,8 +159,8 @@ def _show(finding: Finding) -> None:
 def _namesake_hint() -> str:
     own_package = clone().get(DISTRIBUTION)
     if own_package is None:
-        return namesake.MENDED_BY
-    return namesake.MENDED_BY.replace(DISTRIBUTION, shlex.quote(own_package.argument(())))
+        return namesake.REMEDY
+    return namesake.REMEDY.replace(DISTRIBUTION, shlex.quote(own_package.argument(())))
 
 
 def _examine(state: State) -> Iterator[Finding]:
@@ -186,7 +188,7 @@ def _examine(state: State) -> Iterator[Finding]:
         asyncio.run(_check_journal(host, project)),
         *asyncio.run(_check_embedder(host, project, config)),
     ]
-    yield from _check_task_start(state, host, project, findings)
+    yield from _weigh_by_task_start(state, host, project, findings)
 
 
 def _check_names_and_models(
@@ -237,7 +239,7 @@ async def _check_models(host: PluginHost, project: Project, config: AgentConfig)
 
 async def _check_reachable(model: str, address: str | None) -> Finding:
     """Check that a model's server accepts a connection, without sending a request."""
-    text = f"{model} could be asked"
+    text = f"{model} can be used"
     parts = urlsplit(address or "")
     if not parts.hostname or proxy_for(address or "") is not None:
         return Finding(area="model", status="ok", text=text)
@@ -255,7 +257,7 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     return Finding(area="model", status="ok", text=f"{text} at {host_and_port}")
 
 
-def _check_task_start(
+def _weigh_by_task_start(
     state: State, host: PluginHost, project: Project, findings: Sequence[Finding]
 ) -> list[Finding]:
     """Try to start a task, and return the findings with the result of the attempt.
@@ -307,7 +309,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 def _check_plugins(host: PluginHost) -> Iterator[Finding]:
     """Report unusable plugins, and faults that authors of usable plugins should fix."""
-    from delf_console.soundness import is_others, release_warnings
+    from delf_console.soundness import is_third_party, release_warnings
 
     records = host.records()
     usable = [record.name for record in records if record.usable]
@@ -317,7 +319,10 @@ def _check_plugins(host: PluginHost) -> Iterator[Finding]:
             text = f"{record.name} is {record.state}: {record.reason}"
             yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
         elif record.usable:
-            problems = [*record.warnings, *(release_warnings(record) if is_others(record) else ())]
+            problems = [
+                *record.warnings,
+                *(release_warnings(record) if is_third_party(record) else ()),
+            ]
             if problems:
                 text = f"{record.name}: {'; '.join(problems)}"
                 hint = f"tell its author: delf plugins check {record.name}"
@@ -438,9 +443,11 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
             await journal.aclose()
     except DelfError as error:
         is_default = project.journal is None
-        is_unavailable = isinstance(error, JournalUnavailableError) and not error.chosen
+        is_unavailable = isinstance(error, JournalUnavailableError)
+        is_chosen_by_user = isinstance(error, JournalUnavailableError) and error.chosen
         # Without the default journal, a task starts and its events are in memory only.
-        status = "note" if is_default and is_unavailable else "problem"
+        is_optional = is_default and is_unavailable and not is_chosen_by_user
+        status = "note" if is_optional else "problem"
         return replace(_problem("journal", error), status=status)
     return Finding(area="journal", status="ok", text=text)
 
@@ -462,7 +469,9 @@ async def _check_embedder(host: PluginHost, project: Project, config: AgentConfi
     from delf.protocols.readiness import SupportsSelfCheck
     from delf_engine.embedders import Embedders
 
-    if config.embedder is None and all(spec.by_name for spec in host.specs(EmbedderSpec)):
+    # An embedder with ``by_name`` is used only if the user names it.
+    has_default = any(not spec.by_name for spec in host.specs(EmbedderSpec))
+    if config.embedder is None and not has_default:
         return []
     context = PluginContext(environ=project.environ)
     embedders = Embedders(host, project.plugin_options, context, config.embedder)

@@ -25,7 +25,7 @@ from delf_console.soundness import (
     effects,
     factory_problems,
     import_warnings,
-    is_others,
+    is_third_party,
     licence_warnings,
     release_warnings,
     unsupported_features,
@@ -196,7 +196,7 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         notes: list[str] = []
         if record.warnings and not record.kinds:
             problems.append("it brings nothing")
-        if release or is_others(record):
+        if release or is_third_party(record):
             warnings += _author_warnings(record, release=release)
             notes += _notes(host, record, release=release)
         yield CheckResult(

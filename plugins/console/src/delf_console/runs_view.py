@@ -92,7 +92,7 @@ def state_text(task: TaskRecord) -> str:
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Format tasks as the lines of a table with a header."""
     names = short_ids([task.task_id for task in tasks])
-    project, projects = project_column([task.folder for task in tasks])
+    project_header, project_cells = project_column([task.folder for task in tasks])
     rows = [
         (
             one_line(name),
@@ -100,12 +100,12 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
-            *folder,
+            *project_cell,
             one_line(task.task),
         )
-        for name, task, folder in zip(names, tasks, projects, strict=True)
+        for name, task, project_cell in zip(names, tasks, project_cells, strict=True)
     ]
-    return table(rows, ("id", "state", "started", "took", "cost", *project, "task"))
+    return table(rows, ("id", "state", "started", "took", "cost", *project_header, "task"))
 
 
 def ago(at: float) -> str:

@@ -103,7 +103,7 @@ def search(
     if as_json:
         click.echo(json_text([_match_data(match) for match in matches.tasks], indent=2))
     elif not matches.tasks:
-        click.echo(f"No task fits in {journal.place}", err=True)
+        click.echo(f"No task in {journal.place} matches", err=True)
     else:
         names = short_ids([match.task.task_id for match in matches.tasks])
         for name, match in zip(names, matches.tasks, strict=True):
@@ -142,10 +142,13 @@ def _print_match(name: str, match: FoundTask) -> None:
         match.person,
     ]
     line = "  ".join(part for part in parts if part and part != "-")
-    title = wrap_text(one_line(task.task), indent=4, head=max(0, len(name) - 2))
+    # ``head`` is the width of the text before the title, less the indent of four columns: the title
+    # follows the name and two spaces at the start of the line.
+    title = wrap_text(one_line(task.task), indent=4, head=max(0, len(name) + 2 - 4))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {line}")
     if match.place not in (None, "task"):
+        # The excerpt follows the indent, the place, a colon and a space.
         excerpt = wrap_text(visible(match.excerpt), indent=4, head=len(match.place) + 2)
         click.echo(f"    {click.style(f'{match.place}:', dim=True)} {excerpt}")
 
@@ -185,7 +188,7 @@ def figures(
     elif as_csv:
         click.echo(figures_csv(by, groups), nl=False)
     elif not groups:
-        click.echo(f"No task fits in {journal.place}", err=True)
+        click.echo(f"No task in {journal.place} matches", err=True)
     else:
         for line in _as_table(by, groups):
             click.echo(line)

@@ -168,7 +168,7 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
         name: The name of the plugin.
         distribution: The name of the plugin's distribution.
     """
-    module = _module_of(metadata.distribution(distribution), name, whole=True)
+    module = _module_of(metadata.distribution(distribution), name, is_full_path=True)
     if module is None:
         return
     command = [own_python(), "-c", _TIMED_IMPORT, module]
@@ -182,8 +182,8 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
         seconds = _run_captured(command).stdout.rstrip().rpartition("\n")[2]
     if float(seconds) > _IMPORT_SECONDS:
         yield (
-            f"the import of {module} takes {float(seconds):.1f} s at each start of delf: import "
-            "what is heavy in the factory's module"
+            f"the import of {module} takes {float(seconds):.1f} s at each start of delf: move slow "
+            "imports into the module that contains the factory"
         )
 
 
@@ -202,7 +202,7 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
 
     package = distribution.metadata
     if not _field(package, "Summary").strip():
-        yield "it has no description, which lists show"
+        yield "it has no description (Summary), which is shown in lists of plugins"
     lines = [Requirement(line) for line in distribution.requires or ()]
     delf_lines = [
         line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None
@@ -400,11 +400,11 @@ def _check_names(record: PluginRecord) -> Iterator[str]:
 
 
 def _module_of(
-    distribution: metadata.Distribution, name: str, *, whole: bool = False
+    distribution: metadata.Distribution, name: str, *, is_full_path: bool = False
 ) -> str | None:
     for point in distribution.entry_points:
         if point.group in _GROUPS and point.name == name:
-            return point.module if whole else point.module.partition(".")[0]
+            return point.module if is_full_path else point.module.partition(".")[0]
     return None
 
 
@@ -420,6 +420,6 @@ def _kind(target: object) -> str:
     return "plain function" if inspect.isroutine(target) else type(target).__name__
 
 
-def is_others(record: PluginRecord) -> bool:
+def is_third_party(record: PluginRecord) -> bool:
     """Return True if a plugin has other authors than delf."""
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

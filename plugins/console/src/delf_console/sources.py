@@ -24,7 +24,7 @@ from packaging.version import Version
 from delf.errors import PluginError
 from delf.hookspecs import DISTRIBUTION
 from delf.packages.namesake import NAMESAKE
-from delf.packages.official import PLUGIN_PREFIX, all_packages, package_bringing
+from delf.packages.official import PLUGIN_PREFIX, all_packages, package_providing
 
 # The similarity, from 0 to 1, to one of delf's own names that makes a full name a typo.
 _TYPO_SIMILARITY: Final = 0.8
@@ -128,7 +128,7 @@ class Sources:
         distribution = _known_distribution(requirement.name)
         package = self.packages.get(distribution)
         if package is None:
-            is_own = distribution in _own_names()
+            is_own = distribution in _names_of_delf_packages()
             origin = "from the index" if is_own else "from the index; not one of delf's own"
             argument = f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}"
             yield Item(distribution, origin, argument)
@@ -191,14 +191,15 @@ def clone() -> Mapping[str, Package]:
         metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}"
     )
     url: str = origin.get("url", "")
-    core = Path(unquote(urlsplit(url).path))
-    if "dir_info" not in origin or not core.is_dir():
+    core_folder = Path(unquote(urlsplit(url).path))
+    if "dir_info" not in origin or not core_folder.is_dir():
         return {}
     editable = bool(origin["dir_info"].get("editable"))
-    folders = [core, *(file.parent for file in sorted(core.parent.glob("*/*/pyproject.toml")))]
-    packages = [_package_in(folder, editable=editable) for folder in folders]
-    own_names = _own_names()
-    return {package.name: package for package in packages if package and package.name in own_names}
+    clone_folder = core_folder.parent
+    other_folders = [file.parent for file in sorted(clone_folder.glob("*/*/pyproject.toml"))]
+    packages = [_package_in(folder, editable=editable) for folder in (core_folder, *other_folders)]
+    names = _names_of_delf_packages()
+    return {package.name: package for package in packages if package and package.name in names}
 
 
 def is_installed(name: str) -> bool:
@@ -210,7 +211,7 @@ def is_installed(name: str) -> bool:
     return True
 
 
-def _own_names() -> frozenset[str]:
+def _names_of_delf_packages() -> frozenset[str]:
     return all_packages() | {DISTRIBUTION}
 
 
@@ -251,7 +252,9 @@ def _wheels(folder: Path | None) -> Mapping[str, Package]:
     """Return a mapping from name to the newest wheel of each of delf's own packages."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
     wheels = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
-    return {package.name: package for package in wheels if package.name in _own_names()}
+    return {
+        package.name: package for package in wheels if package.name in _names_of_delf_packages()
+    }
 
 
 def _version(wheel: Path) -> Version:
@@ -293,7 +296,7 @@ def _known_distribution(name: str) -> str:
         PluginError: If the name is unknown, or probably a typo.
     """
     full_name = canonicalize_name(name)
-    own_names = _own_names()
+    own_names = _names_of_delf_packages()
     if full_name == NAMESAKE:
         raise PluginError(
             f"{name!r} is another project's package", hint=f"delf's own is {DISTRIBUTION}"
@@ -308,12 +311,14 @@ def _known_distribution(name: str) -> str:
         short_name, plugins, n=1, cutoff=_TYPO_SIMILARITY if has_prefix else 0.6
     )
     if has_prefix and not suggestions:
-        return full_name
-    bringing_package = package_bringing(name)
-    if bringing_package and not has_prefix:
-        suggestions = [bringing_package.removeprefix(PLUGIN_PREFIX)]
+        return full_name  # a plugin of another author
+    # The name may be a capability of a plugin, such as the name of a connection.
+    providing_package = package_providing(name)
+    if providing_package and not has_prefix:
+        suggestions = [providing_package.removeprefix(PLUGIN_PREFIX)]
     hint = (
-        f"delf plugins available lists delf's own; another's is named in full: {PLUGIN_PREFIX}NAME"
+        "delf plugins available lists delf's own; write the full name of a plugin of another "
+        f"author: {PLUGIN_PREFIX}NAME"
     )
     if not has_prefix and Path(name, "pyproject.toml").is_file():
         hint = f"a folder is written as ./{name}"

@@ -19,7 +19,8 @@ from delf_cli.output import json_text
 def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     """Stop a task, on any machine.
 
-    A task that waits for a runner, or whose process died, is over at once. It cannot be resumed.
+    A task that waits for a runner, or whose process died, ends at once. A stopped task cannot be
+    resumed.
 
     \b
     delf runs stop 3f9a2b1

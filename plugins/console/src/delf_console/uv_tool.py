@@ -36,13 +36,15 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
 
     Args:
         uv: The path of the program uv.
-        path: The path of the receipt.
+        path: The path of the receipt: the file in which ``uv tool`` records the packages and
+            options of an environment.
         arguments: The further packages and options, as arguments for ``pip install``.
 
     Raises:
         DelfError: If the receipt cannot be read.
     """
     requirements, options = _read(path)
+    # Drop an option such as ``--find-links=FOLDER`` if the arguments name the folder again.
     options = [option for option in options if _folder_of(option) not in arguments]
     new_names = {name for name in map(_name_of, arguments) if name}
     remaining = [
@@ -104,7 +106,12 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _argument(entry: Mapping[str, Any]) -> str:
-    """Convert a requirement of a receipt to an argument of ``pip install``."""
+    """Convert a requirement to an argument of ``pip install``.
+
+    Args:
+        entry: The requirement, from the receipt: the file in which ``uv tool`` records the packages
+            of an environment.
+    """
     extras = entry.get("extras", ())
     bracket = f"[{','.join(extras)}]" if extras else ""
     name = f"{entry['name']}{bracket}"

@@ -144,7 +144,9 @@ class SentenceTransformersEmbedder:
         return self._batch_size
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a vector of length 1 for each text, after the prefix that the model needs.
+        """Put the prefix that the model requires before each text, and return one vector per text.
+
+        Each vector has the norm 1.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.

@@ -54,7 +54,7 @@ async def within(
         DelfError: If the method raised this error; ``error`` if the method raised another
             exception, cancelled itself, or did not end in time.
     """
-    work = asyncio.ensure_future(contained(call))
+    work = asyncio.ensure_future(convert_exits_to_errors(call))
     try:
         _, pending = await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
         if pending and seconds > SLOW_SECONDS:
@@ -105,8 +105,8 @@ class EndedItselfError(Exception):
     """A plugin cancelled its own asyncio task, or raised ``SystemExit``."""
 
 
-async def contained(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a plugin's method that must not end its caller's asyncio task or event loop.
+async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
+    """Await a plugin's method, and turn its attempts to end the process or asyncio task to errors.
 
     Raises:
         EndedItselfError: For ``SystemExit``, and for a cancellation that nobody requested.

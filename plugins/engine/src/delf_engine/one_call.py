@@ -29,7 +29,7 @@ def call_task(call: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps({"call": call, "arguments": dict(arguments)})
 
 
-def read_call(text: str) -> tuple[str, dict[str, Any]]:
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     """Parse a call with literal arguments, such as ``gmail.search(query="is:unread")``.
 
     Args:

@@ -162,8 +162,8 @@ class Runtime:
         if request.past or request.child is not None:
             return request
         noted: dict[str, Any] = {}
-        for note in self.resources.observers.notes:
-            noted |= note()
+        for make_setup in self.resources.observers.setups:
+            noted |= make_setup()
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _release_claim(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import ConnectionLike
-from delf_engine.one_call import read_call
+from delf_engine.one_call import parse_call
 from delf_engine.tolerance import fitting
 from delf_engine.toolset import load_toolset
 
 
-async def check_watched(connections: Sequence[ConnectionLike], text: str) -> None:
+async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -> None:
     """Check that a schedule can repeat a call without asking a person.
 
     Args:
@@ -23,7 +23,7 @@ async def check_watched(connections: Sequence[ConnectionLike], text: str) -> Non
             are invalid, the action changes something, or its calls need approval.
         DelfError: If the actions of a connection cannot be listed.
     """
-    action, arguments = read_call(text)
+    action, arguments = parse_call(text)
     connection, _, method = action.partition(".")
     try:
         bound_action = (await load_toolset(connections)).find(connection, method)

@@ -49,8 +49,10 @@ class RecordedModel:
                 "recorded: needs the path of a recording",
                 hint="recorded:PATH, as in recorded:a.jsonl",
             )
-        # a path in delf.toml is relative to that file
-        self._path = Path(beside(folder_of(config.model) or Path(), name))
+        # A path in delf.toml is relative to the folder of delf.toml. A string from delf.toml is a
+        # FileText, which keeps this folder.
+        base_folder = folder_of(config.model) or Path()
+        self._path = Path(beside(base_folder, name))
         self._model = config.model
         entries = recording.read(self._path)
         self._count = len(entries)

@@ -63,7 +63,7 @@ class Entry:
         """Return True if a request matches this entry, whose omitted fields match any value.
 
         Args:
-            asked: The request, as the file describes requests.
+            asked: The request, as plain data from :func:`describe_request`.
             text: The text of the request's messages.
         """
         if not all(wanted in text for wanted in self.contains or ()):
@@ -92,7 +92,7 @@ class Entry:
 
 
 def describe_request(request: ModelRequest) -> dict[str, Any]:
-    """Describe a request for the file; the description has no key and no headers."""
+    """Convert a model request to the plain data of a recording file, without key and headers."""
     described: dict[str, Any] = {
         "messages": [_message(message) for message in request.messages],
         "purpose": request.purpose,
@@ -171,7 +171,7 @@ class _Message(BaseModel):
     text: str
 
 
-class _Whole(_StrictModel):
+class _RecordedRequest(_StrictModel):
     messages: list[_Message]
     purpose: Any = None
     settings: Any = None
@@ -179,7 +179,7 @@ class _Whole(_StrictModel):
     must_call: Any = None
 
 
-class _ByHand(_StrictModel):
+class _HandwrittenRequest(_StrictModel):
     contains: list[str]
     purpose: Any = None
 
@@ -236,7 +236,10 @@ def _problem(fields: dict[str, Any]) -> str | None:
     try:
         request = _Line.model_validate(fields).request
         location = ("request",)
-        (_ByHand if "contains" in request else _Whole).model_validate(request)
+        # A request that a person wrote has texts that the messages must contain.
+        is_written_by_hand = "contains" in request
+        schema = _HandwrittenRequest if is_written_by_hand else _RecordedRequest
+        schema.model_validate(request)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
         # Report an unknown field before a missing field, which it probably misspells.

@@ -104,8 +104,8 @@ def failure(answer: Answer, request: Request) -> APIError:
     if message:
         text += f": {message}"
     hint: str | None = None
-    if answer.status == 401 and request.unmet:
-        hint = f"nothing is set for the security scheme {' or '.join(request.unmet)}"
+    if answer.status == 401 and request.unmet_schemes:
+        hint = f"nothing is set for the security scheme {' or '.join(request.unmet_schemes)}"
     headers = {k: v for k, v in answer.headers.items() if k not in _HIDDEN_HEADERS}
     if answer.status in _GATEWAY_STATUSES and not request.is_repeatable:
         text += f". The {request.method} may have been done"
@@ -126,7 +126,7 @@ def _body_text(answer: Answer, request: Request) -> str:
 def scrub(text: str, request: Request) -> str:
     """Redact a request's credentials in a text, because some services repeat them in errors."""
     query_values = [pair.partition("=")[2] for pair in request.query.split("&")]
-    for value in [*request.secret.values(), *query_values]:
+    for value in [*request.secret_headers.values(), *query_values]:
         # Of ``Bearer TOKEN``, a service may repeat only the token.
         for part in {value, value.partition(" ")[2]}:
             if len(part) >= 4:

@@ -44,9 +44,10 @@ class Body:
         schema: The schema of the whole body.
         encoding: A mapping from a form's property to its declared encoding.
         fields: The properties that are keyword arguments; None if the body is one argument.
-        whole: The name of the keyword argument for the whole body; None if ``fields`` is set.
-        extra: The name of the keyword argument for additional properties; None if the schema
-            allows none.
+        whole_argument: The name of the keyword argument for the whole body; None if ``fields`` is
+            set.
+        extra_argument: The name of the keyword argument for additional properties; None if the
+            schema allows none.
         doc: The description in the specification.
     """
 
@@ -56,8 +57,8 @@ class Body:
     schema: Any
     encoding: Mapping[str, Any]
     fields: tuple[Field, ...] | None
-    whole: str | None
-    extra: str | None
+    whole_argument: str | None
+    extra_argument: str | None
     doc: Any
 
     @property
@@ -116,7 +117,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     Raises:
         SpecError: If the body's declaration is invalid.
     """
-    body = document.reference(raw)
+    body = document.resolve_reference(raw)
     content = body.get("content")
     if not isinstance(content, dict):
         raise SpecError("its requestBody has no content")
@@ -124,7 +125,9 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     if not declarations:
         return None
     media = min(declarations, key=_rank_of)
-    spec = document.reference(declarations[media]) if declarations[media] is not None else {}
+    spec = (
+        document.resolve_reference(declarations[media]) if declarations[media] is not None else {}
+    )
     schema: Any = spec.get("schema")
     required = body.get("required") is True
     kind = kind_of(media)
@@ -147,8 +150,8 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         schema=cast("Any", schema if schema is not None else {}),
         encoding=cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {},
         fields=fields,
-        whole=body_argument,
-        extra=extra,
+        whole_argument=body_argument,
+        extra_argument=extra,
         doc=body.get("description"),
     )
 

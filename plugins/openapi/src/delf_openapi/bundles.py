@@ -30,13 +30,14 @@ _FORMATS: Final = {
 }
 
 
-def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
+def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dict[str, Any]:
     """Return a schema together with all schemas that it refers to.
 
     Args:
         document: The specification.
         schema: The schema.
-        sent: Whether the schema describes values that are sent, not received.
+        is_request: Whether the schema describes values in a request, not in a response. Such a
+            schema is converted to JSON Schema 2020-12.
 
     Returns:
         A mapping with the ``schema``, and ``components`` with the referenced schemas.
@@ -49,6 +50,13 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
     remaining_nodes = _MAX_NODES
 
     def copied(node: Any, *, has_named_schemas: bool = False) -> Any:
+        """Copy a part of the schema, with new names in references.
+
+        Args:
+            node: The part.
+            has_named_schemas: Whether the part maps names to schemas, as ``properties`` does, so
+                that its keys are no keywords.
+        """
         nonlocal remaining_nodes
         remaining_nodes -= 1
         if remaining_nodes < 0:
@@ -76,15 +84,14 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
                     has_named_schemas=keyword in _KEYWORDS_OF_NAMED_SCHEMAS
                     and isinstance(value, dict),
                 )
+        # Properties by pattern are not validated. Without patternProperties, the other two keywords
+        # would reject the properties that match a pattern.
         if "patternProperties" in result and not has_named_schemas:
             for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(keyword, None)
-        original = cast("dict[str, Any]", node)
-        return (
-            result
-            if has_named_schemas or not sent
-            else _convert_to_2020(document, result, original)
-        )
+        if has_named_schemas or not is_request:
+            return result
+        return _convert_to_2020(document, result, original=cast("dict[str, Any]", node))
 
     copied_schema = copied(schema)
     schemas: dict[str, Any] = {}
@@ -108,12 +115,13 @@ def _convert_to_2020(
     kind = copy.get("type")
     if isinstance(kind, str) and kind not in _TYPES:
         del copy["type"]
-    for keyword, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        # In OpenAPI 3.0, the keyword is a flag of the limit; in 2020-12, it is the limit.
+    for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        # In OpenAPI 3.0, exclusiveMinimum is a boolean that makes minimum an exclusive limit; in
+        # 2020-12, exclusiveMinimum is the limit itself.
         if isinstance(copy.get(exclusive), bool):
             is_exclusive = copy.pop(exclusive)
-            if is_exclusive and keyword in copy:
-                copy[exclusive] = copy.pop(keyword)
+            if is_exclusive and inclusive in copy:
+                copy[exclusive] = copy.pop(inclusive)
     if not isinstance(copy.get("multipleOf"), int):
         copy.pop("multipleOf", None)  # a check of fractions is inexact
     format_name = copy.get("format")

@@ -134,8 +134,16 @@ def _file_version(uri: str) -> list[int]:
 
 
 def _is_fresh(uri: str, cached_version: list[int], current_version: list[int]) -> bool:
+    """Return True if a cached specification is still current.
+
+    Args:
+        uri: The address of the specification.
+        cached_version: The result of :func:`_file_version` when the specification was cached.
+        current_version: The result of :func:`_file_version` now.
+    """
     if uri.startswith("file:"):
         return cached_version == current_version
-    return (
-        len(cached_version) == 1 and 0 <= current_version[0] - cached_version[0] <= _FRESH_SECONDS
-    )
+    if len(cached_version) != 1:
+        return False
+    age_in_seconds = current_version[0] - cached_version[0]
+    return 0 <= age_in_seconds <= _FRESH_SECONDS

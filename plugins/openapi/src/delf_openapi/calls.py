@@ -14,7 +14,7 @@ from delf_openapi.answers import failure
 from delf_openapi.compiler import Argument, Entry, compile_full
 from delf_openapi.homes import KeyServers
 from delf_openapi.operations import read_operation
-from delf_openapi.requests import FULL, RequestBuilder
+from delf_openapi.requests import FULL_RESPONSE, RequestBuilder
 from delf_openapi.settings import OpenAPISettings
 
 if TYPE_CHECKING:
@@ -64,17 +64,17 @@ class Caller:
         Raises:
             SpecError: If the operation is invalid.
         """
-        name = call.entry.spot.name
+        name = call.entry.endpoint.name
         builder = self._builders.get(name)
         if builder is None:
             document = call.api.document
             builder = RequestBuilder(
-                f"{self.name}.{name}",
+                self.name,
                 document,
-                read_operation(document, call.entry.spot),
+                read_operation(document, call.entry.endpoint),
                 self._settings,
                 call.signature(),
-                call.hidden,
+                call.hidden_arguments,
                 functools.partial(self._warn_once, f"{self.name}.{name}"),
             )
             self._builders[name] = builder
@@ -95,8 +95,10 @@ class Caller:
 
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._keep_secret)
-        # An API may have a parameter of the name ``FULL``, which is then sent.
-        is_full_response = FULL not in call.names and bool(arguments.pop(FULL, False))
+        # An API may have a parameter of this name, which is then sent.
+        is_full_response = FULL_RESPONSE not in call.names and bool(
+            arguments.pop(FULL_RESPONSE, False)
+        )
         builder = self.builder(call)
         request = builder.build(arguments)
         answer = await self._transport.send(request)
@@ -104,7 +106,7 @@ class Caller:
             raise failure(answer, request)
         body = answer.body()
         typed = await self._convert_body(call, builder, answer, body)
-        self._learn_shape(call.entry.spot.name, body, typed)
+        self._learn_shape(call.entry.endpoint.name, body, typed)
         if typed.faults:
             self._report_mismatches(
                 f"{request.label} answered {answer.status}", typed.faults, context
@@ -134,19 +136,27 @@ class Caller:
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
         """Record the types in a response that the declared schema does not allow."""
-        name = call.entry.spot.name
+        name = call.entry.endpoint.name
         new_types = {(fault.place, fault.value_type) for fault in faults if fault.value_type}
         new_types -= self._known_types.setdefault(name, set())
         if self.samples is None or not new_types:
             return
         self._known_types[name] |= new_types
-        declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        # Omit types whose place the shortened declared type does not show.
-        shown_types = {each for each in new_types if with_types(declared, [each]) != declared}
-        self.samples.note_undeclared(name, shown_types)
+        declared_type = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
+        # Even a full type leaves out deeply nested parts. Omit the types in such parts: adding them
+        # does not change the declared type.
+        addable_types = {
+            new_type
+            for new_type in new_types
+            if with_types(declared_type, [new_type]) != declared_type
+        }
+        self.samples.note_undeclared(name, addable_types)
 
     def _warn_once(self, action: str, faults: list[str]) -> None:
-        """Log the faults of arguments that are sent nevertheless; repeat no warning."""
+        """Log the faults of arguments that are sent nevertheless.
+
+        A warning is not repeated, as long as fewer than :data:`_MAX_LISTED` warnings are stored.
+        """
         key = (action, tuple(faults))
         if key in self._reported:
             return
@@ -158,6 +168,11 @@ class Caller:
         self, label: str, faults: Sequence[Fault], context: CallContext | None
     ) -> None:
         """Report the faults of a response; report each path and kind of fault only once.
+
+        Args:
+            label: The request and the status of the response: ``GET /pets answered 200``.
+            faults: The faults.
+            context: The context of the call, through which the script's output shows the faults.
 
         Raises:
             ToolExecutionError: If the settings make a mismatch an error.
@@ -171,7 +186,7 @@ class Caller:
             return
         more = "; and more" if len(new) > _MAX_FAULTS else ""
         listed = "; ".join(fault.text for fault in new[:_MAX_FAULTS])
-        text = f"{label}, and not as its specification says: {listed}{more}"
+        text = f"{label} with a body that differs from the specification: {listed}{more}"
         if is_error:
             raise ToolExecutionError(
                 text,
@@ -184,7 +199,7 @@ class Caller:
             context.say(f"{text}\n")
 
     async def aclose(self) -> None:
-        """Close all connections, and finish saving learned shapes."""
+        """Close all connections, and finish saving the shapes of sample responses."""
         if self._transport is not None:
             await self._transport.aclose()
         if self.samples is not None:
@@ -198,8 +213,8 @@ class Call:
         caller: Sends requests.
         api: The specification.
         entry: The compiled action.
-        hidden: The keywords whose values come from the settings.
-        shown: The arguments that scripts can pass.
+        hidden_arguments: The keywords whose values come from the settings.
+        accepted_arguments: The arguments that scripts can pass.
     """
 
     def __init__(
@@ -207,27 +222,27 @@ class Call:
         caller: Caller,
         api: API,
         entry: Entry,
-        hidden: frozenset[str],
-        shown: Sequence[Argument],
+        hidden_arguments: frozenset[str],
+        accepted_arguments: Sequence[Argument],
     ) -> None:
         self.api = api
         self.entry = entry
-        self.hidden = hidden
+        self.hidden_arguments = hidden_arguments
         self._caller = caller
-        self._shown = shown
+        self._accepted_arguments = accepted_arguments
 
     @property
     def names(self) -> set[str]:
         """The keywords that scripts can pass."""
-        return {a.arg for a in self._shown}
+        return {a.arg for a in self._accepted_arguments}
 
     def signature(self) -> str:
         """Return the action's signature, for error messages."""
         parts = [
             f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
-            for a in self._shown
+            for a in self._accepted_arguments
         ]
-        text = f"{self._caller.name}.{self.entry.spot.name}({', '.join(parts)})"
+        text = f"{self._caller.name}.{self.entry.endpoint.name}({', '.join(parts)})"
         return text if len(text) <= _SIGNATURE_CHARS else f"{text[:_SIGNATURE_CHARS]}…"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,8 +263,8 @@ class Call:
             "type": "object",
             "properties": {
                 a.arg: {"description": f"{a.type}{f'; {a.doc}' if a.doc else ''}"}
-                for a in self._shown
+                for a in self._accepted_arguments
             },
-            "required": [a.arg for a in self._shown if a.default is None],
+            "required": [a.arg for a in self._accepted_arguments if a.default is None],
             "additionalProperties": False,
         }

@@ -13,7 +13,7 @@ from delf.types import Effect
 from delf_openapi.bodies import Body, Field, kind_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
-from delf_openapi.operations import Operation, Param, Spot, read_operation
+from delf_openapi.operations import Endpoint, Operation, Param, read_operation
 from delf_schemas.hints import hints_of
 from delf_schemas.names import sentence, sentences, snake
 from delf_schemas.notes import notes_of, says_more, value_texts
@@ -59,6 +59,8 @@ _GENERIC_RESULT_WORDS: Final = (
     "success successful successfully ok okay response result request operation"
 )
 _MAX_DEPTH: Final = 3
+# The default of an optional argument in a stub, if a call without the argument sends nothing.
+_OPTIONAL: Final = "..."
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 
 
@@ -90,49 +92,51 @@ class Entry:
     """A compiled action.
 
     Args:
-        spot: The position of the operation in the specification.
+        endpoint: The position of the operation in the specification.
         effect: The effect of a call.
         summary: A one-line description.
         returns: The type of the result, including learned types.
         arguments: The arguments; required arguments come first.
-        undeclared: Whether the specification declares no result.
-        declared: The declared type of the result.
+        has_undeclared_result: Whether the specification declares no result.
+        declared_type: The declared type of the result.
         notes: The rest of the operation's description.
         result_notes: The descriptions of the result and of the keys in it.
     """
 
-    spot: Spot
+    endpoint: Endpoint
     effect: Effect
     summary: str
     returns: str
     arguments: tuple[Argument, ...]
-    undeclared: bool = False
-    declared: str = ""
+    has_undeclared_result: bool = False
+    declared_type: str = ""
     notes: str = ""
     result_notes: str = ""
 
 
-def compile_spots(
-    document: Document, spots: Iterable[Spot], warnings: list[str]
+def compile_endpoints(
+    document: Document, endpoints: Iterable[Endpoint], warnings: list[str]
 ) -> dict[str, Entry]:
     """Compile operations into entries by action name; skip unreadable operations.
 
     Args:
         document: The specification.
-        spots: The operations.
+        endpoints: The operations.
         warnings: Receives a line for each skipped operation.
     """
-    shapes = Shapes(document, dates=document.dates)
+    shapes = Shapes(document, dates=document.converts_dates)
     entries: dict[str, Entry] = {}
-    for spot in spots:
+    for endpoint in endpoints:
         try:
-            entries[spot.name] = compile_operation(document, read_operation(document, spot), shapes)
+            entries[endpoint.name] = compile_operation(
+                document, read_operation(document, endpoint), shapes
+            )
         except SpecError as error:
-            what = f"{clean(spot.method, 12)} {clean(spot.path, 120)}"
+            what = f"{clean(endpoint.method, 12)} {clean(endpoint.path, 120)}"
             warnings.append(f"{what} is left out: {clean(error.message, 300)}")
         except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            what = f"{clean(spot.method, 12)} {clean(spot.path, 120)}"
-            place = clean(pointer_of(spot.tokens), 300)
+            what = f"{clean(endpoint.method, 12)} {clean(endpoint.path, 120)}"
+            place = clean(pointer_of(endpoint.tokens), 300)
             reason = f"it cannot be read: {type(error).__name__} (at {place})"
             warnings.append(f"{what} is left out: {reason}")
     return entries
@@ -147,9 +151,9 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
             the new entry has the same result type.
         shapes: The formatter that writes the specification's types without truncating them.
     """
-    operation = read_operation(document, entry.spot)
+    operation = read_operation(document, entry.endpoint)
     full = compile_operation(document, operation, shapes, _FULL_LIMITS)
-    if entry.returns != entry.declared:
+    if entry.returns != entry.declared_type:
         full.returns = entry.returns
     return full
 
@@ -161,17 +165,19 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
         entries: The entries of one API.
         samples: The shapes of observed results.
     """
-    samples.has_news = False
+    samples.has_unapplied_types = False  # from here on, the entries have all observed types
     for entry in entries:
-        sample_type = samples.type_of(entry.spot.name)
+        sample_type = samples.type_of(entry.endpoint.name)
         if sample_type is None:
             continue
-        if entry.undeclared:
+        if entry.has_undeclared_result:
             entry.returns = sample_type
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
-            is_unchanged = entry.declared in ("Any", sample_type)
-            entry.returns = entry.declared if is_unchanged else f"{entry.declared} | {sample_type}"
+            is_unchanged = entry.declared_type in ("Any", sample_type)
+            entry.returns = (
+                entry.declared_type if is_unchanged else f"{entry.declared_type} | {sample_type}"
+            )
 
 
 def compile_operation(
@@ -185,25 +191,25 @@ def compile_operation(
         shapes: Formats types.
         limits: The limits on the entry's texts.
     """
-    spot, raw = operation.spot, operation.raw
+    endpoint, raw = operation.endpoint, operation.raw
     arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
         arguments += _body_arguments(operation.body, shapes, document, limits)
-    "".join([spot.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
+    "".join([endpoint.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
     arguments.sort(key=lambda a: a.default is not None)
-    declared, returns = return_type(document, raw, shapes, limits.returns)
+    is_declared, returns = return_type(document, raw, shapes, limits.returns)
     summary, notes = _operation_texts(document, raw)
-    summary = summary or f"{spot.method} {clean(spot.path, 100)}"
+    summary = summary or f"{endpoint.method} {clean(endpoint.path, 100)}"
     if raw.get("deprecated") is True:
         summary = f"Deprecated. {summary}"
     return Entry(
-        spot,
-        effect_of(spot),
+        endpoint,
+        effect_of(endpoint),
         summary,
         returns,
         tuple(arguments),
-        undeclared=not declared,
-        declared=returns,
+        has_undeclared_result=not is_declared,
+        declared_type=returns,
         notes=notes,
         result_notes=_result_notes(document, raw) if limits.has_notes else "",
     )
@@ -214,7 +220,7 @@ def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, s
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = next((first_sentence for text in texts if (first_sentence := sentence(text))), "")
     with contextlib.suppress(SpecError):
-        texts.append(document.reference(raw.get("requestBody") or {}).get("description"))
+        texts.append(document.resolve_reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
     for text in texts:
         line = clean(text, _MAX_NOTES)
@@ -237,25 +243,32 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     )
 
 
-def effect_of(spot: Spot) -> Effect:
+def effect_of(endpoint: Endpoint) -> Effect:
     """Return the effect of an operation, derived from its method and name."""
-    if spot.method == "DELETE":
+    if endpoint.method == "DELETE":
         return "irreversible"
-    id_words = snake(spot.operation_id or "").split("_")
-    segment_words = snake(spot.path.rpartition("/")[2].rpartition(".")[2]).split("_")
+    id_words = snake(endpoint.operation_id or "").split("_")
+    segment_words = snake(endpoint.path.rpartition("/")[2].rpartition(".")[2]).split("_")
     if _IRREVERSIBLE_WORDS & {id_words[0], id_words[-1], segment_words[0]}:
         return "irreversible"
-    return "read" if spot.method in _SAFE_METHODS else "write"
+    return "read" if endpoint.method in _SAFE_METHODS else "write"
 
 
 def _parameter_argument(
     param: Param, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
     schema = param.schema
-    default = None if param.required else default_text(_resolved(document, schema))
-    type_text = safe_text(shapes, schema, "in", limits.argument)
-    texts = _parameter_texts(param.doc or text_of(document, schema), schema, document, limits)
-    return Argument(param.arg, param.name, param.place, type_text, default, *texts)
+    description = param.doc or text_of(document, schema)
+    doc, notes = _parameter_texts(description, schema, document, limits)
+    return Argument(
+        arg=param.arg,
+        name=param.name,
+        place=param.place,
+        type=safe_text(shapes, schema, "in", limits.argument),
+        default=None if param.required else default_text(_resolved(document, schema)),
+        doc=doc,
+        notes=notes,
+    )
 
 
 def _body_arguments(
@@ -271,13 +284,29 @@ def _body_arguments(
             doc = hints_of(document, body.schema, limits.doc, limits.depth)
         else:
             doc = clean(body.media, 60)
-        default = None if body.required else "..."
         text = text_of(document, body.schema)
         _, notes = _parameter_texts(text, body.schema, document, limits)
-        return [Argument(body.whole or "body", "", "body", type_text, default, doc, notes)]
+        whole_body = Argument(
+            arg=body.whole_argument or "body",
+            name="",
+            place="body",
+            type=type_text,
+            default=None if body.required else _OPTIONAL,
+            doc=doc,
+            notes=notes,
+        )
+        return [whole_body]
     result = [_field_argument(f, body, shapes, document, limits) for f in body.fields]
-    if body.extra:
-        result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
+    if body.extra_argument:
+        further_properties = Argument(
+            arg=body.extra_argument,
+            name="",
+            place="body",
+            type="dict",
+            default=_OPTIONAL,
+            doc="further properties",
+        )
+        result.append(further_properties)
     return result
 
 
@@ -343,9 +372,13 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
 def _parameter_texts(
     text: Any, schema: Any, document: Document, limits: TextLimits
 ) -> tuple[str, str]:
-    """Return a parameter's constraints and description in one line, and further notes."""
+    """Return a parameter's constraints and description in one line, and further notes.
+
+    The notes are the rest of the description, and descriptions of the keys in the value.
+    """
     resolved = _resolved(document, schema)
     shown = sentence(text, limits.doc)
+    # A description that explains the allowed values may be longer.
     if isinstance(text, str) and _explains_values(resolved) and len(shown) < len(text):
         shown = clean(text, 2 * limits.doc)
     doc = "; ".join(filter(None, [hints_of(document, schema, limits.doc, limits.depth), shown]))
@@ -380,7 +413,10 @@ _EMPTY_STATUSES: Final = frozenset({"204", "205"})
 def return_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
 ) -> tuple[bool, str]:
-    """Return whether an operation's result is declared, and the type of the result."""
+    """Return whether an operation's result is declared, and the type of the result.
+
+    An invalid declaration counts as declared, with the type ``Any``.
+    """
     try:
         result = _success_response(document, raw)
     except (SpecError, TypeError, AttributeError, LookupError):
@@ -416,10 +452,10 @@ def _success_response(
     """
     responses = responses_of(raw)
     for status in _success_statuses(raw):
-        response = document.reference(responses[status])
+        response = document.resolve_reference(responses[status])
         content: Any = response.get("content") or {}
         if content:
             media = min(content, key=lambda m: kind_of(str(m)) != "json")
-            spec = document.reference(content[media])
+            spec = document.resolve_reference(content[media])
             return response, kind_of(str(media)), spec.get("schema")
     return None

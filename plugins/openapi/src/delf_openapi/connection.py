@@ -24,7 +24,7 @@ from delf.types import Permission, Trust
 from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
-from delf_openapi.requests import FULL
+from delf_openapi.requests import FULL_RESPONSE
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPISettings
@@ -154,7 +154,7 @@ class APITool(Connection[OpenAPISettings]):
 
     def is_stale(self) -> bool:
         """Return True if response shapes were learned that the actions' types do not show yet."""
-        return self._caller.samples is not None and self._caller.samples.has_news
+        return self._caller.samples is not None and self._caller.samples.has_unapplied_types
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new connections."""
@@ -166,7 +166,7 @@ class APITool(Connection[OpenAPISettings]):
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
-            if self._caller.samples is not None and self._caller.samples.has_news:
+            if self._caller.samples is not None and self._caller.samples.has_unapplied_types:
                 apply_samples(self._api.entries.values(), self._caller.samples)
                 self._actions = None
             if self._actions is None:
@@ -174,15 +174,26 @@ class APITool(Connection[OpenAPISettings]):
             return self._api
 
     def _load_api(self) -> API:
+        """Load the specification, and apply learned result types and the settings to its actions.
+
+        Raises:
+            ConnectionConfigurationError: If the specification or a setting is invalid.
+            ConnectionUnavailableError: If the specification is unavailable.
+        """
         from delf_openapi.loading import load_api
 
         api = load_api(self.name, self._settings, self._tree, self._allow_selectors)
         if self._settings.sample:
-            learned = None if api.version is None else Learned(self._cache(), api.version)
-            self._caller.samples = samples = Samples(learned)
+            # The shapes of responses in earlier processes, from the cache.
+            cached_shapes = None if api.version is None else Learned(self._cache(), api.version)
+            self._caller.samples = samples = Samples(cached_shapes)
             apply_samples(api.entries.values(), samples)
-        self.confirm = resolved_confirm(self._confirm_selectors, api.spots, api.entries, self.name)
-        for name, effect in effects_by_name(self._settings.effects, api.spots, self.name).items():
+        self.confirm = resolved_confirm(
+            self._confirm_selectors, api.endpoints, api.entries, self.name
+        )
+        for name, effect in effects_by_name(
+            self._settings.effects, api.endpoints, self.name
+        ).items():
             if name in api.entries:
                 api.entries[name].effect = effect
         self.summary = self._summarised(api)
@@ -193,12 +204,14 @@ class APITool(Connection[OpenAPISettings]):
             from delf_openapi.enrichment import apply_summaries
 
             apply_summaries(api.entries.values(), self._improvements(api))
-            if self._caller.samples is not None:  # samples override guesses
+            # The model that improves summaries guesses result types; observed types override them.
+            if self._caller.samples is not None:
                 apply_samples(api.entries.values(), self._caller.samples)
         configured = self._configured_parameters(api)
         # Many operations share arguments; their parameters are made once.
         parameters: dict[Argument, Parameter] = {}
-        # Changed servers change the version of every action; nothing else in an action shows them.
+        # The servers become part of the version of every action: another server makes another
+        # action, although all other fields of the action stay the same.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
         return tuple(self._action(api, entry, configured, parameters, servers) for entry in entries)
@@ -228,7 +241,7 @@ class APITool(Connection[OpenAPISettings]):
 
         api = await asyncio.to_thread(self._load)
         previous = self._improvements(api)
-        unimproved = [e for e in api.entries.values() if e.spot.name not in previous]
+        unimproved = [e for e in api.entries.values() if e.endpoint.name not in previous]
         if not unimproved:
             return False
 
@@ -254,7 +267,7 @@ class APITool(Connection[OpenAPISettings]):
 
     def _summarised(self, api: API) -> str:
         title = clean(api.info.get("title"), 60) or "A REST API"
-        text = f"{title}. Any call takes {FULL}=True for status, headers and body"
+        text = f"{title}. Any call takes {FULL_RESPONSE}=True for status, headers and body"
         text += "; a ToolError has .status; results may lack any key: use .get"
         if api.left_out:
             text += f"; {len(api.entries)} of {len(api.entries) + api.left_out} operations"
@@ -276,38 +289,42 @@ class APITool(Connection[OpenAPISettings]):
         parameter_cache: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
-        shown_arguments: Sequence[Argument] = entry.arguments
-        hidden: frozenset[str] = frozenset()
+        # Scripts cannot pass arguments whose values come from the settings.
+        accepted: Sequence[Argument] = entry.arguments
         has_key = has_credentials(self._settings)
         if configured or has_key:
-            shown_arguments = [
+            accepted = [
                 a
-                for a in shown_arguments
+                for a in entry.arguments
                 if (a.place, a.name.lower()) not in configured
                 and not (has_key and a.place != "path" and asks_for_key(a.name, a.doc))
             ]
-            hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown_arguments}
-        stub_arguments = [a for a in shown_arguments if (a.name, a.place) not in api.common_headers]
+        hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in accepted}
+        # Headers that most operations have are accepted, but left out of the stub for the model.
+        stub_arguments = [a for a in accepted if (a.name, a.place) not in api.common_headers]
         parameters = tuple(parameter_cache.setdefault(a, _parameter(a)) for a in stub_arguments)
 
         @functools.cache
         def full_types() -> FullTypes:
+            """Return the action's types without truncation, with all observed result types."""
             names = {argument.arg for argument in stub_arguments}
             full_entry = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
             samples = self._caller.samples
             observed = (
-                frozenset[Found]() if samples is None else samples.undeclared_types(entry.spot.name)
+                frozenset[Found]()
+                if samples is None
+                else samples.undeclared_types(entry.endpoint.name)
             )
             returns = with_types(full_entry.returns, observed)
             return FullTypes(
                 parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
             )
 
-        call = Call(self._caller, api, entry, hidden, shown_arguments)
+        call = Call(self._caller, api, entry, hidden, accepted)
         return Action(
-            name=entry.spot.name,
-            permission=entry.spot.name,
+            name=entry.endpoint.name,
+            permission=entry.endpoint.name,
             effect=entry.effect,
             summary=entry.summary,
             parameters=parameters,
@@ -315,12 +332,12 @@ class APITool(Connection[OpenAPISettings]):
             validate=call.validate,
             call=call.call,
             schema=call.schema,
-            tags=entry.spot.tags,
+            tags=entry.endpoint.tags,
             description=_description(api, entry),
             context=CONTEXT,
             full_types=full_types,
             notes=entry.notes,
-            version=f"{entry.spot.method} {entry.spot.path} {servers}",
+            version=f"{entry.endpoint.method} {entry.endpoint.path} {servers}",
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
@@ -331,8 +348,12 @@ class APITool(Connection[OpenAPISettings]):
         )
         if verbose:
             for item in description["methods"]:
-                spot = api.entries[item["name"]].spot
-                item |= {"method": spot.method, "path": spot.path, "tags": list(spot.tags)}
+                endpoint = api.entries[item["name"]].endpoint
+                item |= {
+                    "method": endpoint.method,
+                    "path": endpoint.path,
+                    "tags": list(endpoint.tags),
+                }
         title = clean(api.info.get("title"), 200)
         return {
             **description,
@@ -345,7 +366,7 @@ class APITool(Connection[OpenAPISettings]):
 def _description(api: API, entry: Entry) -> str:
     """Return an operation's full description, for the search for actions."""
     node: Any = api.document.at("#")
-    for token in entry.spot.tokens:
+    for token in entry.endpoint.tokens:
         node = cast("Any", node).get(token) if isinstance(node, dict) else None
     description: Any = (
         cast("dict[str, Any]", node).get("description") if isinstance(node, dict) else ""

@@ -28,15 +28,18 @@ class Trees:
     Args:
         uri: The address of the specification's main document.
         tree: The content of the main document.
-        roots: The folders and origins that references may lead to, in addition to the folder or
-            origin of the main document.
+        allowed_roots: The folders and origins that references may lead to, in addition to the
+            folder or origin of the main document.
         read: Reads a document.
     """
 
-    def __init__(self, uri: str, tree: dict[str, Any], roots: Iterable[str], read: Read) -> None:
+    def __init__(
+        self, uri: str, tree: dict[str, Any], allowed_roots: Iterable[str], read: Read
+    ) -> None:
         self.uri = uri
+        # The documents read so far, by address; the main document has the key "".
         self.documents: dict[str, dict[str, Any]] = {"": tree}
-        self._roots = tuple(roots)
+        self._allowed_roots = tuple(allowed_roots)
         self._read = read
         self._failed: dict[str, SpecError] = {}
 
@@ -81,14 +84,16 @@ class Trees:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
         if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
             path = path_of(uri).resolve()
-            roots = [path_of(uri_of(r)) if r.startswith("file:") else r for r in self._roots]
+            roots = [
+                path_of(uri_of(r)) if r.startswith("file:") else r for r in self._allowed_roots
+            ]
             folders = (
                 [str(path_of(main_uri).resolve().parent)] if main_uri.startswith("file:") else []
             )
             if any(path.is_relative_to(_absolute(root)) for root in [*folders, *roots]):
                 return
         elif uri.startswith(("http://", "https://")):
-            origins = {origin_of(root) for root in self._roots if "://" in root}
+            origins = {origin_of(root) for root in self._allowed_roots if "://" in root}
             if origin_of(uri) in origins or origin_of(uri) == origin_of(main_uri):
                 return
             if is_private(urlsplit(uri).hostname or ""):
@@ -109,7 +114,7 @@ def _make_absolute(tree: Any, base: str, main_uri: str) -> None:
     Args:
         tree: The content of the referenced document.
         base: The address of the referenced document.
-        main_uri: The address of the main document, to which references become ``#/…``.
+        main_uri: The address of the main document; references to this document become ``#/…``.
     """
     # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
     pending: list[Any] = [tree]
@@ -137,7 +142,7 @@ class Document:
     Args:
         trees: The parsed documents.
         version: The OpenAPI version, such as ``(3, 1)``.
-        dates: Whether dates in responses become date objects.
+        converts_dates: Whether dates in responses become date objects.
     """
 
     def __init__(
@@ -145,11 +150,11 @@ class Document:
         trees: Trees,
         version: tuple[int, int],
         *,
-        dates: bool = False,
+        converts_dates: bool = False,
     ) -> None:
         self.trees = trees
         self.version = version
-        self.dates = dates
+        self.converts_dates = converts_dates
         self._targets: dict[str, Any] = {}
 
     def at(self, ref: str) -> Any:
@@ -212,7 +217,7 @@ class Document:
             return {"not": {}}
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
-    def reference(self, node: Any) -> dict[str, Any]:
+    def resolve_reference(self, node: Any) -> dict[str, Any]:
         """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 
         Fields next to a reference are ignored in every version, except annotations.
@@ -220,7 +225,8 @@ class Document:
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             if type(mapping.get("$ref")) is str and len(mapping) > 1:
-                return self.resolve({k: v for k, v in mapping.items() if k in _ANNOTATIONS})
+                kept = {k: v for k, v in mapping.items() if k == "$ref" or k in _ANNOTATIONS}
+                return self.resolve(kept)
         return self.resolve(node)
 
     def is_read_only(self, schema: Any) -> bool:
@@ -231,13 +237,20 @@ class Document:
             return False
 
     def path_item(self, node: Any) -> dict[str, Any]:
-        """Resolve a path item; fields next to its reference override those of the target."""
-        item = self.reference(node)
+        """Resolve a path item that may be a reference.
+
+        Fields next to the reference override those of the target, except ``parameters``, which are
+        added to those of the target.
+        """
+        item = self.resolve_reference(node)
         if isinstance(node, dict) and item is not node:
             siblings = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
-            lists = [holder.get("parameters") for holder in (item, siblings)]
-            if all(isinstance(listed, list) for listed in lists):
-                siblings["parameters"] = [p for listed in lists for p in cast("list[Any]", listed)]
+            target_parameters, parameters = item.get("parameters"), siblings.get("parameters")
+            if isinstance(target_parameters, list) and isinstance(parameters, list):
+                siblings["parameters"] = [
+                    *cast("list[Any]", target_parameters),
+                    *cast("list[Any]", parameters),
+                ]
             return {**item, **siblings} if siblings else item
         return item
 

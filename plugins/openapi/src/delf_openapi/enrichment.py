@@ -105,14 +105,16 @@ def type_text(text: Any) -> str | None:
 
 
 def _is_type(node: ast.expr) -> bool:
+    """Return True if an expression of the model is a type in stub notation, and nothing else."""
     if isinstance(node, ast.Name):
         return node.id in _TYPES
     if isinstance(node, ast.Constant):
         value = node.value
+        # A text is an option of a Literal or a key, if nothing of the text has to be removed.
         return value is None or value is ... or (isinstance(value, str) and clean(value) == value)
     if isinstance(node, ast.Dict):
-        names = [isinstance(k, ast.Constant) and _is_type(k) for k in node.keys]
-        return all(names) and all(map(_is_type, node.values))
+        has_valid_keys = all(isinstance(k, ast.Constant) and _is_type(k) for k in node.keys)
+        return has_valid_keys and all(map(_is_type, node.values))
     if isinstance(node, ast.Subscript):
         return _is_type(node.value) and _is_type(node.slice)
     if isinstance(node, ast.Tuple):
@@ -126,13 +128,19 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:
-    """Set improved descriptions, and guessed result types where the specification has none."""
+    """Set improved descriptions, and guessed result types where the specification has none.
+
+    Args:
+        entries: The entries of one API.
+        summaries: The answers of the model by action name: the description, or a mapping with the
+            description ``does`` and the result type ``returns``.
+    """
     for entry in entries:
-        summary = summaries.get(entry.spot.name)
+        summary = summaries.get(entry.endpoint.name)
         texts = cast("dict[str, Any]", summary) if isinstance(summary, dict) else {"does": summary}
         if text := clean(texts.get("does"), _SUMMARY_CHARS):
             entry.summary = text
-        if entry.undeclared and (returns := type_text(texts.get("returns"))):
+        if entry.has_undeclared_result and (returns := type_text(texts.get("returns"))):
             entry.returns = returns
             entry.summary = entry.summary.removesuffix(GUESSED) + GUESSED
 
@@ -142,13 +150,15 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
     size = 0
     for entry in entries:
         arguments = ", ".join(a.arg for a in entry.arguments)[:200]
-        path = clean(entry.spot.path, 120)
-        line = f"{entry.spot.name}: {entry.spot.method} {path} ({arguments}) {entry.summary}"
-        line += _UNKNOWN if entry.undeclared else ""
+        path = clean(entry.endpoint.path, 120)
+        line = (
+            f"{entry.endpoint.name}: {entry.endpoint.method} {path} ({arguments}) {entry.summary}"
+        )
+        line += _UNKNOWN if entry.has_undeclared_result else ""
         if batch and (size + len(line) > _BATCH_CHARS or len(batch) >= _BATCH_ENTRIES):
             yield batch
             batch, size = {}, 0
-        batch[entry.spot.name] = line
+        batch[entry.endpoint.name] = line
         size += len(line)
     if batch:
         yield batch

@@ -13,11 +13,11 @@ from typing import Any, Final, cast
 from delf.errors import ConnectionConfigurationError
 from delf.types import Permission
 from delf_openapi.cache import Cache
-from delf_openapi.compiler import Entry, compile_spots
+from delf_openapi.compiler import Entry, compile_endpoints
 from delf_openapi.document import Document, Read
 from delf_openapi.failures import SpecError
 from delf_openapi.opening import open_document
-from delf_openapi.operations import Spot, find_operations
+from delf_openapi.operations import Endpoint, find_operations
 from delf_openapi.selection import choose, selectors_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import Source, of_mapping, read, uri_of
@@ -35,7 +35,7 @@ class API:
 
     Args:
         document: The specification.
-        spots: All operations.
+        endpoints: All operations.
         entries: A mapping from action name to the entry of a chosen operation.
         warnings: A line for each operation that cannot be used, with the reason.
         left_out: The number of operations omitted because of the limit.
@@ -45,7 +45,7 @@ class API:
     """
 
     document: Document
-    spots: list[Spot]
+    endpoints: list[Endpoint]
     entries: dict[str, Entry]
     warnings: list[str]
     left_out: int
@@ -56,7 +56,7 @@ class API:
     @functools.cached_property
     def full_shapes(self) -> Shapes:
         """The formatter that writes the specification's types without truncating them."""
-        return Shapes(self.document, dates=self.document.dates, extent=FULL)
+        return Shapes(self.document, dates=self.document.converts_dates, extent=FULL)
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -86,16 +86,17 @@ def load_api(
             hint="spec is the file or URL of an OpenAPI specification",
         )
     source, read = _source(settings, tree)
-    dates = settings.validate != "off"
-    document = open_document(source, settings.refs, read, dates=dates)
+    converts_dates = settings.validate != "off"
+    document = open_document(source, settings.refs, read, converts_dates=converts_dates)
     warnings: list[str] = []
-    spots = find_operations(document, warnings)
-    chosen, left_out = _choose(name, spots, allow, settings)
-    entries = compile_spots(document, chosen, warnings)
+    endpoints = find_operations(document, warnings)
+    chosen, left_out = _choose(name, endpoints, allow, settings)
+    entries = compile_endpoints(document, chosen, warnings)
+    # A specification that nests too deeply has no digest, under which enrichments are stored.
     if settings.enrich and not source.digest:
         raise SpecError("the specification is nested too deeply, or contains itself")
     version, common = source.digest or None, _common_headers(entries)
-    api = API(document, spots, entries, warnings, left_out, version, common)
+    api = API(document, endpoints, entries, warnings, left_out, version, common)
     _report(name, api, allow)
     return api
 
@@ -127,8 +128,8 @@ def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[
 
 
 def _choose(
-    name: str, operations: list[Spot], allow: Permission, settings: OpenAPISettings
-) -> tuple[list[Spot], int]:
+    name: str, operations: list[Endpoint], allow: Permission, settings: OpenAPISettings
+) -> tuple[list[Endpoint], int]:
     """Return the allowed operations, and the number of operations that the limit omits."""
     patterns = selectors_of(allow)
     if patterns is not None:

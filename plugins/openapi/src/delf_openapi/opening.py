@@ -8,39 +8,41 @@ from typing import Any, cast
 from delf_openapi.document import Document, Read, Trees
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.sources import Source
-from delf_openapi.swagger2 import convert, with_alternatives
+from delf_openapi.swagger2 import convert, replace_item_lists
 
 
 def open_document(
     source: Source,
-    roots: Iterable[str],
+    allowed_roots: Iterable[str],
     read: Read,
     *,
-    dates: bool = False,
+    converts_dates: bool = False,
 ) -> Document:
     """Open a specification of any supported version; convert Swagger 2.0 to OpenAPI 3.0.
 
     Args:
         source: The specification.
-        roots: The folders and origins that references may lead to, in addition to the
+        allowed_roots: The folders and origins that references may lead to, in addition to the
             specification's own folder or origin.
         read: Reads a referenced document.
-        dates: Whether dates in responses become date objects.
+        converts_dates: Whether dates in responses become date objects.
 
     Raises:
         SpecError: If the specification is invalid; the error has a pointer to the fault.
     """
     tree = source.tree
     version = _version(tree)
-    if version == (2, 0):
-        tree = with_alternatives(tree)
-    trees = Trees(source.uri, tree, roots, read)
-    document = Document(trees, version, dates=dates)
-    tree = trees.documents[""] = _with_sections(document, tree)
-    if version == (2, 0):
+    is_swagger = version == (2, 0)
+    if is_swagger:
+        tree = replace_item_lists(tree)
+    trees = Trees(source.uri, tree, allowed_roots, read)
+    document = Document(trees, version, converts_dates=converts_dates)
+    root = _resolve_sections(document, tree)
+    # The main document has the key ""; replacing it here changes what the document's methods read.
+    trees.documents[""] = root
+    if is_swagger:
         document.version = (3, 0)
-        trees.documents[""] = convert(document, tree)
-    root = trees.documents[""]
+        root = trees.documents[""] = convert(document, root)
     paths = root.get("paths")
     if paths is not None and not isinstance(paths, dict):
         raise SpecError("paths is not a mapping", pointer=pointer_of(["paths"]))
@@ -49,7 +51,7 @@ def open_document(
     return document
 
 
-def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
+def _resolve_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     """Replace top-level sections that are references by the sections they refer to."""
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
@@ -68,7 +70,7 @@ def _section(document: Document, node: Any, *tokens: str) -> Any:
     if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
         return cast("Any", node)
     try:
-        return document.reference(node)
+        return document.resolve_reference(node)
     except SpecError as error:
         raise SpecError(error.reason, pointer=pointer_of(tokens), hint=error.hint) from None
 

@@ -38,8 +38,8 @@ _FRAMEWORK_PARAMETER: Final = re.compile(r"<(?:\w+:)?([^<>/]+)>|(?<=/):([\w-]+)"
 Place = Literal["path", "query", "header", "cookie"]
 
 
-class Spot(NamedTuple):
-    """An operation's position in the specification, and its names.
+class Endpoint(NamedTuple):
+    """An operation's method, path and names, and its position in the specification.
 
     Args:
         name: The unique name of the action.
@@ -92,28 +92,28 @@ class Operation:
     """A parsed operation.
 
     Args:
-        spot: The position of the operation in the specification.
+        endpoint: The position of the operation in the specification.
         raw: The operation as it is written.
         item: The path item that contains the operation.
         params: All parameters, including those of the path item.
         body: The request body, if any.
     """
 
-    spot: Spot
+    endpoint: Endpoint
     raw: dict[str, Any]
     item: dict[str, Any]
     params: tuple[Param, ...]
     body: Body | None
 
 
-def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
+def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     """Return the positions and names of all operations.
 
     Args:
         document: The specification.
         warnings: Receives a line for each path or operation that cannot be read.
     """
-    spots: list[Spot] = []
+    endpoints: list[Endpoint] = []
     taken_names: set[str] = set()
     last_numbers: dict[str, int] = {}
     operations = list(_declared_operations(document, warnings))
@@ -137,8 +137,8 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
         declared_tags: Any = operation.get("tags")
         listed_tags = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
         tags = tuple(tag for tag in listed_tags if isinstance(tag, str))
-        spots.append(Spot(name, method.upper(), path, tokens, operation_id, tags))
-    return spots
+        endpoints.append(Endpoint(name, method.upper(), path, tokens, operation_id, tags))
+    return endpoints
 
 
 def _operation_id(operation: Mapping[str, Any]) -> str | None:
@@ -177,7 +177,7 @@ def _declared_operations(
                 continue
             if isinstance(operation, dict) and "$ref" in operation:  # in some hand-written sources
                 try:
-                    operation = document.reference(operation)
+                    operation = document.resolve_reference(operation)
                 except SpecError as error:
                     warnings.append(f"{place}/{method}: {clean(error.reason, 300)}")
                     continue
@@ -198,7 +198,7 @@ def _template(
     for listed in (item.get("parameters"), operation.get("parameters")):
         for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
             with contextlib.suppress(SpecError):
-                param = document.reference(entry)
+                param = document.resolve_reference(entry)
                 if param.get("in") == "path":
                     declared.add(param.get("name"))
 
@@ -217,54 +217,54 @@ def _operation_name(operation_id: str | None, method: str, path: str) -> str:
     return f"{method} {' '.join(parts)}"
 
 
-def read_operation(document: Document, spot: Spot) -> Operation:
+def read_operation(document: Document, endpoint: Endpoint) -> Operation:
     """Parse an operation with its parameters and body.
 
     Raises:
         SpecError: If the operation cannot be called; the error names the location and the reason.
     """
-    item = document.path_item(document.at(pointer_of(spot.tokens[:2])))
-    raw: dict[str, Any] = item
-    for token in spot.tokens[2:]:
+    # The tokens lead to the path item, as in ("paths", "/pets"), and then to the operation ("get").
+    path_item_tokens, operation_tokens = endpoint.tokens[:2], endpoint.tokens[2:]
+    path_item = document.path_item(document.at(pointer_of(path_item_tokens)))
+    raw: dict[str, Any] = path_item
+    for token in operation_tokens:
         raw = raw[token]
-    raw = document.reference(raw)
+    raw = document.resolve_reference(raw)
     try:
-        params, names = _read_params(document, spot, item, raw)
+        params, names = _read_params(document, endpoint, path_item, raw)
         body = None
         if raw.get("requestBody") is not None:
             body = read_body(document, raw["requestBody"], names)
     except SpecError as error:
         if error.pointer:
             raise
-        raise SpecError(error.reason, pointer=pointer_of(spot.tokens)) from None
+        raise SpecError(error.reason, pointer=pointer_of(endpoint.tokens)) from None
     except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
         reason = f"it cannot be read: {type(error).__name__}"
-        raise SpecError(reason, pointer=pointer_of(spot.tokens)) from error
-    return Operation(spot, raw, item, params, body)
+        raise SpecError(reason, pointer=pointer_of(endpoint.tokens)) from error
+    return Operation(endpoint, raw, path_item, params, body)
 
 
 def _read_params(
-    document: Document, spot: Spot, item: dict[str, Any], raw: dict[str, Any]
+    document: Document, endpoint: Endpoint, path_item: dict[str, Any], operation: dict[str, Any]
 ) -> tuple[tuple[Param, ...], dict[str, str]]:
-    """Return an operation's parameters, and the place in the request of each keyword argument.
-
-    The places are those of OpenAPI, such as ``query`` and ``header``.
-    """
+    """Return an operation's parameters, and a mapping from keyword argument to location."""
+    # The parameters by location and name; those of the operation replace those of the path item.
     merged: dict[tuple[str, str], dict[str, Any]] = {}
-    for listed in (item.get("parameters"), raw.get("parameters")):
+    for listed in (path_item.get("parameters"), operation.get("parameters")):
         if listed is None:
             continue
         if not isinstance(listed, list):
             raise SpecError(f"parameters is a {type(listed).__name__}, not a list")
         for entry in cast("list[Any]", listed):
-            param = document.reference(entry)
+            param = document.resolve_reference(entry)
             name, place = param.get("name"), param.get("in")
             if not isinstance(name, str) or place not in _PLACES:
                 raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
             if place == "header" and name.lower() in _IGNORED_HEADERS:
                 continue
             merged[place, name] = param
-    for name in _placeholders(spot.path):
+    for name in _placeholders(endpoint.path):
         # Many specifications forget to declare path parameters, which every URL needs.
         merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
     if len(merged) > _MAX_PARAMETERS:
@@ -272,7 +272,7 @@ def _read_params(
     params: list[Param] = []
     places_by_keyword: dict[str, str] = {}
     order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
-    placeholders = set(_placeholders(spot.path))
+    placeholders = set(_placeholders(endpoint.path))
     for (place, name), param in order:
         if place == "path" and name not in placeholders:
             continue
@@ -295,7 +295,7 @@ def _parse_param(
     content: Any = declared.get("content")
     if schema is None and isinstance(content, dict) and content:
         media = str(next(iter(cast("dict[str, Any]", content))))
-        schema = document.reference(content[media]).get("schema")
+        schema = document.resolve_reference(content[media]).get("schema")
     if schema is None:
         schema = {} if media else {"type": "string"}
     if not isinstance(schema, (dict, bool)):

@@ -36,12 +36,12 @@ def write_body(
         return dumps(without_bytes(value)), body.media
     if body.kind == "form":
         if not isinstance(value, dict):
-            raise Misfit(body.whole or "body", "must be a dict")
+            raise Misfit(body.whole_argument or "body", "must be a dict")
         pairs = form_pairs(body, cast("dict[str, Any]", value))
         return "&".join(f"{k}={v}" for k, v in pairs).encode("ascii"), body.media
     if body.kind == "multipart":
         if not isinstance(value, dict):
-            raise Misfit(body.whole or "body", "must be a dict")
+            raise Misfit(body.whole_argument or "body", "must be a dict")
         boundary_text = (boundary or _boundary)()
         content = _multipart(document, body, cast("dict[str, Any]", value), boundary_text)
         return content, f"{body.media.partition(';')[0].strip()}; boundary={boundary_text}"
@@ -62,7 +62,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     Raises:
         Misfit: If the value is not a file.
     """
-    where, media = body.whole or "body", _concrete_media_type(body.media)
+    where, media = body.whole_argument or "body", _concrete_media_type(body.media)
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
         value = file.get("content")

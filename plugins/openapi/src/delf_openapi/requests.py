@@ -34,8 +34,8 @@ from delf_schemas.plain import Misfit, plain
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 _PLACEHOLDER: Final = "key"
-FULL: Final = "full_response"
-"""A keyword argument of every action: if true, the call returns status, headers and body."""
+FULL_RESPONSE: Final = "full_response"
+"""The keyword argument of every action that makes a call return status, headers and body."""
 
 
 @dataclass(slots=True)
@@ -48,12 +48,13 @@ class Request:
         url: The URL without credentials.
         headers: The headers without credentials.
         content: The body.
-        secret: The headers with credentials, which are sent to the API's own origin only.
+        secret_headers: The headers with credentials, which are sent to the API's own origin only.
         query: The query parameters with credentials, encoded.
-        oauth: The URL of the OAuth2 token that the request needs; None without OAuth2.
-        unmet: The names of security schemes without configured credentials.
+        token_url: The URL of the OAuth2 token that the request needs; None without OAuth2.
+        unmet_schemes: The names of security schemes without configured credentials.
         spec_host: The host of the specification; None for a local specification.
-        harmless: Whether the request changes nothing despite its method, as a token request does.
+        changes_nothing: Whether the request changes nothing despite its method, as a token request
+            does.
     """
 
     label: str
@@ -61,55 +62,55 @@ class Request:
     url: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)
     content: bytes | None = field(repr=False)
-    secret: dict[str, str] = field(repr=False)
+    secret_headers: dict[str, str] = field(repr=False)
     query: str = field(repr=False)
-    oauth: str | None = None
-    unmet: tuple[str, ...] = ()
+    token_url: str | None = None
+    unmet_schemes: tuple[str, ...] = ()
     spec_host: str | None = None
-    harmless: bool = False
+    changes_nothing: bool = False
 
     @property
     def is_repeatable(self) -> bool:
         """True if repeating the request is safe."""
-        return self.harmless or self.method in IDEMPOTENT
+        return self.changes_nothing or self.method in IDEMPOTENT
 
 
 class RequestBuilder:
     """Checks the arguments of one operation and builds its requests.
 
     Args:
-        where: The action's name, for messages.
+        connection_name: The connection's name, for messages.
         document: The specification.
         operation: The operation.
         settings: The settings of the connection.
         signature: The action's signature, for messages.
-        hidden: The keywords whose values come from the settings, not from scripts.
-        report: Receives the faults of arguments that are sent nevertheless.
+        hidden_arguments: The keywords whose values come from the settings, not from scripts.
+        warn: Receives the faults of arguments that are sent nevertheless.
     """
 
     def __init__(
         self,
-        where: str,
+        connection_name: str,
         document: Document,
         operation: Operation,
         settings: OpenAPISettings,
         signature: str,
-        hidden: frozenset[str],
-        report: Callable[[list[str]], None],
+        hidden_arguments: frozenset[str],
+        warn: Callable[[list[str]], None],
     ) -> None:
-        self._where = where
+        self._action_name = f"{connection_name}.{operation.endpoint.name}"
         self._document = document
         self.operation = operation
         self._settings = settings
-        self._servers = KeyServers(where.partition(".")[0], settings, document.trees.uri)
+        self._key_servers = KeyServers(connection_name, settings, document.trees.uri)
         self._signature = signature
-        self._params = {p.arg: p for p in operation.params if p.arg not in hidden}
-        self._hidden = hidden
+        self._params = {p.arg: p for p in operation.params if p.arg not in hidden_arguments}
+        self._hidden_arguments = hidden_arguments
         self._checker = Checker(document)
         body = operation.body
         fields = body.fields if body is not None and body.fields is not None else ()
-        self._fields = {f.arg: f for f in fields if f.arg not in hidden}
-        self._report = report
+        self._fields = {f.arg: f for f in fields if f.arg not in hidden_arguments}
+        self._warn = warn
 
     # -- checking -----------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class RequestBuilder:
         body = self.operation.body
         names = {*self._params, *self._fields, *self._body_names(body)}
         for arg, value in arguments.items():
-            if arg == FULL and arg not in names:
+            if arg == FULL_RESPONSE and arg not in names:
                 validated[arg] = bool(value)
                 continue
             if arg not in names:
@@ -140,25 +141,28 @@ class RequestBuilder:
         for arg in required:
             if arg not in validated and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
+                # Without a part of its path, a request cannot be sent whatever the settings are.
                 is_path = arg in self._params and self._params[arg].place == "path"
-                problems += missing if is_path else self._faults_to_refuse(missing)
+                problems += missing if is_path else self._warn_or_refuse(missing)
         if body is not None and not problems:
-            problems += self._faults_to_refuse(self._check_body(body, validated))
+            problems += self._warn_or_refuse(self._check_body(body, validated))
         if problems:
             listed_problems = "; ".join(problems[:8])
-            raise ToolRefusedError(f"{self._where}: {listed_problems}. Expected {self._signature}")
+            raise ToolRefusedError(
+                f"{self._action_name}: {listed_problems}. Expected {self._signature}"
+            )
         return validated
 
-    def _faults_to_refuse(self, faults: list[str]) -> list[str]:
-        """Return the faults if the settings make faults an error; otherwise only report them."""
+    def _warn_or_refuse(self, faults: list[str]) -> list[str]:
+        """Return the faults if the settings make faults an error; otherwise warn of them."""
         if self._settings.check_arguments == "raise":
             return faults
         if faults:
-            self._report(faults)
+            self._warn(faults)
         return []
 
     def _body_names(self, body: Body | None) -> tuple[str, ...]:
-        names = (body.whole, body.extra) if body is not None else ()
+        names = (body.whole_argument, body.extra_argument) if body is not None else ()
         return tuple(n for n in names if n is not None)
 
     def _store_argument(self, arg: str, value: Any, arguments: dict[str, Any]) -> list[str]:
@@ -176,23 +180,28 @@ class RequestBuilder:
             faults = [
                 _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
             ]
-            if faults and self._faults_to_refuse(faults):
-                return faults
+            if refused_faults := self._warn_or_refuse(faults):
+                return refused_faults
             arguments[arg] = value
             self._check_serialisable(param, value)
             return []
-        item, body = self._fields.get(arg), self.operation.body
+        # The argument is a field of the body, the whole body, or a dict of additional properties.
+        body_field, body = self._fields.get(arg), self.operation.body
         # None omits a field unless its schema allows null.
-        if item is not None and value is None and self._checker.faults(item.schema, None):
+        if (
+            body_field is not None
+            and value is None
+            and self._checker.faults(body_field.schema, None)
+        ):
             if body is not None and body.is_patch:
                 arguments[arg] = None  # removes the property in a merge patch
             return []
-        if item is not None:
-            value = self._checker.with_decimals(item.schema, value)
-        elif body is not None and arg in (body.whole, body.extra):
+        if body_field is not None:
+            value = self._checker.with_decimals(body_field.schema, value)
+        elif body is not None and arg in (body.whole_argument, body.extra_argument):
             value = self._checker.with_decimals(body.schema, value)
         value = plain(value, arg)
-        if body is not None and arg == body.extra:
+        if body is not None and arg == body.extra_argument:
             if value is None:
                 return []
             if not isinstance(value, dict):
@@ -208,11 +217,12 @@ class RequestBuilder:
             header_text(param, value)
 
     def _required_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the keywords that the body requires if a call has these arguments."""
-        if body.fields is None:
-            return [body.whole] if body.required and body.whole is not None else []
+        """Return the keyword arguments that the body requires if a call has these arguments."""
+        if body.fields is None:  # one keyword argument takes the whole body
+            whole_argument = body.whole_argument
+            return [whole_argument] if body.required and whole_argument is not None else []
         has_fields = any(
-            arguments.get(arg) is not None for arg in (*self._fields, body.extra or "")
+            arguments.get(arg) is not None for arg in (*self._fields, body.extra_argument or "")
         )
         if not has_fields and not body.required:
             return []
@@ -221,13 +231,14 @@ class RequestBuilder:
     def _check_body(self, body: Body, arguments: dict[str, Any]) -> list[str]:
         """Validate the whole body, and return its faults."""
         if body.fields is None:
-            if body.whole is None or body.whole not in arguments:
+            if body.whole_argument is None or body.whole_argument not in arguments:
                 return []
-            value = arguments[body.whole]
+            value = arguments[body.whole_argument]
             if body.kind in ("text", "binary", "multipart"):
-                return _unvalidated_faults(body, value)
+                return _type_faults(body, value)
             return [
-                _fault_text(fault, body.whole) for fault in self._checker.faults(body.schema, value)
+                _fault_text(fault, body.whole_argument)
+                for fault in self._checker.faults(body.schema, value)
             ]
         fields = self._body_value(body, arguments)
         if not fields and not body.required:
@@ -237,7 +248,10 @@ class RequestBuilder:
         if body.is_patch:
             fields = {name: value for name, value in fields.items() if value is not None}
         # Hidden fields count as given, because the connection fills them.
-        fields = {**{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden}, **fields}
+        fields = {
+            **{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden_arguments},
+            **fields,
+        }
         args = {f.name: arg for arg, f in self._fields.items()}
         texts: list[str] = []
         for fault in self._checker.faults(body.schema, fields):
@@ -262,14 +276,15 @@ class RequestBuilder:
         try:
             return self._build(given)
         except Misfit as misfit:
-            raise ToolRefusedError(f"{self._where}: argument {misfit}") from None
+            raise ToolRefusedError(f"{self._action_name}: argument {misfit}") from None
 
     def _build(self, arguments: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
-        constants = reveal_secrets(settings.path_params)
-        base = server_of(self._document, operation, settings.base_url, constants)
+        # Values from the settings for placeholders in the paths and the server's URL.
+        path_params = reveal_secrets(settings.path_params)
+        base = server_of(self._document, operation, settings.base_url, path_params)
         credentials = credentials_for(self._document, operation, settings)
-        path = self._path(arguments, {k.lower(): v for k, v in constants.items()})
+        path = self._path(arguments, {k.lower(): v for k, v in path_params.items()})
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
         cookies: list[tuple[str, str]] = []
@@ -294,38 +309,44 @@ class RequestBuilder:
             headers["Content-Type"] = media
         secret_headers = self._secret_headers(credentials, cookies)
         secret_query = self._secret_query(credentials)
-        if secret_query or constants or self._holds_key(credentials):
-            self._servers.check(url, self._where)
-        if credentials.oauth and settings.token_url is None:
-            self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
+        # Secrets are sent only to servers that the user named, and to the specification's origin.
+        if secret_query or path_params or self._holds_key(credentials):
+            self._key_servers.check(url, self._action_name)
+        if credentials.token_url and settings.token_url is None:
+            self._key_servers.check(credentials.token_url, f"{self._action_name}: its OAuth2 token")
         # Scripts cannot override headers from the user's settings or credentials.
         secret_names = {name.lower() for name in secret_headers}
         return Request(
-            label=f"{operation.spot.method} {operation.spot.path}",
-            method=operation.spot.method,
+            label=f"{operation.endpoint.method} {operation.endpoint.path}",
+            method=operation.endpoint.method,
             url=url,
             headers={k: v for k, v in headers.items() if k.lower() not in secret_names},
             content=content,
-            secret=secret_headers,
+            secret_headers=secret_headers,
             query=secret_query,
-            oauth=credentials.oauth,
-            unmet=credentials.unmet,
+            token_url=credentials.token_url,
+            unmet_schemes=credentials.unmet_schemes,
             spec_host=urlsplit(self._document.trees.uri).hostname,
         )
 
     def _holds_key(self, credentials: Credentials) -> bool:
         """Return whether a request carries credentials or configured headers."""
-        has_credentials = credentials.headers or credentials.cookies or credentials.oauth
+        has_credentials = credentials.headers or credentials.cookies or credentials.token_url
         return bool(has_credentials or self._settings.headers)
 
-    def _path(self, arguments: Mapping[str, Any], constants: Mapping[str, str]) -> str:
-        """Return the operation's path, with quoted arguments for its placeholders."""
-        path = operation_path(self.operation.spot.path)
+    def _path(self, arguments: Mapping[str, Any], configured: Mapping[str, str]) -> str:
+        """Return the operation's path, with quoted values for its placeholders.
+
+        Args:
+            arguments: The arguments of the call.
+            configured: The values from the settings, by placeholder in lower case.
+        """
+        path = operation_path(self.operation.endpoint.path)
         for param in self.operation.params:
             if param.place != "path":
                 continue
-            if param.arg in self._hidden:
-                text = quote(constants[param.name.lower()], safe="-._~")
+            if param.arg in self._hidden_arguments:
+                text = quote(configured[param.name.lower()], safe="-._~")
             else:
                 text = path_text(param, arguments[param.arg])
             # Replacements contain no braces, so no placeholder is replaced twice.
@@ -338,7 +359,9 @@ class RequestBuilder:
     def _check_origin(self, url: str, base: str) -> None:
         """Raise if arguments lead a request to another server than ``base``."""
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
-            raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
+            raise ConnectionConfigurationError(
+                f"{self._action_name}: its address leaves its server"
+            )
 
     def _secret_headers(
         self, credentials: Credentials, cookies: list[tuple[str, str]]
@@ -365,13 +388,15 @@ class RequestBuilder:
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
 
     def _content(self, arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+        """Return the bytes of the body and its Content-Type; None for both without a body."""
         body = self.operation.body
         if body is None:
             return None, None
-        if body.fields is None:
-            if body.whole not in arguments:
+        if body.fields is None:  # one keyword argument takes the whole body
+            whole_argument = body.whole_argument
+            if whole_argument is None or whole_argument not in arguments:
                 return None, None
-            return write_body(self._document, body, arguments[body.whole or "body"])
+            return write_body(self._document, body, arguments[whole_argument])
         value = self._body_value(body, arguments)
         if not value and not body.required:
             return None, None
@@ -379,7 +404,7 @@ class RequestBuilder:
 
     def _body_value(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
-        additional: Any = arguments.get(body.extra) if body.extra else None
+        additional: Any = arguments.get(body.extra_argument) if body.extra_argument else None
         return (
             {**cast("dict[str, Any]", additional), **value}
             if isinstance(additional, dict)
@@ -391,15 +416,15 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
     return f"argument {fault._replace(path=(arg, *fault.path))}"
 
 
-def _unvalidated_faults(body: Body, value: Any) -> list[str]:
-    """Return the faults of a text, binary or multipart body.
+def _type_faults(body: Body, value: Any) -> list[str]:
+    """Return the fault of a text, binary or multipart body that has the wrong type, if any.
 
-    Only the Python type of the value is checked, not the body's schema.
+    The schema of such a body is not checked.
     """
     if body.kind == "multipart" and not isinstance(value, dict):
-        return [f"argument {body.whole}: must be a dict"]
+        return [f"argument {body.whole_argument}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):
-        return [f"argument {body.whole}: must be text, as {body.media}"]
+        return [f"argument {body.whole_argument}: must be text, as {body.media}"]
     if body.kind == "binary":
         try:
             file_of(body, value)
@@ -425,7 +450,7 @@ def accept_header(document: Document, operation: Operation) -> str:
         if status[:1] != "2" and status != "DEFAULT":
             continue
         try:
-            content: Any = document.reference(response).get("content")
+            content: Any = document.resolve_reference(response).get("content")
         except SpecError:
             continue
         if isinstance(content, dict):

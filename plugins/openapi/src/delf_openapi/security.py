@@ -31,15 +31,15 @@ class Credentials:
         headers: The headers by name.
         query: The query parameters by name.
         cookies: The cookies by name.
-        oauth: The URL of the OAuth2 token that the request needs; None without OAuth2.
-        unmet: The names of security schemes without configured credentials.
+        token_url: The URL of the OAuth2 token that the request needs; None without OAuth2.
+        unmet_schemes: The names of security schemes without configured credentials.
     """
 
     headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     query: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     cookies: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    oauth: str | None = None
-    unmet: tuple[str, ...] = ()
+    token_url: str | None = None
+    unmet_schemes: tuple[str, ...] = ()
 
 
 def credentials_for(
@@ -55,7 +55,7 @@ def credentials_for(
     if not isinstance(alternatives, list):
         # Without declared schemes, send the configured credentials.
         return _credentials_without_schemes(settings)
-    unmet: list[str] = []
+    unmet_schemes: list[str] = []
     is_optional = False
     for alternative in cast("list[Any]", alternatives):
         if not isinstance(alternative, dict):
@@ -66,14 +66,14 @@ def credentials_for(
             n for n in names if not _add_scheme(document, n, schemes.get(n), settings, credentials)
         ]
         if missing:
-            unmet += missing
+            unmet_schemes += missing
         elif names:
             return credentials
         else:
             is_optional = True  # an empty set allows calls without credentials
     if is_optional:
         return Credentials()
-    return Credentials(unmet=tuple(dict.fromkeys(unmet)))
+    return Credentials(unmet_schemes=tuple(dict.fromkeys(unmet_schemes)))
 
 
 def _schemes(document: Document) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
-            scheme = document.reference(raw)
+            scheme = document.resolve_reference(raw)
         except SpecError:
             continue
         if scheme.get("type") == "apiKey" and _credential(name, settings.api_key, settings):
@@ -120,7 +120,7 @@ def _credentials_without_schemes(settings: OpenAPISettings) -> Credentials:
     elif settings.username is not None and settings.password:
         credentials.headers["Authorization"] = _basic(settings)
     elif settings.token_url and settings.client_id:
-        credentials.oauth = settings.token_url
+        credentials.token_url = settings.token_url
     return credentials
 
 
@@ -141,7 +141,7 @@ def _add_scheme(
 ) -> bool:
     """Add the credentials of one security scheme; return False if they are not configured."""
     try:
-        scheme: Mapping[str, Any] = document.reference(raw)
+        scheme: Mapping[str, Any] = document.resolve_reference(raw)
     except SpecError:
         return False
     kind = scheme.get("type")
@@ -156,7 +156,7 @@ def _add_scheme(
             return True
         url = settings.token_url or _token_url(document, scheme)
         if url and settings.client_id and settings.client_secret:
-            credentials.oauth = url
+            credentials.token_url = url
             return True
         return False
     return kind == "mutualTLS"

@@ -11,14 +11,14 @@ from delf.errors import AgentConfirmationError, ConnectionConfigurationError, di
 from delf.tools.action import strictest
 from delf.tools.resources import has_change_verb, has_read_verb
 from delf.types import Effect, Permission
-from delf_openapi.operations import Spot
+from delf_openapi.operations import Endpoint
 
 _MAX_LISTED: Final = 30
 
 
 def choose(
-    spots: Sequence[Spot], selectors: Sequence[str], setting: str, connection_name: str
-) -> list[Spot]:
+    endpoints: Sequence[Endpoint], selectors: Sequence[str], setting: str, connection_name: str
+) -> list[Endpoint]:
     """Return the operations that selectors match, in the order of the specification.
 
     A selector is an action's name, an operationId, a tag, or a pattern of names (``repos_*``) or
@@ -27,7 +27,7 @@ def choose(
     operations of both, so that every possible meaning needs approval.
 
     Args:
-        spots: All operations.
+        endpoints: All operations.
         selectors: The selectors.
         setting: The setting with the selectors: ``allow``, ``confirm`` or ``effects``.
         connection_name: The connection's name, for messages.
@@ -37,28 +37,28 @@ def choose(
         AgentConfirmationError: If a selector of ``confirm`` matches nothing.
     """
     chosen: dict[str, None] = {}
-    matcher = _OperationMatcher(spots)
+    matcher = _OperationMatcher(endpoints)
     for selector in selectors:
         names = [*matcher.find(selector)]
         if setting == "confirm":
             names += matcher.tagged(selector)
         if not names:
-            raise _unknown_selector_error(selector, spots, setting, connection_name)
+            raise _unknown_selector_error(selector, endpoints, setting, connection_name)
         chosen.update(dict.fromkeys(names))
-    return [spot for spot in spots if spot.name in chosen]
+    return [endpoint for endpoint in endpoints if endpoint.name in chosen]
 
 
 class _OperationMatcher:
-    def __init__(self, spots: Sequence[Spot]) -> None:
-        self._spots = spots
-        self._names = {spot.name for spot in spots}
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._names = {endpoint.name for endpoint in endpoints}
         self._ids: dict[str, list[str]] = {}
         self._tags: dict[str, list[str]] = {}
-        for spot in spots:
-            if spot.operation_id:
-                self._ids.setdefault(spot.operation_id, []).append(spot.name)
-            for tag in spot.tags:
-                self._tags.setdefault(tag.lower(), []).append(spot.name)
+        for endpoint in endpoints:
+            if endpoint.operation_id:
+                self._ids.setdefault(endpoint.operation_id, []).append(endpoint.name)
+            for tag in endpoint.tags:
+                self._tags.setdefault(tag.lower(), []).append(endpoint.name)
 
     def find(self, selector: str) -> Iterable[str]:
         if selector in self._names:
@@ -85,21 +85,21 @@ class _OperationMatcher:
             methods = {m for m in re.split(r"[|,\s]+", method.upper()) if m}
             return [
                 s.name
-                for s in self._spots
+                for s in self._endpoints
                 if (not methods or s.method in methods) and pattern.fullmatch(s.path)
             ]
         if "*" in selector or "?" in selector:
-            return [s.name for s in self._spots if fnmatch.fnmatchcase(s.name, selector)]
+            return [s.name for s in self._endpoints if fnmatch.fnmatchcase(s.name, selector)]
         return []
 
 
 def _unknown_selector_error(
-    selector: str, spots: Sequence[Spot], setting: str, connection_name: str
+    selector: str, endpoints: Sequence[Endpoint], setting: str, connection_name: str
 ) -> ConnectionConfigurationError | AgentConfirmationError:
     error_type = AgentConfirmationError if setting == "confirm" else ConnectionConfigurationError
-    names = [spot.name for spot in spots]
-    tags = sorted({tag for spot in spots for tag in spot.tags})
-    ids = [spot.operation_id for spot in spots if spot.operation_id]
+    names = [endpoint.name for endpoint in endpoints]
+    tags = sorted({tag for endpoint in endpoints for tag in endpoint.tags})
+    ids = [endpoint.operation_id for endpoint in endpoints if endpoint.operation_id]
     listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
     tagged = f"; its tags: {', '.join(tags[:_MAX_LISTED])}" if tags else ""
     return error_type(
@@ -118,20 +118,24 @@ def selectors_of(value: Permission) -> tuple[str, ...] | None:
 
 
 def resolved_confirm(
-    value: Permission, spots: Sequence[Spot], chosen: Mapping[str, object], where: str
+    value: Permission,
+    endpoints: Sequence[Endpoint],
+    chosen: Mapping[str, object],
+    connection_name: str,
 ) -> Permission:
-    """Replace the selectors in a setting ``confirm`` by the names of the actions that they match.
+    """Replace the selectors in ``confirm`` by the names of the chosen actions they match.
 
     Args:
-        value: The value of the setting. A value without selectors is returned unchanged.
-        spots: All operations of the specification.
-        chosen: The actions that the connection offers, by name; other actions are left out.
-        where: The name of the connection, for error messages.
+        value: The value of ``confirm``; a value without selectors is returned unchanged.
+        endpoints: The endpoints of all operations.
+        chosen: A mapping whose keys are the names of the operations that became actions.
+        connection_name: The name of the connection, for messages.
     """
     selectors = selectors_of(value)
     if selectors is None:
         return value
-    return tuple(s.name for s in choose(spots, selectors, "confirm", where) if s.name in chosen)
+    matching = choose(endpoints, selectors, "confirm", connection_name)
+    return tuple(endpoint.name for endpoint in matching if endpoint.name in chosen)
 
 
 def only_reads(name: str, path: str) -> bool:
@@ -147,7 +151,7 @@ def only_reads(name: str, path: str) -> bool:
 
 
 def effects_by_name(
-    effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
+    effects: Mapping[str, Effect], endpoints: Sequence[Endpoint], where: str
 ) -> dict[str, Effect]:
     """Return a mapping from action name to the effect that the setting ``effects`` declares.
 
@@ -155,7 +159,7 @@ def effects_by_name(
 
     Args:
         effects: A mapping from selector to effect; selectors are written as for ``allow``.
-        spots: All operations.
+        endpoints: All operations.
         where: The name of the connection, for messages.
 
     Raises:
@@ -164,7 +168,7 @@ def effects_by_name(
     by_name: dict[str, Effect] = {}
     by_pattern: dict[str, Effect] = {}
     for selector, effect in effects.items():
-        for spot in choose(spots, (selector,), "effects", where):
-            matches = by_name if selector in (spot.name, spot.operation_id) else by_pattern
-            matches[spot.name] = strictest((effect, matches.get(spot.name, effect)))
+        for endpoint in choose(endpoints, (selector,), "effects", where):
+            matches = by_name if selector in (endpoint.name, endpoint.operation_id) else by_pattern
+            matches[endpoint.name] = strictest((effect, matches.get(endpoint.name, effect)))
     return {**by_pattern, **by_name}

@@ -46,7 +46,7 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
+def replace_item_lists(tree: dict[str, Any]) -> dict[str, Any]:
     """Replace lists in ``items``, as in Slack's specification, by ``anyOf``."""
     if next(_schemas_with_item_lists(tree), None) is None:
         return tree
@@ -137,7 +137,7 @@ def _operation(
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
     listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
     for raw in listed:
-        item = document.reference(raw)
+        item = document.resolve_reference(raw)
         merged[item.get("name"), item.get("in")] = item
     for item in merged.values():
         location = item.get("in")
@@ -223,7 +223,7 @@ def _description(item: dict[str, Any]) -> dict[str, Any]:
 
 def _response(document: Document, raw: Any, produces: list[str]) -> Any:
     try:
-        response = document.reference(raw)
+        response = document.resolve_reference(raw)
     except SpecError:
         return raw
     schema = response.get("schema")

@@ -116,7 +116,7 @@ class Tokens:
                 "Accept": "application/json",
             },
             content=urlencode(form).encode(),
-            secret=headers,
+            secret_headers=headers,
             query="",
-            harmless=True,
+            changes_nothing=True,  # a token request may be repeated
         )

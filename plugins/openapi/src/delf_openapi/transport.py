@@ -62,16 +62,16 @@ class Transport:
             ToolExecutionError: If the response is too large or redirects to a forbidden address.
         """
         if request.spec_host is not None and not self._settings.base_url:
-            await self._check_public(request.url, request, "the API is")
-        if request.oauth is None:
+            await self._check_public(request.url, request, "the API")
+        if request.token_url is None:
             return _redact_credentials(await self._attempts(request), request)
         if request.spec_host is not None and self._settings.token_url is None:
-            await self._check_public(request.oauth, request, "tokens are")
-        token = await self._tokens.get(request.oauth)
+            await self._check_public(request.token_url, request, "the token server")
+        token = await self._tokens.get(request.token_url)
         _use_token(request, token)
         answer = await self._attempts(request)
         if answer.status == 401:  # the token was revoked early
-            _use_token(request, await self._tokens.get(request.oauth, instead_of=token))
+            _use_token(request, await self._tokens.get(request.token_url, instead_of=token))
             answer = await self._attempts(request)
         return _redact_credentials(answer, request)
 
@@ -79,8 +79,17 @@ class Transport:
         """Close all connections. The next call opens new connections."""
         await self._client.aclose()
 
-    async def _check_public(self, url: str, request: Request, what: str) -> None:
-        """Raise if a specification from a public address directs a request to a private network."""
+    async def _check_public(self, url: str, request: Request, server: str) -> None:
+        """Raise if a public specification sends a request to a private network.
+
+        Args:
+            url: The URL that is requested.
+            request: The request that needs the URL.
+            server: The server of the URL in words, for the message.
+
+        Raises:
+            ToolExecutionError: If the URL is in a private network.
+        """
         host, spec_host = urlsplit(url).hostname or "", request.spec_host or ""
         if host == spec_host or host in self._checked_hosts:
             return
@@ -90,8 +99,9 @@ class Transport:
         ):
             setting = "base_url" if url == request.url else "token_url"
             raise ToolExecutionError(
-                f"{request.label}: the specification says that {what} at {host}, a private address",
-                hint=f"give {setting}, if that is right",
+                f"{request.label}: the specification says that {server} is at {host}, a private "
+                "address",
+                hint=f"if the address is right, set {setting} to it",
             )
         self._checked_hosts.add(host)
 
@@ -123,7 +133,7 @@ class Transport:
         host = urlsplit(request.url).netloc
         reason = scrub(error.reason(self._settings.timeout), request)
         text = f"{request.label}: {host} cannot be reached: {reason}"
-        if error.in_doubt and not request.is_repeatable:
+        if error.may_have_taken_effect and not request.is_repeatable:
             return OutcomeUnknownError(f"{text}, so it may have been done", hint=CHECK_HINT)
         return ConnectionUnavailableError(text)
 
@@ -134,7 +144,7 @@ class Transport:
         original_origin = origin_of(request.url)
         method, content = request.method, request.content
         url = request.url
-        headers = {**request.headers, **request.secret}
+        headers = {**request.headers, **request.secret_headers}
         query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
             # A redirect within the API may drop the query, which can hold the key.
@@ -218,12 +228,12 @@ async def check_redirect(url: str, original_origin: str, method: str, label: str
 
 def _use_token(request: Request, token: str) -> None:
     """Add an OAuth2 token to a request's secret headers, which are redacted in messages."""
-    request.secret = {**request.secret, "Authorization": f"Bearer {token}"}
+    request.secret_headers = {**request.secret_headers, "Authorization": f"Bearer {token}"}
 
 
 def _redact_credentials(answer: Answer, request: Request) -> Answer:
     """Redact a request's credentials in the body of its response, and return the response."""
-    credentials = request.secret.get("Authorization", "").partition(" ")[2].encode()
+    credentials = request.secret_headers.get("Authorization", "").partition(" ")[2].encode()
     if len(credentials) >= _MIN_SECRET and credentials in answer.content:
         answer.content = answer.content.replace(credentials, b"[redacted]")
     return answer

@@ -103,7 +103,7 @@ class Responses:
                 body, (_whole_response_fault(f"its {size} are neither validated nor typed"),)
             )
         status, schema = declared
-        key = (operation.spot.name, status)
+        key = (operation.endpoint.name, status)
         unmarshaller = self._unmarshallers.get(key)
         if unmarshaller is None:
             unmarshaller = self._unmarshallers[key] = self._make_unmarshaller(schema)
@@ -112,7 +112,7 @@ class Responses:
         _deadline.set(time.monotonic() + SECONDS)
         try:
             faults = tuple(_faults(unmarshaller, body))
-            return Typed(_lenient(unmarshaller).unmarshal(body), faults)
+            return Typed(_without_validation(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
             return Typed(
                 body, (_whole_response_fault(f"it was not validated within {SECONDS:g} s"),)
@@ -134,7 +134,7 @@ class Responses:
             if status not in responses:
                 continue
             try:
-                content: Any = self._document.reference(responses[status]).get("content")
+                content: Any = self._document.resolve_reference(responses[status]).get("content")
                 schema = _schema_for_media(content, answer.media, self._document)
             except (SpecError, AttributeError, TypeError):
                 return None
@@ -159,11 +159,11 @@ def _schema_for_media(content: Any, media: str, document: Document) -> Any:
     for name, spec in listed.items():
         declared = str(name).partition(";")[0].strip().lower()
         if declared in (media or "application/json", "*/*", "application/*"):
-            return document.reference(spec).get("schema")
+            return document.resolve_reference(spec).get("schema")
     # Many services declare one JSON media type and send another.
     for name, spec in listed.items():
         if kind_of(str(name).partition(";")[0].strip().lower()) == "json":
-            return document.reference(spec).get("schema")
+            return document.resolve_reference(spec).get("schema")
     return None
 
 
@@ -237,25 +237,26 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
 
 
 @lru_cache
-def _lenient_class() -> Any:
+def _accepting_validator_class() -> Any:
     from openapi_core.validation.schemas.validators import SchemaValidator
 
-    class Lenient(SchemaValidator):
+    class AcceptingValidator(SchemaValidator):
         """Accepts every value, so that a response with faults is converted, too."""
 
         def validate(self, value: Any) -> None:
             return None
 
-    return Lenient
+    return AcceptingValidator
 
 
-def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
+def _without_validation(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
+    """Return a copy of an unmarshaller that also converts values with faults."""
     from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
 
-    checked = unmarshaller.schema_validator
+    validator = unmarshaller.schema_validator
     return SchemaUnmarshaller(
         unmarshaller.schema,
-        _lenient_class()(checked.schema, checked.validator),
+        _accepting_validator_class()(validator.schema, validator.validator),
         unmarshaller.types_unmarshaller,
         unmarshaller.formats_unmarshaller,
     )

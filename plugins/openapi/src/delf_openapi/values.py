@@ -37,6 +37,7 @@ class Checker:
         if checker is None:
             return []
         all_faults = checker.faults(without_bytes(value), _MAX_FAULTS)
+        # A part that was not checked, as the check would take too long, is left to the service.
         return [fault for fault in all_faults if not fault.unchecked]
 
     def _checker(self, schema: Any) -> json_schema.Checker | None:
@@ -49,12 +50,13 @@ class Checker:
 
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:
         try:
-            bundle = bundled(self._document, schema, sent=True)
+            bundle = bundled(self._document, schema, is_request=True)
             root_schema: Any = {"not": {}} if bundle["schema"] is False else bundle["schema"]
             if not isinstance(root_schema, dict):
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
-            return json_schema.Checker(root, "it")
+            # The owner is only for the message of ToolDefinitionError, which is caught here.
+            return json_schema.Checker(root, owner="the schema")
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
 

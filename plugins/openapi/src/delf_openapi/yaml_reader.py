@@ -88,7 +88,9 @@ def _yaml_loader() -> Any:
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("_Loader", (base,), {"flatten_mapping": _flatten_mapping, "merged": 0})
+    # _flatten_mapping counts the keys that it merges.
+    members = {"flatten_mapping": _flatten_mapping, "merged_key_count": 0}
+    loader: Any = type("_Loader", (base,), members)
     resolvers: dict[Any, list[tuple[str, Any]]] = {}
     for first, pairs in base.yaml_implicit_resolvers.items():
         remaining = [p for p in pairs if p[0].rpartition(":")[2] not in _YAML_1_1]
@@ -118,9 +120,10 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
         for part in value.value if value.id == "sequence" else [value]:
             if part.id == "mapping":
                 loader.flatten_mapping(part)
-                loader.merged += len(part.value)
-                if loader.merged > _MAX_MERGED:
+                loader.merged_key_count += len(part.value)
+                if loader.merged_key_count > _MAX_MERGED:
                     raise SpecError("the specification's YAML merges too many values")
+    # This function replaces the loader's method, whose original now merges only flat mappings.
     cast("Any", super(type(loader), loader)).flatten_mapping(node)
 
 

@@ -28,7 +28,7 @@ class Agents:
 
     Args:
         state: The command-line flags of the program.
-        fixed_options: Parameters that every agent gets.
+        fixed_options: Parameters that every agent gets, whatever the project's settings are.
         defaults: Default parameters of the agents. The project's settings override them.
         former_folders: Earlier paths of the project's folder, whose tasks are accepted, too.
     """
@@ -41,8 +41,11 @@ class Agents:
         defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._state = state
-        self._fixed_options = fixed_options
+        # The parameters of an agent: the project's settings override the defaults, and the fixed
+        # options override the settings.
         self._defaults = defaults
+        self._fixed_options = fixed_options
+        # Earlier paths of the project's folder, whose tasks are accepted, too.
         self._former_folders = frozenset(former_folders)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
@@ -81,23 +84,31 @@ class Agents:
         for key in idle[: max(0, len(self._agents) - _MAX_AGENTS)]:
             await self._agents.pop(key).astop()
 
-    def _create_agent(self, setup: Mapping[str, Any]) -> Agent:
+    def _create_agent(self, task_setup: Mapping[str, Any]) -> Agent:
+        """Create an agent for tasks with the same setup.
+
+        Args:
+            task_setup: The fields that a task recorded when it was queued, such as its folder and
+                flags. Empty for the project's own settings.
+
+        Raises:
+            ConfigurationError: If the tasks belong to another project.
+        """
         state, options = replace(self._state), Options(flags=_NO_FLAGS)
-        if setup:
-            folder, working_folder = setup.get("folder", ""), Path.cwd()
-            if not belongs_to_project(setup, self._former_folders):
+        if task_setup:
+            folder, working_folder = task_setup.get("folder", ""), Path.cwd()
+            if not belongs_to_project(task_setup, self._former_folders):
                 raise ConfigurationError(
                     f"the task belongs to the folder {folder}, not to {working_folder}",
                     hint=f"start a runner in {folder}; if the project was moved here, name that "
                     "folder in former_folders under [plugins.runner-dbos]",
                 )
-            options = restore_options(state, options, {**setup, "folder": str(working_folder)})
-        project_setup = Setup.of(state, options)
-        project_fields = project_setup.project.agent.model_fields_set
-        defaults = {
-            name: value for name, value in self._defaults.items() if name not in project_fields
-        }
-        return project_setup.agent(**{**defaults, **self._fixed_options})
+            setup_here = {**task_setup, "folder": str(working_folder)}
+            options = restore_options(state, options, setup_here)
+        agent_setup = Setup.of(state, options)
+        set_fields = agent_setup.project.agent.model_fields_set
+        defaults = {name: value for name, value in self._defaults.items() if name not in set_fields}
+        return agent_setup.agent(**{**defaults, **self._fixed_options})
 
     async def aclose(self) -> None:
         """Stop all agents. Other runners can resume the interrupted tasks."""

@@ -113,6 +113,7 @@ def _open_people_tasks(
 async def _work(
     state: State, project: Project, settings: RunnerSettings, options: RunnerOptions
 ) -> None:
+    """Run queued tasks and schedules until a signal ends the runner."""
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
     from delf_runner_dbos.runner import Runner
@@ -121,23 +122,26 @@ async def _work(
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
-    people = _open_people_tasks(state, project, journal)
-    defaults = dict[str, Any]() if people is None else people.defaults
-    agents = Agents(state, fixed_options, options.former_folders, defaults)
-    watchers = Agents(state, WATCHER_OPTIONS, options.former_folders)
+    # The budgets and notifications of users; None if no server plugin is installed.
+    people_tasks = _open_people_tasks(state, project, journal)
+    default_options = dict[str, Any]() if people_tasks is None else people_tasks.defaults
+    agents = Agents(state, fixed_options, options.former_folders, default_options)
+    # These agents only make the read calls by which schedules look for new items.
+    read_only_agents = Agents(state, WATCHER_OPTIONS, options.former_folders)
     url = database_url(project, settings)
     queue = DbosQueue(url)
-    task_runner = Runner(journal, queue, agents, watchers, options, people)
+    task_runner = Runner(journal, queue, agents, read_only_agents, options, people_tasks)
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signal_number, task_runner.end)
+    # DBOS calls work() for each queued task, and fire() at each time of a schedule.
     workflows = Workflows(url, task_runner.work, task_runner.fire)
     click.echo(f"takes {', '.join(options.queues)}; up to {options.concurrency} at once", err=True)
     try:
         await task_runner.run(workflows)
     finally:
         await agents.aclose()
-        if people is not None:
-            await people.aclose()
+        if people_tasks is not None:
+            await people_tasks.aclose()
         await workflows.stop(0)
         await queue.aclose()
         await journal.aclose()

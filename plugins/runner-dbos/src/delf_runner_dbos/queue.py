@@ -64,7 +64,7 @@ class Ticket:
         )
 
     @property
-    def workflows(self) -> str:
+    def dbos_queue_name(self) -> str:
         """The name of the DBOS queue. Tasks with an owner are in a partitioned queue."""
         return self.queue if self.key is None else keyed_queue_name(self.queue)
 
@@ -91,6 +91,8 @@ def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]
         former_folders: Earlier paths of the project's folder.
     """
     folder = str(setup.get("folder", ""))
+    if not folder:
+        return True
     return folder in former_folders or Path(folder).resolve() == Path.cwd().resolve()
 
 
@@ -148,7 +150,7 @@ class DbosQueue:
         options: EnqueueOptions = {
             "workflow_name": TASK,
             "workflow_id": workflow_id,
-            "queue_name": ticket.workflows,
+            "queue_name": ticket.dbos_queue_name,
             "priority": _priority(ticket.priority, is_requeued=is_requeued),
         }
         if delay > 0:
@@ -245,7 +247,7 @@ class DbosQueue:
         )
         return {task_id_of(row.workflow_id) for row in rows}
 
-    async def forget(self, before: float, excluded_ids: Collection[str] = ()) -> None:
+    async def delete_old_workflows(self, before: float, excluded_ids: Collection[str] = ()) -> None:
         """Delete workflows that ended before a Unix time. The journal still has their tasks.
 
         Args:
@@ -272,7 +274,7 @@ class DbosQueue:
             if len(rows) < _BATCH_SIZE or not ids:
                 return
 
-    async def abandon(
+    async def delete_orphaned_workflows(
         self,
         queues: Collection[str],
         before: float,

@@ -93,7 +93,7 @@ class Runner:
         journal: The journal with the tasks.
         queue: The DBOS queue.
         agents: The agents that run the tasks.
-        watchers: The read-only agents that make the watched calls of schedules.
+        read_only_agents: The agents that make the calls by which schedules look for new items.
         options: The options of the runner.
         people: The budgets and notifications of users; None if no server plugin is installed.
     """
@@ -103,18 +103,19 @@ class Runner:
         journal: SharedJournal,
         queue: DbosQueue,
         agents: Agents,
-        watchers: Agents,
+        read_only_agents: Agents,
         options: RunnerOptions,
         people: PeopleTasks | None = None,
     ) -> None:
         self._people = people
-        self._watchers = watchers
         self._journal = journal
         self._queue = queue
         self._agents = agents
+        # These agents only make the calls by which schedules look for new items.
+        self._read_only_agents = read_only_agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        # The workflow id and the queue of each current run.
+        # The workflow id and the name of the DBOS queue of each current run.
         self._runs: dict[object, tuple[str, str]] = {}
         self._observed_workflows: dict[str, _RunningWorkflow] = {}
         self._shutdown_requested = asyncio.Event()
@@ -146,9 +147,10 @@ class Runner:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
+        # A mapping from the id of each unfinished workflow to the name of its queue.
         unfinished = dict(self._runs.values())
         self._is_shutting_down = True
-        await self._watchers.aclose()
+        await self._read_only_agents.aclose()
         await self._agents.aclose()
         try:
             # Without the release, other runners could start these tasks only after the lease.
@@ -208,14 +210,15 @@ class Runner:
         # The key is not the workflow id: a requeued workflow may start again in this process
         # before its first run has returned.
         run = object()
-        self._runs[run] = workflow_id, ticket.workflows
+        queue_name = ticket.dbos_queue_name
+        self._runs[run] = workflow_id, queue_name
         try:
             async with self._permit() as has_permit:
                 if has_permit:
                     return await self._run_if_due(ticket)
             # DBOS limits each queue, and the permits limit all queues together. A workflow without
             # a permit goes back to its queue.
-            return await self._retry(lambda: self._queue.release({workflow_id: ticket.workflows}))
+            return await self._retry(lambda: self._queue.release({workflow_id: queue_name}))
         finally:
             del self._runs[run]
 
@@ -259,7 +262,11 @@ class Runner:
         return await self._requeue_later(replace(ticket, requeues=0), wait_seconds)
 
     async def _find_record(self, ticket: Ticket) -> TaskRecord | None:
-        """Return the journal's record of a task; None if it stays missing after many attempts."""
+        """Return the journal's record of a task; None if it stays missing after many attempts.
+
+        Raises:
+            UnknownTaskError: If the record is missing now; the caller then requeues the ticket.
+        """
         for pause in JOURNAL_PAUSES:
             try:
                 return await self._journal.task(ticket.task_id)
@@ -289,8 +296,10 @@ class Runner:
                 ledger = owner_options.get("ledger")
                 if ledger is not None and ledger.is_exhausted:
                     # The task is not requeued, because the budget is renewed only next month.
-                    end = await self._fail(task_id, _budget_error(queued))
-                    owner_options["listeners"][0](end)
+                    end_event = await self._fail(task_id, _budget_error(queued))
+                    # No agent runs that would call the listener, which notifies the owner.
+                    notify_owner = owner_options["listeners"][0]
+                    notify_owner(end_event)
                     return await self._journal.task(task_id)
                 await agent.aresume(
                     task_id,
@@ -309,12 +318,13 @@ class Runner:
 
         The mapping is empty if the task has no owner, or if no server plugin is installed.
         """
-        if self._people is None or queued.key is None:
+        owner = queued.key
+        if self._people is None or owner is None:
             return {}
-        ledger = await self._people.ledger(queued.key, agent.ledger)
+        ledger = await self._people.ledger(owner, agent.ledger)
         return {
             "ledger": ledger,
-            "listeners": [self._people.listener(queued.task, queued.key)],
+            "listeners": [self._people.listener(queued.task, owner)],
         }
 
     async def _requeue_failed(self, ticket: Ticket, error: Exception) -> str:
@@ -366,7 +376,9 @@ class Runner:
         Args:
             workflow_id: The id of the firing.
             context: The schedule's fields from DBOS, and ``at``, the time of the firing. The field
-                ``test`` is true if the task may only read.
+                ``made`` identifies the schedule among schedules of the same name; ``each`` is the
+                watched call, whose new items each start a task; ``test`` is true if the task may
+                only read.
 
         Returns:
             ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
@@ -384,8 +396,11 @@ class Runner:
             if not watches_call:
                 if is_repeated(context):
                     return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
-                return {"tasks": await self._submit_scheduled(workflow_id, workflow_id, context)}
-            agent, give_back = await self._watchers.lend(context["setup"])
+                task_ids = await self._submit_scheduled(
+                    firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
+                )
+                return {"tasks": task_ids}
+            agent, give_back = await self._read_only_agents.lend(context["setup"])
             try:
                 items = await items_of(agent, context["each"])
             finally:
@@ -403,7 +418,10 @@ class Runner:
             task
             for digest, item in reversed(comparison.new)  # oldest first
             for task in await self._submit_scheduled(
-                workflow_id, f"{schedule_id}:{digest}", context, {ITEM: item}
+                firing_id=workflow_id,
+                idempotency_key=f"{schedule_id}:{digest}",
+                schedule=context,
+                variables={ITEM: item},
             )
         ]
         return {
@@ -433,17 +451,22 @@ class Runner:
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task of a schedule as a test.
+        """Start the task of a schedule as a test, with the first item of the watched call.
 
         Args:
-            workflow_id: The id of the firing.
-            context: The schedule's fields, as for :meth:`fire`.
-            items: The items that the schedule's call returned; the task gets the first one.
+            workflow_id: The id of the test's firing.
+            context: The schedule's fields from DBOS.
+            items: The items that the watched call, which looks for new items, has returned.
         """
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         item = truncate_item(items[0])
-        tasks = await self._submit_scheduled(workflow_id, workflow_id, context, {ITEM: item})
+        tasks = await self._submit_scheduled(
+            firing_id=workflow_id,
+            idempotency_key=workflow_id,
+            schedule=context,
+            variables={ITEM: item},
+        )
         return {"tasks": tasks, "note": f"with the first of {format_count(len(items), 'item')}"}
 
     async def _submit_scheduled(
@@ -496,13 +519,15 @@ class Runner:
                 return [task_id] if is_ours else []
 
     async def _submit(self, queued: TaskQueued) -> bool:
-        """Submit a task at most once.
+        """Write a task to the journal and to its queue, each at most once.
 
         Returns:
-            False if another firing submitted the task, or if the task was deleted.
+            True if this firing of the schedule has submitted the task. False if an earlier firing
+            has, or if the task was deleted.
         """
-        # The journal first: restore() finds a task that no workflow has, and abandon() would remove
-        # a workflow without a task.
+        # Write the journal before the queue. If this process dies in between, restore() enqueues
+        # the task, because the task has no workflow. In the other order, the queue would delete the
+        # workflow, because the workflow has no task.
         try:
             first_event = (await self._journal.read(queued.task_id))[0]
         except UnknownTaskError:
@@ -582,12 +607,13 @@ class Runner:
     async def _forget(self) -> None:
         """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
         before = time.time() - _REMEMBER_SECONDS
-        await self._queue.forget(before, await delete_idle_firings(self._queue))
+        newest_firing_ids = await delete_idle_firings(self._queue)
+        await self._queue.delete_old_workflows(before, excluded_ids=newest_firing_ids)
         if ages := self._journal.keep:
             removed = await prune(self._journal, ages)
             if removed.tasks:
                 _log.info("%d tasks forgotten", len(removed.tasks))
-        await self._queue.abandon(self._options.queues, before, self._is_unknown)
+        await self._queue.delete_orphaned_workflows(self._options.queues, before, self._is_unknown)
 
     async def _is_unknown(self, task_id: str) -> bool:
         try:

@@ -99,7 +99,7 @@ def add(
         setup=options.to_record(ctx.find_root().obj),
     )
     if each is not None:
-        asyncio.run(_check_watched(ctx.find_root().obj, options, each))
+        asyncio.run(_check_watched_call(ctx.find_root().obj, options, each))
     _run_with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
@@ -219,20 +219,20 @@ def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awai
     return asyncio.run(main())
 
 
-async def _check_watched(state: State, options: Options, call: str) -> None:
-    """Check that a schedule can make a call repeatedly to look for new items.
+async def _check_watched_call(state: State, options: Options, call: str) -> None:
+    """Check that a schedule can repeat a call to look for new items.
 
-    Called before the schedule is stored; the call is checked with the agent of the schedule.
+    The call is checked with the agent of the schedule, before the schedule is stored.
 
     Raises:
-        ConfigurationError: If the call is unsuitable.
+        ConfigurationError: If the call is invalid, changes something, or needs approval.
     """
     # A late import: the agent is slow to import, and only this command needs one.
-    from delf_engine.watched_calls import check_watched
+    from delf_engine.watched_calls import check_watched_call
     from delf_runner_dbos.watching import WATCHER_OPTIONS
 
     async with Setup.of(state, options).agent(**WATCHER_OPTIONS) as agent:
-        await check_watched(agent.tools, call)
+        await check_watched_call(agent.tools, call)
 
 
 def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -> None:
@@ -259,7 +259,8 @@ def _firing_line(firing: Firing) -> str:
     tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
     state = firing.state.value
     if firing.state is TaskState.DONE:  # the firing is done, not necessarily its tasks
-        state = "started" if tasks else "looked"
+        # A firing that looked for new items and found none starts no task.
+        state = "started" if tasks else "checked"
     words = [
         at,
         f"{state:<8}",

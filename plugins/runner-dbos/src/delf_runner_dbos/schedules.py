@@ -15,7 +15,7 @@ from delf.environment import using_environ
 from delf.errors import ConfigurationError
 from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
-from delf_engine.one_call import read_call
+from delf_engine.one_call import parse_call
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
 from delf_runner_dbos.settings import PLUGIN, RunnerSettings
 from delf_runner_dbos.times import check_times
@@ -76,9 +76,8 @@ class DbosSchedules:
         """Store a new schedule.
 
         Raises:
-            ConfigurationError: If the name is taken, or the times, the time zone or the watched
-                call
-                are invalid.
+            ConfigurationError: If the name is taken; or if the times, the time zone, or ``each``
+                (the call that looks for new items) is invalid.
         """
         schedule = replace(schedule, cron=" ".join(schedule.cron.split()))
         name = schedule.name
@@ -87,7 +86,7 @@ class DbosSchedules:
         if "/" in schedule.queue:  # reserved for DBOS's queues of tasks with keys
             raise ConfigurationError(f"{schedule.queue!r} cannot be the name of a queue")
         if schedule.each is not None:
-            read_call(schedule.each)
+            parse_call(schedule.each)  # raises if the text is no call
 
         def create(client: DBOSClient) -> None:
             from dbos import error as dbos_error
@@ -107,7 +106,7 @@ class DbosSchedules:
                 )
             except dbos_error.DBOSException as error:
                 raise ConfigurationError(
-                    f"the schedule {schedule.cron!r} cannot be newest_ids: {error}",
+                    f"the schedule {schedule.cron!r} cannot be created: {error}",
                     hint='as "0 8 * * 1-5": workdays at eight',
                 ) from None
             try:
@@ -119,19 +118,24 @@ class DbosSchedules:
         await self._queue.call(create)
 
     async def remove(self, name: str) -> None:
-        """Remove a schedule. The tasks that it started are not removed."""
-        await self.find(name)
+        """Remove a schedule and its history, but not the tasks that the schedule started."""
+        await self.find(name)  # raises if the schedule is unknown
 
         def delete(client: DBOSClient) -> None:
             client.delete_schedule(name)
-            rows = _workflows(client, schedule_name=name)
-            client.delete_workflows([row.workflow_id for row in rows])
+            # Each firing has a workflow, which only submits tasks: the tasks have their own.
+            firings = _workflows(client, schedule_name=name)
+            client.delete_workflows([firing.workflow_id for firing in firings])
 
         await self._queue.call(delete)
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause or resume a schedule. After a pause, items since the last firing count as new."""
-        await self.find(name)
+        """Pause or resume a schedule.
+
+        If the schedule looks for new items, such as mails, the first firing after a pause finds all
+        items that arrived since the last firing before the pause.
+        """
+        await self.find(name)  # raises if the schedule is unknown
         await self._queue.call(
             lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
         )
@@ -156,27 +160,31 @@ class DbosSchedules:
         await self._queue.call(enqueue)
         return test_id
 
-    async def firing(self, test: str) -> Firing:
-        """Return the outcome of a schedule's test.
+    async def firing(self, test_id: str) -> Firing:
+        """Return the outcome of a firing by which a person tests a schedule.
 
         Args:
-            test: The id of the test, as :meth:`test` returns it.
+            test_id: The id, from :meth:`test`.
 
         Raises:
-            ConfigurationError: If the test is unknown.
+            ConfigurationError: If there is no such firing.
         """
-        rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test]))
+        rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test_id]))
         if not rows:
-            raise ConfigurationError(f"there is no test {test!r}")
+            raise ConfigurationError(f"there is no test {test_id!r}")
         return _firing(rows[0])
 
     async def history(self, name: str, limit: int = 20) -> Sequence[Firing]:
-        """Return the outcomes of the schedule's most recent firings, newest first."""
-        await self.find(name)
+        """Return the outcomes of the schedule's most recent firings, newest first.
+
+        Firings by which people tested the schedule are included.
+        """
+        await self.find(name)  # raises if the schedule is unknown
 
         def newest_firings(client: DBOSClient) -> list[WorkflowStatus]:
-            tests = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
-            return [*_workflows(client, limit, schedule_name=name), *tests]
+            scheduled_firings = _workflows(client, limit, schedule_name=name)
+            test_firings = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
+            return [*scheduled_firings, *test_firings]
 
         firings = [_firing(row) for row in await self._queue.call(newest_firings)]
         return sorted(firings, key=lambda firing: firing.at, reverse=True)[:limit]

@@ -11,8 +11,8 @@ from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.records import dataclass
 from delf_cli.output import format_count
-from delf_engine.one_call import ONE_CALL, call_task, read_call
-from delf_engine.watched_calls import check_watched
+from delf_engine.one_call import ONE_CALL, call_task, parse_call
+from delf_engine.watched_calls import check_watched_call
 
 # The maximum number of item digests that a schedule stores.
 #
@@ -53,7 +53,7 @@ class Comparison:
 
 
 async def items_of(agent: Agent, call: str) -> Sequence[Any]:
-    """Make a reading call and return its items, as plain data.
+    """Make a call that only reads, and return its items as plain data.
 
     Args:
         agent: An agent with the strategy ``one-call`` and without approval channels.
@@ -63,8 +63,8 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
         ConfigurationError: If the call does not only read, or returns no list.
         DelfError: If the call failed.
     """
-    await check_watched(agent.tools, call)
-    response = await agent.arun(call_task(*read_call(call)))
+    await check_watched_call(agent.tools, call)
+    response = await agent.arun(call_task(*parse_call(call)))
     response.raise_for_status()
     return _items_of(json.loads(response.text), call)
 

@@ -44,10 +44,10 @@ _HINT = (
     'container: --security-opt seccomp=unconfined); sandbox_config = { scratch = "disk" } '
     "accepts it"
 )
-Kind = tuple[Limits, bool, tuple[str, ...]]
+SessionConfig = tuple[Limits, bool, tuple[str, ...]]
 """The limits of a session, whether it has libraries, and its input files.
 
-A started process can serve any session of its kind.
+A started process can serve any session of the same configuration.
 """
 
 
@@ -96,7 +96,7 @@ class LocalBackend:
         self._python = python
         self._on_disk = scratch == "disk"
         self._server: ForkServer | None = None
-        self.pool: SessionPool[_LocalSession, Kind] = SessionPool(
+        self.pool: SessionPool[_LocalSession, SessionConfig] = SessionPool(
             pool_size,
             self._start,
             usable=lambda guest: guest.alive and guest.process.running,
@@ -111,15 +111,16 @@ class LocalBackend:
     async def available(self) -> Availability:
         """Return whether scripts can run, and how they are confined.
 
-        Without mount namespaces, scripts can run only if their files are on the disk. If the
-        system's settings seem to allow mount namespaces, the first session finds out whether they
-        work.
+        Without mount namespaces, scripts can run only if the user allows their scratch files on the
+        disk. If the system's settings seem to allow mount namespaces, the first session finds out
+        whether they work.
         """
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
             if not namespaces.are_likely():
-                await self._server_with_mounts()  # raises if there can be none
+                # Raises if mount namespaces are needed, but do not work.
+                await self._server_with_mounts()
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
@@ -221,20 +222,21 @@ class LocalBackend:
                 await dead_server.aclose()
         return server
 
-    async def _start(self, kind: Kind) -> _LocalSession:
+    async def _start(self, config: SessionConfig) -> _LocalSession:
+        """Fork a process for sessions with the given limits, libraries and files."""
         server = await self._server_with_mounts() or await self._running_server()
-        limits, libraries, files = kind
-        process, wire = await server.fork(limits, libraries=libraries, files=files)
+        limits, has_libraries, files = config
+        process, wire = await server.fork(limits, libraries=has_libraries, files=files)
         loop = asyncio.get_running_loop()
-        _, guest = await loop.create_connection(
+        _, session = await loop.create_connection(
             lambda: _LocalSession(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
         )
         # At the end, read all frames even if reading is paused: the last ones have the outcome.
-        process.when_ended(guest.process_ended)
-        return guest
+        process.when_ended(session.process_ended)
+        return session
 
 
-def _kind(spec: SessionSpec) -> Kind:
+def _kind(spec: SessionSpec) -> SessionConfig:
     return spec.limits, bool(spec.libraries), spec.files
 
 

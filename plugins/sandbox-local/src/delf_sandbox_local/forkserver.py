@@ -76,8 +76,10 @@ class ForkServer:
         except ConfigurationError as error:
             raise SandboxUnavailableError(error.message, hint=error.hint) from error
         self._loop = asyncio.get_running_loop()
+        # The child process, called the template, imports Python's modules once. It then forks a
+        # process for each script: a guest. The key is a guest's process id.
         self._guests: dict[int, LocalProcess] = {}
-        # The end of a short-lived guest may be reported before the answer to its fork.
+        # The exit of a short-lived guest may be reported before the answer to its fork.
         self._early_ends: dict[int, list[Any]] = {}
         self._buffer = b""
         self._scratch = ScratchFolders()
@@ -108,8 +110,8 @@ class ForkServer:
             self._control.close()
             raise SandboxUnavailableError(f"no process can be started: {error}") from error
         finally:
-            # While this process holds the template's end, the stream would not end with the
-            # template.
+            # The child process has its own copy of this socket. Close the copy of this process: as
+            # long as any copy is open, the child's exit does not end the stream.
             theirs.close()
         # For loops closed without aclose(); a bound method would keep this object alive.
         weakref.finalize(self, _end_template, self._process, self._control)
@@ -306,7 +308,8 @@ class ForkServer:
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""
-        # Do not block: a guest may still hold the other end of the pipe.
+        # Do not block: a script's process, forked from this process, may still hold the other end
+        # of the pipe.
         os.set_blocking(pipe.fileno(), False)
         text = (pipe.read(8000) or b"").decode("utf-8", "replace").strip()
         return f": {text.splitlines()[-1]}" if text else ""

@@ -18,7 +18,9 @@ _MANY_SIGNALS = 64
 
 
 def prepare() -> None:
-    """Apply to the template process the restrictions that all guests inherit.
+    """Restrict this process; the scripts' processes are forked from this process.
+
+    The scripts' processes, called guests, inherit the restrictions.
 
     Locked memory, message queues and signal queues are limited, because all processes of a user
     share them.

@@ -135,10 +135,8 @@ class LocalProcess:
         self._is_released = True
         self.kill()
         await asyncio.shield(self._ended)
-        if self._owns_scratch:
-            await asyncio.to_thread(self._remove_scratch)  # removing a large folder takes time
-        else:
-            self._remove_scratch()
+        if self._owns_scratch:  # in a thread, because removing a large folder takes time
+            await asyncio.to_thread(remove_folder, self.scratch)
 
     def abandon(self) -> None:
         """Release the resources of a dead process without awaiting."""

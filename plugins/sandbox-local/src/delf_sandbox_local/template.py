@@ -86,27 +86,34 @@ def serve(descriptor: int, parent: int, namespace_names: list[str], server: Serv
         namespace_names: The names of the namespaces, from :func:`make_ready`.
         server: The server, from :func:`make_ready`.
     """
-    system.die_with_parent(parent)  # last: a change of credentials resets the signal
+    # Only now, after make_ready() has changed this process's credentials: such a change would reset
+    # the death signal.
+    system.die_with_parent(parent)
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _ignore_signal)
     with socket.socket(fileno=descriptor) as control:
-        _Template(control, namespace_names, server).serve()
+        _TemplateProcess(control, namespace_names, server).serve()
 
 
-class _Template:
-    """Forks guests on request, and reports their ends to the host.
+class _TemplateProcess:
+    """The process from which a process for each script (a guest) is forked.
+
+    Forks guests on the host's request, and reports their ends to the host.
 
     Args:
-        control: The control socket to the host.
+        host_socket: The socket through which the host sends requests.
         namespace_names: The names of the namespaces that were created for this process.
         server: The server that each guest runs.
     """
 
-    def __init__(self, control: socket.socket, namespace_names: list[str], server: Server) -> None:
+    def __init__(
+        self, host_socket: socket.socket, namespace_names: list[str], server: Server
+    ) -> None:
         self._server = server
-        self._control = control
+        self._host_socket = host_socket
         self._namespace_names = namespace_names
+        # A signal, as for the exit of a guest, writes a byte to this pipe and so ends a poll().
         self._wake_up_reader, self._wake_up_writer = os.pipe()
         os.set_blocking(self._wake_up_reader, False)
         os.set_blocking(self._wake_up_writer, False)
@@ -116,7 +123,7 @@ class _Template:
         """Handle requests and ended guests until the host closes the control socket."""
         self._send({"ready": True, "namespaces": self._namespace_names})
         poll = select.poll()
-        poll.register(self._control, select.POLLIN)
+        poll.register(self._host_socket, select.POLLIN)
         poll.register(self._wake_up_reader, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
@@ -127,14 +134,14 @@ class _Template:
 
     def _handle_request(self) -> bool:
         """Fork the guest of one request. Return False if the host has closed the socket."""
-        header, descriptors, _, _ = socket.recv_fds(self._control, _HEADER.size, 1)
+        header, descriptors, _, _ = socket.recv_fds(self._host_socket, _HEADER.size, 1)
         if not header:
             return False
         (size,) = _HEADER.unpack(header)
         request = bytearray(size)
         received = 0
         while received < size:  # SIGCHLD interrupts reads
-            received_now = self._control.recv_into(
+            received_now = self._host_socket.recv_into(
                 memoryview(request)[received:], 0, socket.MSG_WAITALL
             )
             if not received_now:
@@ -161,7 +168,11 @@ class _Template:
             system.die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (self._control.fileno(), self._wake_up_reader, self._wake_up_writer):
+            for descriptor in (
+                self._host_socket.fileno(),
+                self._wake_up_reader,
+                self._wake_up_writer,
+            ):
                 os.close(descriptor)
             limits, scratch = request["limits"], request["scratch"]
             null_device = os.open(os.devnull, os.O_RDWR)
@@ -202,7 +213,7 @@ class _Template:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._control.sendall(json.dumps(message).encode() + b"\n")
+            self._host_socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
 

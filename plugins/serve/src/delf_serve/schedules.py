@@ -20,7 +20,7 @@ from delf_cli.schedules import (
     Schedule,
     Schedules,
 )
-from delf_engine.watched_calls import check_watched
+from delf_engine.watched_calls import check_watched_call
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -67,7 +67,7 @@ class ProjectSchedules:
         schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
         with self._open() as schedules:
             if schedule.each is not None:
-                await check_watched(self._agent.tools, schedule.each)
+                await check_watched_call(self._agent.tools, schedule.each)
             if given.routine:
                 await asyncio.to_thread(self._check_routine, schedule)
             await schedules.add(schedule)

@@ -141,7 +141,7 @@ def _answer_text(text: str) -> str:
         if opening is None:
             continue
         passages.append(text[position : match.start()])
-        end = opening.end.search(text, match.start() + opening.length)
+        end = opening.closing_pattern.search(text, match.start() + opening.length)
         position = len(text) if end is None else end.end()
     return "".join([*passages, text[position:]])
 

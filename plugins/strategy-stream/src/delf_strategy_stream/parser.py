@@ -111,12 +111,14 @@ class Parser:
     def _think(self, events: list[Event]) -> bool:
         """Parse reasoning up to its end tag."""
         opening = self._opening
-        end = None if opening is None else opening.end.search(self._rest)
+        end = None if opening is None else opening.closing_pattern.search(self._rest)
         if end is not None:
             thought, self._rest = self._rest[: end.start()], self._rest[end.end() :]
             self._state = self._reasoning_or_text
         else:
-            tag_length = 0 if opening is None else _partial_tag_length(self._rest, opening.mark)
+            tag_length = (
+                0 if opening is None else _partial_tag_length(self._rest, opening.closing_mark)
+            )
             position = len(self._rest) - tag_length
             thought, self._rest = self._rest[:position], self._rest[position:]
         if thought:

@@ -194,7 +194,7 @@ async def test_task_timing_out_in_replay_can_be_resumed_again(
     async with bench.agent(world, timeout=1) as agent:
         response = await agent.aresume(first.trace.task_id)
     assert isinstance(response.exception, ReplayMismatch)
-    assert "time was over" in str(response.error)
+    assert "timed out before the replay reached" in str(response.error)
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
 
 

@@ -103,7 +103,7 @@ async def test_question_and_answer_are_journalled(bench):
             "ask('Who?', [12, 34])",
             "an option of ask is of the type int: give its distinguishing value as a text",
         ),
-        ("ask('Who?', ['Ann'], answer='number')", "with options there is no answer"),
+        ("ask('Who?', ['Ann'], answer='number')", "a question with options has answer='text'"),
         ("ask('Who?', answer='date')", "answer is 'date'"),
         ("ask('Who?', ['Ann'], default='Bob')", "default cannot be the answer"),
         ("ask('Who?', list(map(str, range(101))))", "at most 100"),

@@ -85,7 +85,7 @@ async def test_blocked_replay_calls_wait_until_the_task_timeout():
     replay = replay_of("abc", [3, 2])
     waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
     await asyncio.sleep(0)
-    assert "before look (call 3) came again" in replay.timeout_mismatch().message
+    assert "before the replay reached look (call 3)" in replay.timeout_mismatch().message
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)

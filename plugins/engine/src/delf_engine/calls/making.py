@@ -117,7 +117,9 @@ class CallMaker:
             if isinstance(error, (TaskLimitError, BudgetExceededError)):
                 await self._until_others_ended(call, started)
             return await self._fail(call, started, message, cause=error)
-        await self._records.end(call, "ok", started, result=result, public_texts=_UNREDACTED_FIELDS)
+        await self._records.end(
+            call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
+        )
         # Warnings are recorded after the end of the call: if one fails, the journal has the end.
         for warning in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")

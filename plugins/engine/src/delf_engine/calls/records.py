@@ -154,7 +154,7 @@ class CallRecords:
         can_retry: bool = True,
         outcome_unknown: bool = False,
         http_status: int | None = None,
-        public_texts: Collection[str] = SAFE,
+        unredacted_fields: Collection[str] = SAFE,
     ) -> None:
         """Record the end of a call. No-op for a call that has ended.
 
@@ -170,7 +170,7 @@ class CallRecords:
             can_retry: Whether another script could succeed after this error.
             outcome_unknown: Whether the failed call may have taken effect.
             http_status: The HTTP status of the service's error response, if any.
-            public_texts: The names of event fields that need no redaction.
+            unredacted_fields: The names of event fields that need no redaction.
 
         Raises:
             UnrecordedCallError: If the journal fails to store the end of a started call.
@@ -189,7 +189,7 @@ class CallRecords:
         try:
             await self._log.record(
                 CallFinished,
-                public_texts=public_texts,
+                unredacted_fields=unredacted_fields,
                 ends_call=ran_in_thread or cancellation == "not_started",
                 call_id=call.number,
                 action=call.bound.name,

@@ -131,9 +131,17 @@ class Claims:
 async def _claim(
     journal: SharedJournal, task_id: str, events: Sequence[Event]
 ) -> PerhapsAlive | None:
-    if not is_over(events):
-        return await journal.claim(task_id)
-    return await journal.reopen(task_id)
+    """Claim a task for this process, and reopen it if it has ended.
+
+    Returns:
+        The former owner of the task if that process may still be alive, else None.
+
+    Raises:
+        DelfError: If the task cannot be claimed.
+    """
+    if is_over(events):
+        return await journal.reopen(task_id)
+    return await journal.claim(task_id)
 
 
 def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:

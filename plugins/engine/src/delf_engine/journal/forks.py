@@ -58,8 +58,8 @@ async def fork(
     Args:
         journal: The journal of both tasks.
         task_id: The id of the other task.
-        at: The sequence number of the last event to copy; None for the event before the model call
-            for the last script.
+        at: The sequence number of the last event to copy. None copies all events before the last
+            model call, so that the model is asked again.
         key: As for :func:`forked`.
         setup: As for :func:`forked`.
         script: As for :func:`forked`.
@@ -72,7 +72,7 @@ async def fork(
     """
     events = await journal.read(task_id)
     new_id = new_task_id()
-    last_event = last_script(events) if at is None else at
+    last_event = number_before_last_model_call(events) if at is None else at
     events = await asyncio.to_thread(with_own_files, events, last_event)
     for event in forked(events, last_event, new_id, key, setup, script):
         await journal.append(event)
@@ -89,7 +89,7 @@ def is_incomplete_fork(events: Sequence[Event]) -> bool:
     return len(events) < copied_event_count(events)
 
 
-def last_script(events: Sequence[Event]) -> int:
+def number_before_last_model_call(events: Sequence[Event]) -> int:
     """Return the sequence number of the event before the last model call; 0 without model calls."""
     call_places = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
     return next(call_places, 1) - 1
@@ -102,7 +102,8 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
 
     Args:
         events: The task's events.
-        at: The number of the last event to copy.
+        at: The number of an event. Files of later events are not copied, and these events are
+            returned unchanged.
     """
     writes = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
     if not writes:
@@ -232,14 +233,12 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of the first model call after ``at`` that wrote a script.
-
-    In the returned events, the model's answer is replaced by ``script``.
+    """Return the events of the next model call that wrote a script, with ``script`` as its answer.
 
     Args:
         events: The events of the task.
         at: The number of the event after which the model call is searched.
-        script: The script, which a person wrote.
+        script: The script of a person, which replaces the model's script.
 
     Raises:
         UnknownTaskError: If the model wrote no script after the event.

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError, JournalFailedError, raise_because, without_passwords
 from delf.protocols.journal import Journal
-from delf_engine.bounded import contained, described
+from delf_engine.bounded import convert_exits_to_errors, described
 
 J = TypeVar("J", bound=Journal)
 _GUARDED_MARK: Final = "_delf_guards"
@@ -63,7 +63,8 @@ def _with_timeout(function: Callable[..., Any], name: str) -> Callable[..., Any]
         limit = asyncio.timeout(ANSWER_SECONDS if is_limited else None)
         try:
             async with limit:
-                return await contained(lambda: function(*arguments, **keywords))
+                # A SystemExit or a cancellation by the plugin itself becomes an ordinary exception.
+                return await convert_exits_to_errors(lambda: function(*arguments, **keywords))
         except DelfError:
             raise
         except Exception as error:

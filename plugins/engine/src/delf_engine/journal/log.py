@@ -67,15 +67,19 @@ class TaskLog:
         self._lock = asyncio.Lock()
         self._printed: list[str] = []
         self._print_stream = RedactedStream(self.redactor)
-        self._readings: list[int] = []
-        self._turns: list[int] = []
+        # The buffered clock reads of the script, in nanoseconds.
+        self._clock_reads: list[int] = []
+        # The buffered turns of the script's event loop, as a flat list of a turn, the number of the
+        # call whose answer arrived, the next turn and so on.
+        self._loop_turns: list[int] = []
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
         # An event whose append was cancelled; the journal may or may not have stored it.
         self._unconfirmed: Event | None = None
-        # True after leave() or end(): of new events, only the outcomes of calls are recorded.
-        self._is_left = False
+        # True after leave() or end(), when this process gives the task up: of new events, only the
+        # outcomes of calls are recorded.
+        self._is_leaving = False
         # True after end() or the task's last event: no event is recorded any more.
         self._is_ended = False
         self._deadline: float | None = None
@@ -105,7 +109,7 @@ class TaskLog:
         self,
         kind: type[Event],
         *,
-        public_texts: Collection[str] = SAFE,
+        unredacted_fields: Collection[str] = SAFE,
         ends_call: bool = False,
         **fields: Any,
     ) -> None:
@@ -115,7 +119,7 @@ class TaskLog:
 
         Args:
             kind: The event's class.
-            public_texts: The names of fields that need no redaction.
+            unredacted_fields: The names of fields that need no redaction.
             ends_call: Whether the event is the outcome of a call, which is recorded even after
                 :meth:`leave`.
             fields: The fields of the event, except task, sequence number and time, which are added.
@@ -124,10 +128,10 @@ class TaskLog:
             TaskLeftError: If the task has already ended in this process.
             DelfError: If the journal fails.
         """
-        if self._is_ended or (self._is_left and not ends_call):
+        if self._is_ended or (self._is_leaving and not ends_call):
             raise self._ended_error(kind)
         if self.redactor.knows_any:
-            fields = self._without_secrets(fields, public_texts)
+            fields = self._without_secrets(fields, unredacted_fields)
         # Copy the fields before the first await, because the caller may change its objects later.
         has_large_value = any(
             type(value) not in PLAIN and is_large(value) for value in fields.values()
@@ -204,20 +208,23 @@ class TaskLog:
         self._flush_soon()
 
     def _without_secrets(
-        self, fields: dict[str, Any], public_texts: Collection[str]
+        self, fields: dict[str, Any], unredacted_fields: Collection[str]
     ) -> dict[str, Any]:
+        """Redact the secrets in an event's fields, except in the fields with the given names."""
         redact = self.redactor.value
         return {
-            name: value if name in public_texts else redact(value) for name, value in fields.items()
+            name: value if name in unredacted_fields else redact(value)
+            for name, value in fields.items()
         }
 
     def leave(self) -> None:
         """Refuse all further events except outcomes of calls, so that the task can be resumed."""
-        self._is_left = True
+        self._is_leaving = True
 
     async def end(self) -> None:
         """Flush buffered events, then refuse all further events."""
-        self._is_left = True
+        # During the flush, refuse new events except outcomes of calls, as leave() does.
+        self._is_leaving = True
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._flush()
@@ -239,8 +246,9 @@ class TaskLog:
 
     def _print(self, text: str) -> None:
         if self._replay.active:  # the journal has the beginning of the redacted text already
-            text = self._replay.unrecorded_part(text)
-        if text and not self._is_left:
+            text = self._replay.skip_recorded_part(text)
+        # While this process gives the task up, only outcomes of calls are recorded.
+        if text and not self._is_leaving:
             self._printed.append(text)
             self._flush_soon()
 
@@ -250,8 +258,9 @@ class TaskLog:
         Args:
             readings: The returned Unix times in nanoseconds.
         """
-        if not self._is_left:
-            self._readings += readings
+        # While this process gives the task up, only outcomes of calls are recorded.
+        if not self._is_leaving:
+            self._clock_reads += readings
             self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
@@ -261,8 +270,8 @@ class TaskLog:
             turns: The numbers of the iterations of the script's event loop in which answers
                 arrived.
         """
-        if not self._is_left:
-            self._turns += turns
+        if not self._is_leaving:
+            self._loop_turns += turns
             self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -281,7 +290,7 @@ class TaskLog:
     @property
     def _has_queued(self) -> bool:
         """True if events are buffered that must be written before the next event."""
-        queued = self._readings or self._turns or self._printed or self._queued_events
+        queued = self._clock_reads or self._loop_turns or self._printed or self._queued_events
         return bool(queued) or self._unconfirmed is not None
 
     async def _flush(self) -> None:
@@ -291,18 +300,19 @@ class TaskLog:
 
     def _queue_output(self) -> None:
         """Convert buffered output and clock reads to events at the end of the queue."""
-        if self._readings or self._turns:
-            observations = {"readings": tuple(self._readings), "turns": tuple(self._turns)}
+        if self._clock_reads or self._loop_turns:
+            observations = {"readings": tuple(self._clock_reads), "turns": tuple(self._loop_turns)}
             self._queued_events.append((ClockRead, observations))
-            self._readings.clear()
-            self._turns.clear()
+            self._clock_reads.clear()
+            self._loop_turns.clear()
         if self._printed:  # as one event: a script may print thousands of short texts
             self._queued_events.append((Printed, {"text": "".join(self._printed)}))
             self._printed.clear()
 
     async def _write_queued(self) -> None:
         """Write the queued events in order; events that the journal fails to store stay queued."""
-        # The journal may have stored this event already, so that its number is taken.
+        # The append of an unconfirmed event was cancelled, but the journal may have stored the
+        # event. Find out first, because the event's number is then taken.
         if self._unconfirmed is not None:
             await self._confirm(self._unconfirmed)
         self._queue_output()

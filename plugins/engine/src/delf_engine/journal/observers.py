@@ -16,7 +16,7 @@ from delf.protocols.observer import Observer, SupportsPeopleChanges
 from delf.protocols.people import PersonChange
 from delf.records import dataclass
 from delf.specs import ObserverSpec
-from delf_engine.bounded import contained
+from delf_engine.bounded import convert_exits_to_errors
 from delf_engine.closing import all_ended, close_all
 from delf_engine.redact import Redactor
 
@@ -31,11 +31,11 @@ class Observers:
 
     Args:
         feeds: The queues of the observers, each of which gets every event.
-        notes: Functions of the observers that return setup data for each submitted task.
+        setups: Functions of the observers that return setup data for each submitted task.
     """
 
     feeds: Sequence[ObserverFeed]
-    notes: Sequence[Callable[[], Mapping[str, Any]]]
+    setups: Sequence[Callable[[], Mapping[str, Any]]]
 
     def tell(self, change: PersonChange) -> None:
         """Send a change of a person's account to the observers."""
@@ -64,8 +64,9 @@ def open_observers(
     always_on = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
     specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*always_on, *requested))]
     feeds = [ObserverFeed(spec.name, make(ObserverSpec, spec.name), redactor) for spec in specs]
-    notes = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
-    return Observers(feeds, notes)
+    # Import the setup functions: PluginHost.resolve() imports the object that ``factory`` names.
+    setups = [host.resolve(replace(spec, factory=spec.setup)) for spec in specs if spec.setup]
+    return Observers(feeds, setups)
 
 
 class ObserverFeed:
@@ -104,7 +105,8 @@ class ObserverFeed:
             return False
         event, context = queued
         try:
-            await contained(lambda: awaited_in(context, self._observe(event)))
+            # A SystemExit or a cancellation by the plugin itself becomes an ordinary exception.
+            await convert_exits_to_errors(lambda: awaited_in(context, self._observe(event)))
         except Exception as error:
             self._failed = True
             message = f"the observer {self._name!r} failed and is left out from now on"

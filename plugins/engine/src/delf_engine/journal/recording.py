@@ -31,7 +31,7 @@ class RecordedCall:
         finished: The end event, if the call has ended.
         has_lapsed: Whether the request for approval was closed because the sandbox died.
         is_cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
-        is_over: Whether the script ended without waiting for the call.
+        is_script_over: Whether the script has ended and is not run again.
         is_unanswered: Whether the script stopped waiting before the call ended.
         edits: The earlier requests that a person answered by editing the arguments, each with that
             answer. Each answer led to a new request.
@@ -48,7 +48,7 @@ class RecordedCall:
     finished: ev.CallFinished | None = None
     has_lapsed: bool = False
     is_cut_off: bool = False
-    is_over: bool = False
+    is_script_over: bool = False
     is_unanswered: bool = False
     edits: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = field(
         default_factory=list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]]
@@ -59,10 +59,10 @@ class RecordedCall:
         """True if the script abandoned the call and never got an answer."""
         if self.is_unanswered:
             return True
-        # A call that was cut off has no answer: a script that has ended never asks for the answer,
-        # and any other script asks again when the script is repeated.
+        # The sandbox died during a call that was cut off. If its script is run again, the script
+        # makes the call again, and then gets an answer.
         if self.finished is None:
-            return self.is_cut_off and self.is_over
+            return self.is_cut_off and self.is_script_over
         return self.finished.status == "cancelled"
 
     @property
@@ -91,6 +91,7 @@ class RecordedCall:
         if self.repeat_decision is None:
             return self.repeat_request, None
         if self.repeat_decision.decision == "approved":
+            # The approval was for the previous resume, and that repetition was interrupted, too.
             return None, None
         return self.repeat_request, self.repeat_decision
 
@@ -156,9 +157,13 @@ class Recording:
     """
 
     def __init__(self, events: Sequence[ev.Event] = ()) -> None:
+        # The model's complete replies, by the purpose of the model call.
         self.replies: defaultdict[str, deque[ModelReply]] = defaultdict(deque)
+        # The strategy's notes, by topic.
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
+        # The pieces of incomplete replies, by the purpose of the model call.
         self._drafts: dict[str, list[ev.ModelWrote]] = {}
+        # The numbers of events that a replay has not repeated yet, by type and key fields.
         self.unmatched: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, RecordedScript] = {}
         self.last_call = 0
@@ -177,18 +182,17 @@ class Recording:
                 # Events between scripts come from the strategy. If they were added to the last
                 # script, a replay would expect the strategy's calls from that script.
                 script = between_scripts
-            names = event.replay_key
-            if names is not None:
-                key = (type(event), *(getattr(event, name) for name in names))
+            key_fields = event.replay_key
+            if key_fields is not None:
+                key = (type(event), *(getattr(event, name) for name in key_fields))
                 self.unmatched[key] += 1
         for purpose in list(self._drafts):
             self._end_draft(purpose)
         for script in self.scripts.values():
-            # A script whose sandbox crashed runs again and makes its calls again. Only after a real
-            # end does no script wait for the calls.
-            is_finished = script.finished is not None and script.finished.status != "crashed"
+            # A script whose sandbox crashed is run again, and makes its calls again.
+            is_repeated = script.finished is None or script.finished.status == "crashed"
             for call in script.calls:
-                call.is_over = is_finished
+                call.is_script_over = not is_repeated
 
     def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Return True if an equal event is recorded and not yet matched; mark it as matched."""
@@ -210,15 +214,16 @@ class Recording:
         return True
 
     def _add(self, event: ev.Event, script: RecordedScript) -> None:
-        """Add an event to its script, call or purpose."""
+        """Add an event to the record of its script or call, or of the purpose of a model call."""
         match event:
             case ev.ScriptFinished():
                 script.finished = event
             case ev.ClockRead():
                 script.clock += event.readings
-                script.turns += event.turns
+                script.turns += event.turns  # the turns of the script's event loop
             case ev.Printed():
                 script.printed.append(event.text)
+                # A replay decreases this length by all text that it prints again.
                 script.unreplayed_length += len(event.text)
             # If the previous model call has no end, its process died during the call.
             case ev.ModelCalled():
@@ -311,13 +316,11 @@ class Recording:
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
         else:
-            edited_request, decision = recorded_call.request, recorded_call.decision
-            if (
-                edited_request is not None
-                and decision is not None
-                and decision.decision == "edited"
-            ):
-                recorded_call.edits.append((edited_request, decision))
+            # A person who edits the arguments answers the previous request; this request then asks
+            # for approval of the edited call.
+            previous, decision = recorded_call.request, recorded_call.decision
+            if previous is not None and decision is not None and decision.decision == "edited":
+                recorded_call.edits.append((previous, decision))
             recorded_call.request, recorded_call.decision = event, None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
@@ -327,18 +330,16 @@ class Recording:
             return
         if event.source == "sandbox_died":
             recorded_call.has_lapsed = True
-        elif (
-            recorded_call.repeat_request is not None
-            and recorded_call.repeat_request.request_id == event.request_id
-        ):
+        elif _is_answered_by(recorded_call.repeat_request, event):
             recorded_call.repeat_decision = event
-        elif (
-            recorded_call.request is not None
-            and recorded_call.request.request_id == event.request_id
-        ):
-            recorded_call.decision = event
-            if event.source == "changed":  # no person has decided about the changed call yet
+        elif _is_answered_by(recorded_call.request, event):
+            # The effect of the call changed after the request, so nobody has decided about the
+            # call as it is now.
+            is_outdated = event.source == "changed"
+            if is_outdated:
                 recorded_call.request = recorded_call.decision = None
+            else:
+                recorded_call.decision = event
 
     def _add_abandonment(self, event: ev.CallAbandoned) -> None:
         self.last_call = max(self.last_call, event.call_id)
@@ -367,7 +368,12 @@ class Recording:
             recorded_call.is_cut_off = True
             return
         recorded_call.finished = event
-        self._callers[event.call_id].steps.append(event.call_id)  # positive: it was answered
+        # In the steps of a script, ``n`` is the answer to call ``n``; ``-n`` is its start.
+        self._callers[event.call_id].steps.append(event.call_id)
+
+
+def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalDecided) -> bool:
+    return request is not None and request.request_id == decision.request_id
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:

@@ -108,8 +108,8 @@ class _CallOrder:
                 raise self._wrong_order_error(recorded_call)
             await self._wait(turn_key)
         # The step of the answer is removed only now: removed earlier, it would let the next answer
-        # overtake this one.
-        if turn_key > 0:
+        # overtake this one. Only a call with a recorded answer has such a step.
+        if recorded_call is not None and recorded_call.finished is not None:
             self._steps.popleft()
             self._remaining_answers -= 1
             self._advance()
@@ -124,7 +124,11 @@ class _CallOrder:
             self._waiting_count -= 1
 
     def _advance(self) -> None:
-        """Remove the steps of calls made again, and wake the call whose turn it is."""
+        """Remove the next steps that the script has repeated, and wake the call whose turn it is.
+
+        A negative step ``-n`` means that the script makes call ``n``. The script has repeated this
+        step if the call is no longer expected.
+        """
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
         if not self._remaining_answers:
@@ -138,7 +142,9 @@ class _CallOrder:
                 waiter.set_result(None)
 
     def _wrong_order_error(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
-        expected = ", ".join(_named(call) for call in self.expected[:3]) or "an earlier answer"
+        next_calls = ", ".join(_named(call) for call in self.expected[:3])
+        # If all recorded calls were made again, only the answer to one of them can be next.
+        expected = next_calls or "an earlier answer"
         description = (
             "a call that is not recorded" if recorded_call is None else _named(recorded_call)
         )
@@ -168,11 +174,12 @@ class Replay:
         """The recorded events that no replayed event has matched yet."""
         self.last_call = self._recording.last_call
         """The highest number of a recorded call; 0 without calls."""
-        strategy_calls = self._recording.scripts[0]  # made by the strategy, between its scripts
+        # Number 0 has the calls that the strategy itself made, between its scripts.
+        strategy_calls = self._recording.scripts[0]
         self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
-        self._compare_with(self._order_between_scripts)
+        self._follow(self._order_between_scripts)
 
-    def _compare_with(self, order: _CallOrder | None) -> None:
+    def _follow(self, order: _CallOrder | None) -> None:
         self._order = order
         self.active = order is not None
         """True while the running script or strategy is compared with a record."""
@@ -204,8 +211,8 @@ class Replay:
         """Return True if an equal event is recorded and not yet matched; mark it as matched."""
         return self._recording.knows(kind, fields)
 
-    def unrecorded_part(self, text: str) -> str:
-        """Return the end of a printed text that goes beyond the recorded text."""
+    def skip_recorded_part(self, text: str) -> str:
+        """Skip the recorded part of a printed text, and return the rest."""
         if self._order is None:
             return text
         script = self._order.script
@@ -218,17 +225,18 @@ class Replay:
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
-        self._compare_with(None if script is None else _CallOrder(script))
+        self._follow(None if script is None else _CallOrder(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
         """Compare the end of a script with its record.
 
         Raises:
-            ReplayMismatch: If the script ended otherwise, or without a recorded call.
+            ReplayMismatch: If the script ended with another status than the recorded status, or
+                before it made all recorded calls.
         """
-        order = self._order
-        self._compare_with(self._order_between_scripts)
+        order = self._order  # the order of this script's calls
+        self._follow(self._order_between_scripts)
         # A script whose sandbox crashed is run again, so its missing calls are no mismatch.
         if order is None or order is self._order_between_scripts or status == "crashed":
             return
@@ -265,29 +273,30 @@ class Replay:
         order = self._order
         if order is None:
             return None
-        recorded_call, script_end = order.take(digest), order.script.finished
+        recorded_call, recorded_end = order.take(digest), order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
-            if blocks_script and script_end is not None:
-                raise _further_call_error(script_end)
-            # The script got no answer to this call, because it stopped waiting. The replay must not
-            # answer either: wait until the script cancels the call again.
+            # The recorded script stopped waiting for this call, and got to its end. A script that
+            # is blocked by the call cannot do so.
+            if blocks_script and recorded_end is not None:
+                raise _further_call_error(recorded_end)
+            # The replay must not answer the call either: wait until the script cancels it again.
             await asyncio.get_running_loop().create_future()
         # Wait before the check below: other coroutines of the script may still have to make
         # recorded calls.
         await order.turn(recorded_call, blocks_script=blocks_script)
-        if recorded_call is None and script_end is not None:
-            raise _further_call_error(script_end)
+        if recorded_call is None and recorded_end is not None:
+            raise _further_call_error(recorded_end)
         return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
-        """Return the error if a repeated call waits for its recorded turn when time is up.
+        """Return the error for a task that timed out while a call waited for its recorded turn.
 
-        None if no call waits: the timeout has another cause.
+        None if no call was waiting.
         """
         if self._order is None or not self._order.is_waiting:
             return None
         expected = ", ".join(map(_named, self._order.expected[:3])) or "an earlier answer"
-        return _mismatch(f"the task's time was over before {expected} came again")
+        return _mismatch(f"the task timed out before the replay reached {expected}")
 
 
 def _further_call_error(script_end: ev.ScriptFinished) -> ReplayMismatch:
@@ -301,6 +310,6 @@ def _named(call: RecordedCall) -> str:
 def _mismatch(subject: str) -> ReplayMismatch:
     return ReplayMismatch(
         subject,
-        hint="resume with the same tools, files and versions; calls that depend on anything but "
-        "tools, clock and chance of the script cannot be replayed",
+        hint="resume with the same tools, files and versions; a script can be replayed only if its "
+        "calls depend on nothing but results of tools, the time and random numbers",
     )

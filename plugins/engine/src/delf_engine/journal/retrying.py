@@ -42,6 +42,8 @@ def next_try(
         return None
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
+    # A script that has failed is not run again, except because of a read call: its end can be
+    # removed from the record, so that the call is made again.
     if _failed_after_script(events) and _failed_read(events) is None:
         return None
     return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
@@ -55,12 +57,17 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
     """
     remaining: list[ev.Event] = []
     for event in events:
-        is_task_end = isinstance(event, (ev.TaskPostponed, ev.TaskFinished))
-        if not is_task_end:
+        is_failure = isinstance(event, (ev.TaskPostponed, ev.TaskFinished))
+        if not is_failure:
             remaining.append(event)
             continue
-        if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
-            continue  # the task ended at its timeout, not because of a call
+        # A finished task was resumed only if it ended at its timeout or budget; of these two, only
+        # an exhausted budget can be the error of a call.
+        ended_at_timeout = (
+            isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code
+        )
+        if ended_at_timeout:
+            continue
         read_index = _failed_read(remaining)
         if read_index is not None:
             # Of the events after the failed read, keep only ends and decisions of other calls.
@@ -94,10 +101,10 @@ def _failed_after_script(events: Sequence[ev.Event]) -> bool:
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """Return the index of the end of the failed read call because of which a task failed.
+    """Return the index of the end event of the read call whose failure made the task fail.
 
-    None if the script did anything after that call, because with another answer the script could
-    have acted differently, or if the task failed for another reason.
+    None if the task failed for another reason, or if the script did anything after the call: with
+    another answer, the script might not have done this.
     """
     if not _failed_after_script(events):
         return None

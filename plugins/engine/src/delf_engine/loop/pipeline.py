@@ -39,7 +39,7 @@ from delf.events import (
     cost_of,
 )
 from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts, takes_changes
-from delf_engine.bounded import EndedItselfError, contained
+from delf_engine.bounded import EndedItselfError, convert_exits_to_errors
 from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
@@ -122,7 +122,7 @@ class TaskPipeline:
         try:
             await self._record_start(origin)
             # In a separate asyncio task, so that its end is recorded after a timeout, too.
-            work = asyncio.ensure_future(contained(self._work))
+            work = asyncio.ensure_future(convert_exits_to_errors(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
             if isinstance(self._host.stopped, SandboxDied):

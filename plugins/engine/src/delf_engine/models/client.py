@@ -340,7 +340,7 @@ class ModelClient:
                 shared_count, prompt = await asyncio.to_thread(pack, request.messages, before)
         await self.log.record(
             ModelCalled,
-            public_texts=_SAFE_PROMPT,
+            unredacted_fields=_SAFE_PROMPT,
             model=config.model,
             purpose=request.purpose,
             attempt=attempt,
