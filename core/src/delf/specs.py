@@ -296,8 +296,8 @@ class Provider:
         compatible: Whether other servers use the same protocol; the provider is then the default
             for a model with only an address.
         own_protocol: Whether servers at another address also use this provider's own protocol. If
-            True, ``NAME/MODEL`` with a ``base_url`` selects this provider. If False, it selects the
-            ``compatible`` provider, which sends the whole name to the server.
+            True, ``NAME/MODEL`` with a ``base_url`` selects this provider. If False, such a name
+            selects the ``compatible`` provider, which sends the whole name to the server.
         suggested: The model to suggest to a user who has a key and names no model.
         url: The provider's base URL; None if the code for its protocol contains the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.

@@ -62,7 +62,7 @@ def codec_of(label: str | None) -> str | None:
 def label_in_page(page: bytes) -> str | None:
     """Return the charset that an HTML or XML page declares; None if there is no declaration.
 
-    A declaration of UTF-16 gives None, too: it is wrong, as it could be read as ASCII.
+    A declaration of UTF-16 gives None, too: a declaration whose bytes are ASCII is not in UTF-16.
 
     Args:
         page: The page, in an encoding in which ASCII characters have their usual bytes.

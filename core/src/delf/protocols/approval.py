@@ -145,8 +145,8 @@ class Decider:
     """The person who decides a request.
 
     Args:
-        name: The person's name. The local user has no name: then the channel's, such as
-            ``terminal``.
+        name: The person's name; for the local user, who has no name, the name of the channel, such
+            as ``terminal``.
         key: The owner name of the person's tasks on a server; None for the local user.
         teams: The teams to which the person belongs.
         via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.

@@ -199,7 +199,7 @@ def _select_within(
     Args:
         tools: The tools to choose from, best first.
         max_size: The number of characters left for stubs.
-        task_names: Returns True for the keys and values that the task names.
+        task_names: Returns True for a key or value that the text of the task mentions.
         best_details: The limits of the best matching tools.
         kept_tools: The tools that were selected before, by name.
         is_listed: Whether the list of names has each tool that is not selected.
@@ -238,8 +238,8 @@ def render_stubs(
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        task_names: Returns True for the keys and values that the task names, which are never left
-            out.
+        task_names: Returns True for a key or value that the text of the task mentions. These keys
+            and values are never left out.
     """
     return "\n".join(_lines(list(tools), detail, task_names or _never))
 

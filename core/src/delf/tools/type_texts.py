@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 Named = Callable[[str], bool]
-"""A function that returns True for the keys and values that a task names."""
+"""A function that returns True for a key or value that the text of a task mentions."""
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
@@ -86,7 +86,7 @@ def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: i
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        task_names: Returns True for the keys and values that the task names.
+        task_names: Returns True for a key or value that the text of the task mentions.
         names: The maximum number of keys of the outermost records.
         values: The maximum number of values of each ``Literal``.
     """

@@ -221,8 +221,8 @@ def _form_values(page: Any) -> list[str]:
 def _form_value(field: Any) -> str:
     """Return the text of a PDF annotation.
 
-    A form field gives ``name: value``, and a free text gives itself. Other annotations, and fields
-    without a value, give an empty text.
+    The text of a form field is ``name: value``, and the text of a free-text annotation is its
+    content. The text is empty for a field without a value, and for any other annotation.
     """
     kind = field.get("/Subtype")
     if kind == "/FreeText":

@@ -312,6 +312,9 @@ def _allow_opening(flags: int) -> list[bytes]:
     O_TRUNC with reading only is refused, because it truncates read-only files under Landlock before
     ABI 3. Access mode 3 (neither reading nor writing) is refused, because Landlock requires no
     right for it.
+
+    Args:
+        flags: The index of the system call's argument with the opening flags.
     """
     block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
@@ -324,7 +327,7 @@ def _allow_reading(flags: int) -> list[bytes]:
     """Return filter instructions that allow opening existing files for reading only.
 
     Args:
-        flags: The offset of the system call's argument with the opening flags.
+        flags: The index of the system call's argument with the opening flags.
     """
     forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _CREATE
     return _allow_without_bits(flags, forbidden_flags)

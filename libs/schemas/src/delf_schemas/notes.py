@@ -161,7 +161,7 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
 def _first_sentences(text: str) -> str:
     """Shorten a description to its first sentences that fit the limit.
 
-    If these state no unit of measure, such as "in seconds", keep a sentence that does.
+    If none of these states a unit of measure, such as "in seconds", add a sentence that states one.
     """
     first = sentences(text, _MAX_DOC)
     line = clean(text, _MAX_DOC * _READ_FACTOR)

@@ -215,7 +215,7 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
     Args:
         events: The task's events before the request.
         digest: The digest of the call, which is equal for equal calls.
-        call_id: The number of the call. What an earlier attempt of this call changed is left out.
+        call_id: The number of the call. Changes by an earlier attempt of this call are left out.
     """
     events = tuple(events)
     script, because, rewrite_reason = 0, None, None

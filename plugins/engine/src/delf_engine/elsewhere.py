@@ -121,7 +121,7 @@ async def search_tasks(
 class _States:
     """Computes the states of tasks, and tells waiting tasks from running tasks.
 
-    Reads the pending requests, which show what tasks wait, at most once.
+    Reads the pending requests, which show the waiting tasks, at most once.
     """
 
     def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:

@@ -89,7 +89,7 @@ class Runtime:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The number of running tasks, and the number of tasks that wait for a free place."""
+        """The number of running tasks, and of tasks that wait because too many tasks run."""
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:

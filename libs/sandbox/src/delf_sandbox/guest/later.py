@@ -151,7 +151,7 @@ class DeferredCalls:
                 self._mark_returns(scope, path)
 
     def _mark_results(self, place: CallPlace, path: Path, *, is_awaited: bool = False) -> None:
-        """Mark the calls inside the script's functions that a call returns without awaiting them.
+        """Mark the calls whose awaitables a function of the script returns.
 
         Args:
             place: The call of one of the script's functions.

@@ -208,9 +208,9 @@ class _Uses:
     def _uses_of_alias(
         self, use: _Use, value: Any, word: str, *, is_read: bool = False
     ) -> list[_Use]:
-        """Return the uses of a name that the script assigns a tool to.
+        """Return the uses of a name to which the script assigns a tool.
 
-        Empty if the script binds the name to anything else, too.
+        Empty if the script also binds the name to anything else.
 
         Args:
             use: The expression that refers to the tool.

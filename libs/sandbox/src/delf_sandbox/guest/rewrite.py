@@ -311,7 +311,7 @@ class Rewriting:
         return lazy_places
 
     def _makes_tool_calls(self, inner: Scope) -> bool:
-        """Return True if a scope or a nested scope awaits a tool call where the call stands."""
+        """Return True if a scope, or a scope inside it, has a tool call that is awaited at once."""
         return any(
             scope is inner
             for place in self._syntax.calls.values()
@@ -320,7 +320,10 @@ class Rewriting:
         )
 
     def _calls_generator_function(self, place: CallPlace) -> bool:
-        """Return True if a call's target is a generator function of the script with tool calls."""
+        """Return True if a call's target is a generator function that makes tool calls.
+
+        The function must be defined in the script, without decorators.
+        """
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator

@@ -12,8 +12,8 @@ from typing import Final
 SPIN_SECONDS: Final = 300e-6
 """The maximum time to spin, in seconds.
 
-A call of a plain function takes less time, so the guest does not sleep during such a call. If it
-did, the host's threads would lose time to wake up a sleeping processor.
+A call of a plain function takes less time than this, so the guest does not sleep during such a
+call. The host would otherwise lose time to wake up a sleeping processor.
 """
 _MAX_SLEEPS_IN_A_ROW: Final = 64
 # True if the machine has several processors.

@@ -149,7 +149,10 @@ def answer_before(events: Iterable[Event], question: ApprovalRequest) -> Approva
 
 
 def is_lasting_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Return whether a person rejected a new call; such a refusal holds for the whole task."""
+    """Return whether the rejection of a request also rejects all later equal calls of the task.
+
+    True for a rejection by a person, unless the request was about repeating an interrupted call.
+    """
     return source == "person" and not request.outcome_unknown
 
 

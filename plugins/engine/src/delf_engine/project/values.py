@@ -102,8 +102,8 @@ class Values:
     def origin(self, path: Path) -> str | None:
         """Return the origin, such as a file or a variable, of the value at a path of keys.
 
-        If the path has no value, return the origin of the nearest value on the way to the path,
-        else of the first value below the path. None if there is no such value.
+        If no value is set at the path itself, return the origin of the value at the nearest parent
+        path, else of the first value below the path. None if there is no such value.
         """
         for length in range(len(path), 0, -1):
             if (setting := self._leaves.get(path[:length])) is not None:
