@@ -338,7 +338,7 @@ class Chat(FixedAttributes):
         return self._context
 
     def here(self, conversation_id: str | None = None) -> ChatTurns:
-        """Return the conversation with an id, as a task uses it; None means the current one."""
+        """Return the conversation with the given id, as a task uses it; by default the current."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
         return ChatTurns(self, check_name("conversation_id", conversation_id))

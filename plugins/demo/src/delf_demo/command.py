@@ -163,7 +163,6 @@ def _wrap_text(text: str) -> str:
 
 
 def _journal_section(folder: Path) -> str:
-    """Return the TOML section that puts the journal into the folder of the example shop."""
     return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
 
 
@@ -209,7 +208,7 @@ def _quote_toml(text: str) -> str:
 
 @contextmanager
 def _shop_folder(keep: Path | None) -> Generator[Path]:
-    """Yield the folder for the example shop: ``keep``, or else a temporary folder.
+    """Yield the folder for the example shop: ``keep``, or a temporary folder removed afterwards.
 
     Raises:
         ConfigurationError: If the folder already holds a shop or cannot be created.

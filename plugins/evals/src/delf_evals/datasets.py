@@ -67,7 +67,7 @@ class CaseInputs(BaseModel):
 
     @property
     def given(self) -> object:
-        """The inputs that a case's checks get: the data set's inputs, or the task without any."""
+        """The inputs for a case's checks: those in the data set if there are any, else the task."""
         return self.task if self._given is None else self._given
 
     def of(self, given: object) -> CaseInputs:

@@ -212,7 +212,7 @@ class Database(Protocol):
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Split rows into chunks, each for one insert statement; see :data:`_CHUNKS` for the sizes."""
+    """Split rows into chunks of the sizes in :data:`_CHUNKS`, each for one insert statement."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:

@@ -288,7 +288,7 @@ class SqlJournal:
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task for this process; return its former owner if that may still be alive.
+        """Claim a task for this process; return its former owner if that process may be alive.
 
         Raises:
             JournalConflictError: If another process owns the task and is alive.

@@ -143,7 +143,6 @@ def _version(connection: Connection, database: Database) -> int:
 
 
 def _refuse_unknown(version: int, newest_version: int, database: Database) -> None:
-    """Raise JournalSetupError if a database's version is newer than this delf, or is unknown."""
     if version > newest_version:
         raise JournalSetupError(
             f"the journal {database.name} is of version {version}, and this delf "

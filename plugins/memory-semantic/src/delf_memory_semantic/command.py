@@ -90,7 +90,6 @@ async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
 
 
 def _check_store(program: Program, project: AnyProject) -> None:
-    """Raise ConfigurationError if the project's memory store is not :data:`_STORE`."""
     name = project.agent.memory
     if name in (None, _STORE):
         return

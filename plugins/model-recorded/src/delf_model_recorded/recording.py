@@ -119,7 +119,7 @@ def describe_reply(reply: ModelReply) -> dict[str, Any]:
 
 
 def text_of(request: Mapping[str, Any]) -> str:
-    """Return the text of all messages of a request, which has the form of the recording file."""
+    """Return the text of all messages of a request that is given as in the recording file."""
     return "\n".join(message["text"] for message in request["messages"])
 
 

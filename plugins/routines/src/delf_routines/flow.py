@@ -143,6 +143,7 @@ class _VariableUses:
         """Return True if all uses of a variable are harmless.
 
         A use is harmless if it neither inserts the value into another text nor takes a part of it.
+        Inserting the value into a text that is only printed is harmless, too.
 
         Args:
             name: The name of the variable.
@@ -240,7 +241,7 @@ class _VariableUses:
                 return False
 
     def _is_harmless_method(self, attribute: Any) -> bool:
-        """Return True if a method such as ``strip`` returns the text, whose use is harmless."""
+        """Return True for a call of a method such as ``strip`` whose result is used harmlessly."""
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False

@@ -256,7 +256,6 @@ def _check_socket(url: str) -> None:
 
 
 def _connect(url: str, seconds: float) -> Any:
-    """Connect to a Docker engine, and return a client that uses the engine's API version."""
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError

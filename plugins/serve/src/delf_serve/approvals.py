@@ -285,7 +285,6 @@ def _may_comment(key: Key) -> bool:
 
 
 def _may_reject(record: RequestRecord, key: Key) -> bool:
-    """Return True if a request is pending and the person with this key may reject it."""
     if not record.waits or not has_right(record, key):
         return False
     return refusal_reason(record, key.decider(""), Rejected()) is None

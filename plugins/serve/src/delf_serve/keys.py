@@ -199,7 +199,7 @@ class Keys:
         yield from self._keys
 
     def of_holder(self, holder: str) -> Key | None:
-        """Return the key under whose owner name (:attr:`Key.holder`) tasks are stored.
+        """Return the key whose owner name (:attr:`Key.holder`) is ``holder``; None if unknown.
 
         The key is a person's, or is from the settings.
         """

@@ -127,7 +127,6 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 
 async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
-    """Describe the caller and this server for the server's web page."""
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)

@@ -63,7 +63,7 @@ class Area:
         return replace(self, bottom=bottom, right=right)
 
     def beginning(self, max_rows: int) -> Area:
-        """Return the first ``max_rows`` rows of the range, or fewer if the sheet is shorter."""
+        """Return the range, cut to its first ``max_rows`` rows and to the size of the sheet."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
         bottom = max(self.top + 1, min(end, self.top + max_rows))

@@ -223,7 +223,6 @@ def _variable_lines(variables: Mapping[str, str]) -> list[str]:
 
 
 def _without_oversize(text: str) -> str:
-    """Truncate a model's answer that is longer than a script may be (:data:`MAX_SCRIPT`)."""
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_SHOWN_CHARS]}\n… ({len(text):,} letters)"

@@ -336,7 +336,7 @@ class _Passes:
 def _last_answer(result: ScriptResult) -> str:
     """Return the answer to the user after a last script that printed nothing.
 
-    The answer says that nothing was found, and lists the searches of the script.
+    The answer says that nothing was found, and lists the types and sizes of the calls' results.
 
     Raises:
         SandboxExecutionError: If the script did not search, so that there is no answer.

@@ -118,7 +118,7 @@ class Turns:
         return None if session is None else _SessionWithTimeout(session, self._seconds)
 
     async def _close_broken(self, why: str) -> None:
-        """Close a broken session, and log a warning that says what delf does next.
+        """Close a broken session, and warn the user what delf does next.
 
         Another session is opened, single requests replace the session, or the task fails.
         """

@@ -226,7 +226,6 @@ def _inputs(ctx: click.Context, worker: WorkerDefinition, pairs: tuple[str, ...]
 
 
 def _registry(ctx: click.Context, state: State) -> Registry:
-    """Return the registry of the workers that the project's connection ``workers`` offers."""
     from delf_workers.connection import Workers
 
     project = state.load_project()

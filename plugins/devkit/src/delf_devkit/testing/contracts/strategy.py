@@ -100,7 +100,7 @@ class _World:
         return [add, forget, keep]
 
     def restore(self, events: Sequence[Event], *, happened: bool) -> None:
-        """Set ``changes`` to the changes that are made when a process crashes after some events.
+        """Set ``changes`` to the changes that exist if the process crashes after some events.
 
         Args:
             events: The events before the crash.
