@@ -240,8 +240,7 @@ class _LiteralFinder(ast.NodeVisitor):
         self._numbers = {float(match) for match in _NUMBER.findall(text)}
         self._used_names = {*used_names, *keyword.kwlist}
         self._literal_names = literal_names
-        # The names for literals at the present node and at the nodes that contain it, innermost
-        # last.
+        # A stack with a name for the literals in each node that is being visited, or None.
         self._name_hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
         self.replacements: list[_Replacement] = []

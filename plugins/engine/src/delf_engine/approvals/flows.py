@@ -160,14 +160,13 @@ class _Suspect:
         the user's words ask for the call.
         """
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
-        if (
-            self.origins.is_author_untainted
-        ):  # the model had read no untrusted data when it wrote the call
+        # The author of the call is the model. Untainted, it had read no untrusted data before.
+        if self.origins.is_author_untainted:
             return self._reason_of_untainted(deciding)
         return self._reason_of_tainted(deciding)
 
     def _reason_of_untainted(self, deciding: Sequence[str]) -> str | None:
-        """Return why values need review in a call that no untrusted data can have caused.
+        """Return why a call needs review that the model wrote before it read untrusted data.
 
         Args:
             deciding: The paths of the values that decide the effect of the call.
@@ -183,7 +182,7 @@ class _Suspect:
         return self._reason_of(differing, unclear) if differing else None
 
     def _reason_of_tainted(self, deciding: Sequence[str]) -> str | None:
-        """Return why a call needs review that was written after untrusted data were read.
+        """Return why a call needs review that the model wrote after it had read untrusted data.
 
         Args:
             deciding: The paths of the values that decide the effect of the call.
@@ -192,7 +191,8 @@ class _Suspect:
         differences = self._differences_from_plan(None)
         if not deciding and not differences:
             return "the model wrote this call after it had read what others wrote"
-        # As for an untainted call, but all checked parameters may come from untrusted data.
+        # The parameters that differ from the most similar planned call. Without a planned call, all
+        # parameters that were checked.
         differing = min(differences, key=len, default=[*map(parameter_of, checked)])
         if differing:
             return self._reason_of(differing, checked)

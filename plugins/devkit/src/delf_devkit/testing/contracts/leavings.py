@@ -311,7 +311,7 @@ class _SharedState:
         )
 
     def _state_with_forbidden_texts(self) -> set[str]:
-        """Return the names of class and module variables that an argument has got into.
+        """Return the names of class and module variables that contain a forbidden text.
 
         A variable that has not changed since the start of the suite is left out.
         """
@@ -370,9 +370,10 @@ def _package(kind: type) -> str:
 
 
 def _class_and_module_state(kind: type) -> dict[str, str]:
-    """Return the values, as ``repr``, of variables of a class and of its package's modules.
+    """Return the state in variables of a class and of its package's modules, as texts.
 
-    The keys are the names of the variables. Included are collections, and attributes of objects.
+    Returns:
+        A mapping from a variable's name to the ``repr`` of its value.
     """
     state = dict(_class_state(kind))
     package = _package(kind)
