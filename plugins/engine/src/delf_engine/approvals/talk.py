@@ -41,7 +41,7 @@ class Assignment:
 
 
 Remark = Comment | Assignment
-"""What a person adds to a pending request, without deciding."""
+"""A remark of a person about a pending request, without a decision."""
 
 
 def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str, Any]:
