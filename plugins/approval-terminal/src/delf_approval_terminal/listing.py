@@ -75,7 +75,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 
 
 def _warnings(record: RequestRecord) -> str:
-    """Name the kinds of facts that the person must see before deciding; ``-`` if there are none.
+    """Name the kinds of facts that need attention, dangerous kinds first; ``-`` if there are none.
 
     A fact needs attention if the person must see it before deciding (``required``), it is more
     than information, and no other column of the table shows it.

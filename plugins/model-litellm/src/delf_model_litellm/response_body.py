@@ -68,9 +68,7 @@ class CheckedBody(httpx.AsyncByteStream):
 
 
 async def check_response(response: httpx.Response) -> None:
-    """Limit the size of a response; raise if it is a stream although none was requested.
-
-    Raise, too, if a stream was requested and the response is none.
+    """Limit the size of a response, and check that it is a stream if and only if one was requested.
 
     Raises:
         StreamedError: If the response is a stream that was not requested.

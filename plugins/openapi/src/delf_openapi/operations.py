@@ -248,7 +248,10 @@ def read_operation(document: Document, endpoint: Endpoint) -> Operation:
 def _read_params(
     document: Document, endpoint: Endpoint, path_item: dict[str, Any], operation: dict[str, Any]
 ) -> tuple[tuple[Param, ...], dict[str, str]]:
-    """Return an operation's parameters, and a mapping from keyword argument to location."""
+    """Return an operation's parameters, and the place in the request of each keyword argument.
+
+    The places are those of OpenAPI, such as ``query`` and ``header``.
+    """
     # The parameters by location and name; those of the operation replace those of the path item.
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for listed in (path_item.get("parameters"), operation.get("parameters")):

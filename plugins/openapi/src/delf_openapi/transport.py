@@ -80,7 +80,7 @@ class Transport:
         await self._client.aclose()
 
     async def _check_public(self, url: str, request: Request, server: str) -> None:
-        """Raise if a public specification sends a request to a private network.
+        """Raise if a specification from a public address directs a request to a private network.
 
         Args:
             url: The URL that is requested.

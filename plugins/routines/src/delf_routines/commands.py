@@ -363,10 +363,11 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
 def _pending_change(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the change of a routine that waits for a person, and the test case of its repair.
+    """Return the changed version of a routine that a person may accept, and a test case or None.
 
-    Without a repair by a model, the change is the routine with its actions as the tools describe
-    them now, and there is no test case. If no tool has changed either, the routine is unchanged.
+    If a model has repaired the routine after a failure, the version is the repaired routine, and
+    the test case is made from that failure. Otherwise the version is the routine with its actions
+    as the tools describe them now. If no tool has changed either, the routine is unchanged.
     """
     proposal = store.proposed(routine.name)
     if proposal is not None:

@@ -162,7 +162,8 @@ class BoundDraft:
         """Save the routine, which a person has reviewed.
 
         Raises:
-            ConfigurationError: If the routine behaves differently from its task.
+            ConfigurationError: If the routine does not do the same as the task from which it was
+                made.
         """
         self.require_no_differences()
         self.store.keep(self.routine, self.case.text())

@@ -451,7 +451,7 @@ class Runner:
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task of a schedule as a test, with the first item of the watched call.
+        """Start the task of a schedule as a test, with the first of ``items``.
 
         Args:
             workflow_id: The id of the test's firing.

@@ -221,6 +221,7 @@ class Google:
         """Add the answer and its sources to ``findings``.
 
         The snippets of a page are the sentences of the answer that the page supports.
+
         Return None, because no further request is needed.
         """
         candidates = _list_in(data, "candidates")

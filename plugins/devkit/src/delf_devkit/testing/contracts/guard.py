@@ -150,7 +150,7 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _find_awaited(work: Any) -> tuple[object, object]:
-    """Follow the coroutines of a test to the object outside of this kit that the test awaits.
+    """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
 
     Returns:
         The awaited object, for recognising the same step again, and the object whose name a
