@@ -77,8 +77,8 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 def _warnings(record: RequestRecord) -> str:
     """Name the kinds of facts that need attention, dangerous kinds first; ``-`` if there are none.
 
-    A fact needs attention if the person must see it before deciding (``required``), it is more
-    than information, and no other column of the table shows it.
+    Facts of the weight ``information``, and facts that other columns of the table show, are left
+    out. Kinds with a dangerous fact come first.
     """
     notable_facts = [
         fact

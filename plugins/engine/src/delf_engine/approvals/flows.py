@@ -52,7 +52,7 @@ class TaskFlows:
         self._log = log
         self._allowed = tuple(allowed)
         # The number of texts in the last request for an outline: the user's words, and each text
-        # whose instructions the user told the agent to follow. 0 before the first request.
+        # whose instructions the agent obeys by the user's order. 0 before the first request.
         self._outlined_texts = 0
         self._outline_lock = asyncio.Lock()
 
@@ -156,8 +156,8 @@ class _Suspect:
     def reason(self) -> str | None:
         """Return why a person has to review the call; None if nobody has to.
 
-        Nobody has to review the call if all values that decide its effect are the user's own, or if
-        the user's words ask for the call.
+        A call needs no review if all values that decide its effect are the user's own, or if the
+        user's words ask for the call.
         """
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
         # The author of the call is the model. Untainted, it had read no untrusted data before.

@@ -272,7 +272,7 @@ class FlowsJudge:
             ),
         )
         ruling = replace(ruling, flow=flow)
-        # The user has said beforehand what happens to interrupted calls.
+        # The user has chosen beforehand what happens to interrupted calls.
         is_answered_interrupted_call = case.outcome_unknown and ruling.answer is not None
         if flow is None or is_answered_interrupted_call:
             return ruling
