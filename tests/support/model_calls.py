@@ -21,7 +21,7 @@ from delf.messages import (
 )
 from delf.providers import Providers
 from delf.specs import Provider
-from delf_model_providers.families import SPOKEN
+from delf_model_providers.families import SUPPORTED_PROVIDERS
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 
@@ -233,7 +233,9 @@ class ModelCalls:
         server = openai_server(["hello"])
         like = Provider(name="like", dialect="openai", url=server.base_url, keys=("LIKE_API_KEY",))
         module = type(make_model("gpt-4o", api_key="k")).__module__
-        monkeypatch.setattr(f"{module}.SPOKEN", Providers((*SPOKEN.all, like)))
+        monkeypatch.setattr(
+            f"{module}.SUPPORTED_PROVIDERS", Providers((*SUPPORTED_PROVIDERS.all, like))
+        )
         environ = {"LIKE_API_KEY": "like-key", "OPENAI_API_KEY": "openai-key"}
         model = make_model("like/gpt-4o", environ=environ)
         assert await model.price() is None, "this is the price of OpenAI's model of that name"

@@ -10,7 +10,7 @@ from delf.providers import Providers
 from delf.specs import Provider
 from delf_model_litellm.providers import OTHERS
 from delf_model_providers.endpoint import NO_KEY, resolve
-from delf_model_providers.families import NO_OTHERS, SPOKEN
+from delf_model_providers.families import NO_OTHERS, SUPPORTED_PROVIDERS
 
 KEYS = {
     "OPENAI_API_KEY": "openai-key",
@@ -27,7 +27,7 @@ def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
         providers=providers or {},
         api_key_for=api_key_for or {},
     )
-    return resolve(LLMConfig(model, **config), context, SPOKEN, OTHERS)
+    return resolve(LLMConfig(model, **config), context, SUPPORTED_PROVIDERS, OTHERS)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_provider_can_use_the_protocol_of_another_provider():
         name="like", dialect="openai", url="https://like.example/v1", keys=("LIKE_API_KEY",)
     )
     context = PluginContext(environ={"LIKE_API_KEY": "like-key", "OPENAI_API_KEY": "openai-key"})
-    known = Providers((*SPOKEN.all, like))
+    known = Providers((*SUPPORTED_PROVIDERS.all, like))
     found = resolve(LLMConfig("like/big"), context, known)
     assert (found.provider, found.dialect, found.name) == ("like", "openai", "big")
     assert (found.base_url, found.api_key) == ("https://like.example/v1", "like-key")
@@ -336,15 +336,17 @@ def test_replaced_address_is_checked_against_the_key_source(address, key):
 def test_suggested_model_prefixes_resolve(others):
     context = PluginContext(environ=KEYS, providers={}, api_key_for={})
     with pytest.raises(ModelConfigurationError, match="'llama3'") as caught:
-        resolve(LLMConfig("llama3"), context, SPOKEN, others)
+        resolve(LLMConfig("llama3"), context, SUPPORTED_PROVIDERS, others)
     command, _, prefixes = caught.value.hint.partition("; with a provider in front of its name: ")
     words = command.partition(": ")[2].split()[:4]
     assert words[::2] == ["--llm", "--base-url"]
-    assert resolve(LLMConfig(words[1], base_url=words[3]), context, SPOKEN, others).custom
+    assert resolve(
+        LLMConfig(words[1], base_url=words[3]), context, SUPPORTED_PROVIDERS, others
+    ).custom
     assert ("groq/…" in prefixes) is (others is OTHERS)
     for prefix in prefixes.split(", "):
         model = prefix.replace("…", "llama3")
-        assert resolve(LLMConfig(model), context, SPOKEN, others).provider in prefix
+        assert resolve(LLMConfig(model), context, SUPPORTED_PROVIDERS, others).provider in prefix
 
 
 def test_openai_key_is_used_for_openai_responses():

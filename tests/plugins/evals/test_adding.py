@@ -92,7 +92,7 @@ def test_judged_case_compares_the_meaning_of_answers(task: Any, run: Any, projec
 @pytest.mark.parametrize(
     ("script", "words", "message"),
     [
-        ("1 / 0", (), "is failed, and a case expects the answer of a task that is done"),
+        ("1 / 0", (), "is failed, but an evaluation case needs a task that is done"),
         (SCRIPT, ("--to", "x.json"), "x.json is JSON"),
     ],
 )

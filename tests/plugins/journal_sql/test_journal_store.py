@@ -205,11 +205,11 @@ class TestOwners:
 
     def test_liveness_needs_more_than_a_process_id(self):
         me = owners.Owner()
-        row = owners.Process(me.pid, me.birth, me.host, me.place, 0.0, None)
+        row = owners.Process(me.pid, me.birth, me.host, me.machine, 0.0, None)
         assert owners.is_alive(row, 1e9)
         assert not owners.is_alive(row._replace(birth="7"), 1e9)
         assert not owners.is_alive(row._replace(pid=2**22 + 1), 1e9)
-        assert not owners.is_alive(row._replace(place=None), 1e9)
+        assert not owners.is_alive(row._replace(machine=None), 1e9)
 
     def test_liveness_on_other_machines_depends_on_the_heartbeat(self):
         row = owners.Process(1, "1", "host", "elsewhere", 100.0, None)
@@ -218,7 +218,7 @@ class TestOwners:
 
     def test_liveness_with_a_lease_depends_on_the_heartbeat(self):
         me = owners.Owner(lease=10.0)
-        row = owners.Process(me.pid, me.birth, me.host, me.place, 100.0, me.lease)
+        row = owners.Process(me.pid, me.birth, me.host, me.machine, 100.0, me.lease)
         assert owners.is_alive(row, 109.0)
         assert not owners.is_alive(row, 111.0)
         assert not owners.is_alive(row, 80.0), "the clock was set back: no heartbeat came since"

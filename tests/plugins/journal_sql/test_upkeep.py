@@ -149,7 +149,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(writers, "time", time_)
 
     def silent(writer):
-        writer.beat_at = clock.now + 1e9
+        writer.next_heartbeat_at = clock.now + 1e9
 
     monkeypatch.setattr(writers.Writer, "beat", silent)
     return clock
@@ -406,7 +406,7 @@ async def test_waiting_tasks_continue_on_another_machine_from_a_backup(
         (asked,) = await until(lambda: agent.journal.find_requests(waiting=True))
         await agent.journal.back_up(tmp_path / "there" / "journal.db")
         await waiting.acancel()
-    monkeypatch.setattr(owners, "place", lambda: "another machine")
+    monkeypatch.setattr(owners, "machine_and_namespace", lambda: "another machine")
     async with make("there") as agent:
         record = await agent.journal.task(waiting)
         assert record.state == "interrupted"

@@ -113,7 +113,7 @@ async def test_waiting_task_stays_waiting_under_concurrent_reads(serve, monkeypa
 
     async def look() -> None:
         while True:
-            await server.app.tasks.waiting()
+            await server.app.tasks.pending_requests()
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())

@@ -81,7 +81,7 @@ WRONG = {
     "deep": ("---\nlimits:\n  timeout: 1\n  retrys: 1\n---\nx\n", "line 4: limits.retrys: unknown"),
     "value": ("---\nlimits:\n  timeout: soon\n---\nx\n", "line 3: limits.timeout: Input should be"),
     "bound": ("---\nbudget_usd: 0\n---\nx\n", "line 2: budget_usd: Input should be greater"),
-    "name": ("---\nname: b\n---\nx\n", "line 2: name: the file is that of 'a'"),
+    "name": ("---\nname: b\n---\nx\n", "line 2: name: it is 'b', but the file's name"),
     "empty": ("---\nname: a\n---\n\n", "there are no instructions"),
     "both": (
         "---\nconnections: {}\ntoolsets: {}\n---\nx\n",

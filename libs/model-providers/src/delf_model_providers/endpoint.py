@@ -16,7 +16,7 @@ from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.records import dataclass
 from delf.specs import Provider
-from delf_model_providers.families import NO_OTHERS, SPOKEN
+from delf_model_providers.families import NO_OTHERS, SUPPORTED_PROVIDERS
 
 NO_KEY: Final = "local"
 """The key to send to a custom endpoint without a key; servers without authentication ignore it."""
@@ -112,7 +112,7 @@ class Endpoint:
 def resolve(
     config: LLMConfig,
     context: PluginContext,
-    spoken: Providers = SPOKEN,
+    supported_providers: Providers = SUPPORTED_PROVIDERS,
     other_providers: Providers = NO_OTHERS,
 ) -> Endpoint:
     """Resolve a model's name to its endpoint.
@@ -120,7 +120,7 @@ def resolve(
     Args:
         config: The model's name and settings.
         context: The configured keys and the environment variables.
-        spoken: The providers whose protocols delf implements.
+        supported_providers: The providers whose protocols delf implements.
         other_providers: The providers that litellm supports.
 
     Raises:
@@ -129,22 +129,22 @@ def resolve(
             not sent to that address.
     """
     written_config = config
-    config = Providers((*spoken.all, *other_providers.all)).resolve_provider(config)
+    config = Providers((*supported_providers.all, *other_providers.all)).resolve_provider(config)
     prefix, slash, rest = config.model.partition("/")
     base_url = config.base_url
     resolver = _EndpointResolver(written_config.model, config, context)
     if config.provider != AUTO:
-        named = spoken.by_name(config.provider)
+        named = supported_providers.by_name(config.provider)
         without_prefix = rest if slash else ""
         if named is not None:
             # A server of the user's own may have names with a slash.
-            has_prefix = base_url is None and spoken.by_name(prefix) is named
+            has_prefix = base_url is None and supported_providers.by_name(prefix) is named
             name = without_prefix if has_prefix else config.model
             return resolver.for_dialect(named, name, base_url)
         other = other_providers.by_name(config.provider)
         if other is None:
             provider_names = ", ".join(
-                provider.name for provider in (*spoken.all, *other_providers.all)
+                provider.name for provider in (*supported_providers.all, *other_providers.all)
             )
             raise ModelConfigurationError(
                 f"the model {written_config.model!r}: provider {config.provider!r} is not one of: "
@@ -153,20 +153,22 @@ def resolve(
         has_prefix = other_providers.by_name(prefix) is other
         return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
     other = other_providers.by_name(prefix) if slash else None
-    compatible = next(provider for provider in spoken.all if provider.compatible)
+    compatible = next(provider for provider in supported_providers.all if provider.compatible)
     if base_url is not None and not (other and other.own_protocol):
         return resolver.for_dialect(compatible, config.model, base_url)
     if slash:
-        named = spoken.by_name(prefix)
+        named = supported_providers.by_name(prefix)
         if named is not None:
             return resolver.for_dialect(named, rest, base_url)
         return resolver.for_litellm(other or _provider_by_convention(prefix), rest)
-    if owner := spoken.for_model(config.model):
+    if owner := supported_providers.for_model(config.model):
         return resolver.for_dialect(owner, config.model, None)
     if base_url := _first_variable(context, compatible.addresses):
         return resolver.for_dialect(compatible, config.model, base_url)
     # Suggest only providers that work here; the rest would need another plugin.
-    prefixes = ", ".join(f"{provider.name}/…" for provider in (*spoken.all, *other_providers.all))
+    prefixes = ", ".join(
+        f"{provider.name}/…" for provider in (*supported_providers.all, *other_providers.all)
+    )
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
         hint=f"for a server of your own, such as Ollama: --llm {config.model} --base-url "

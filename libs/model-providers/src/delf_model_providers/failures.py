@@ -128,7 +128,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def kinds_of(errors: Iterable[BaseException]) -> frozenset[str]:
+def class_names_of(errors: Iterable[BaseException]) -> frozenset[str]:
     """Return the class names of exceptions, including those of all base classes."""
     return frozenset(kind.__name__ for error in errors for kind in type(error).__mro__)
 
@@ -241,30 +241,32 @@ def _standard_status(status: int, provider_message: str, retry_after: float | No
     return 404 if status in (400, 422) and _NO_MODEL.search(provider_message) else status
 
 
-def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float) -> Failure:
+def failure_without_response(
+    class_names: frozenset[str], details: str, endpoint: Endpoint, timeout: float
+) -> Failure:
     """Make a failure for a request without a readable response.
 
     Args:
-        kinds: The class names of the exception and its causes.
+        class_names: The class names of the exception and its causes.
         details: The exception's message, redacted.
         endpoint: The endpoint.
         timeout: The timeout of the request in seconds.
     """
-    if (environment_failure := _environment_failure(kinds, details, endpoint)) is not None:
+    if (environment_failure := _environment_failure(class_names, details, endpoint)) is not None:
         return environment_failure
     label, where = endpoint.label, endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
-    if kinds & {"ConnectTimeout", "ConnectionTimeoutError"}:
+    if class_names & {"ConnectTimeout", "ConnectionTimeoutError"}:
         message, retry = f"{label}: no connection to {where} in time", "few"
         hint = server
-    elif kinds & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
+    elif class_names & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
         message, retry = f"{label} did not answer within {timeout:g} s", "yes"
         hint = "raise the setting 'timeout', or use a faster model"
-    elif kinds & {"gaierror", "ClientConnectorDNSError"}:
+    elif class_names & {"gaierror", "ClientConnectorDNSError"}:
         message, retry = f"{label}: the host name of {where} cannot be resolved", "few"
         hint = "check base_url" if endpoint.custom else "check the network"
-    elif kinds & {"SSLError", "ClientSSLError", "CertificateError"}:
+    elif class_names & {"SSLError", "ClientSSLError", "CertificateError"}:
         message, hint = (
             f"{label}: no trusted TLS connection to {where}: {details}",
             "check base_url",
@@ -272,36 +274,38 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
         if proxy := proxy_of(endpoint):
             message = f"{label}: no trusted TLS connection by {proxy}: {details}"
             hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
-    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
+    elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
         proxy := proxy_of(endpoint)
     ):
         message, retry = f"{label}: not reachable by {proxy}", "few"
         hint = "is the proxy running? NO_PROXY names hosts that need none"
-    elif kinds & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
+    elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
         message, retry = f"{label}: {where} is not reachable (connection refused)", "few"
         hint = f"{server[0].upper()}{server[1:]}"
-        if "ConnectionRefusedError" not in kinds:
+        if "ConnectionRefusedError" not in class_names:
             message = f"{label}: {where} is not reachable"
-    elif kinds & _DROPPED:
+    elif class_names & _DROPPED:
         message, retry = f"{label} dropped the connection", "yes"
         hint = server
-    elif kinds & UNREADABLE:
+    elif class_names & UNREADABLE:
         return unreadable(endpoint)
     else:
         message, hint = f"{label} failed: {details}", "try again; --debug shows more"
     return Failure(message=message, provider=endpoint.provider, hint=hint, retry=retry)
 
 
-def _environment_failure(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
+def _environment_failure(
+    class_names: frozenset[str], details: str, endpoint: Endpoint
+) -> Failure | None:
     """Make a failure for an error in the proxy or certificate settings; None for other errors."""
     label = endpoint.label
     proxy = proxy_of(endpoint)
     message, hint = _proxy_fault(proxy)
     if message:
         message = f"{label} cannot be asked: {message}"
-    elif "CertificatesError" in kinds:
+    elif "CertificatesError" in class_names:
         message, hint = f"{label} cannot be asked: {details}", "fix the variable, or unset it"
-    elif kinds & PROXY_ERRORS:
+    elif class_names & PROXY_ERRORS:
         message = (
             f"{proxy} refused the connection to {label}: {details.removesuffix(f' (by {proxy})')}"
         )

@@ -45,5 +45,5 @@ FAMILIES: Final = (
 )
 """The providers whose protocols delf implements."""
 
-SPOKEN: Final = Providers(FAMILIES)
+SUPPORTED_PROVIDERS: Final = Providers(FAMILIES)
 NO_OTHERS: Final = Providers()

@@ -15,11 +15,11 @@ from delf_model_providers.failures import (
     UnreadableError,
     by_status,
     chain,
-    kinds_of,
+    class_names_of,
+    failure_without_response,
     message_in,
     retry_after,
     shortened,
-    unanswered,
     unreadable,
 )
 
@@ -104,7 +104,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     if isinstance(error, UnreadableError):
         return unreadable(endpoint, str(error))
     message = shortened(str(error) or type(error).__name__, endpoint.secrets)
-    failure = unanswered(kinds_of(chain(error)), message, endpoint, timeout)
+    failure = failure_without_response(class_names_of(chain(error)), message, endpoint, timeout)
     return replace(failure, note=f"{type(error).__name__} was raised")
 
 

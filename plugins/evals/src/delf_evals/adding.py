@@ -62,7 +62,7 @@ def add_task(
     """
     first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
-    _require_done(record, first_event, last_event)
+    _check_can_be_case(record, first_event, last_event)
     if path.suffix == ".json":
         raise ConfigurationError(f"{path} is JSON", hint="cases are added to YAML: --to NAME")
     if path.exists() and name in names_of_cases(read_data(path)):
@@ -98,12 +98,16 @@ def add_task(
     return case
 
 
-def _require_done(
+def _check_can_be_case(
     record: TaskRecord,
     first_event: TaskQueued | TaskStarted | None,
     last_event: TaskFinished | None,
 ) -> None:
-    """Raise ConfigurationError unless a task is done and does not continue a conversation."""
+    """Check that an evaluation case can be made of a task.
+
+    Raises:
+        ConfigurationError: If the task is not done, or if it continues a conversation.
+    """
     task = f"the task {short_id(record.task_id)}"
     if first_event is None or last_event is None:
         raise ConfigurationError(
@@ -111,7 +115,7 @@ def _require_done(
         )
     if record.state is not TaskState.DONE:
         raise ConfigurationError(
-            f"{task} is {record.state}, and a case expects the answer of a task that is done",
+            f"{task} is {record.state}, but an evaluation case needs a task that is done",
             hint="do the task again, and add that one",
         )
     if first_event.conversation is not None:

@@ -76,7 +76,7 @@ class Called(Evaluator[object, object, object]):
         count = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
         if len(matching_calls) < len(calls_of_action):
             count += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
-        if error := _unknown_action_error(self.action, _done_task(ctx)):
+        if error := _misspelled_action_error(self.action, _done_task(ctx)):
             count, is_met = error, False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
 
@@ -97,7 +97,7 @@ class NotCalled(Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Return True if no call matches, else False with the names of the called actions."""
-        if error := _unknown_action_error(self.action, _done_task(ctx)):
+        if error := _misspelled_action_error(self.action, _done_task(ctx)):
             return EvaluationReason(value=False, reason=error)
         return _require_no_calls(
             [c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)]
@@ -115,14 +115,15 @@ class NoChanges(Evaluator[object, object, object]):
         )
 
 
-def _unknown_action_error(action: str, done: Done) -> str | None:
-    """Return an error message if no action matches a pattern, else None.
+def _misspelled_action_error(pattern: str, done: Done) -> str | None:
+    """Return an error message if a check's pattern matches no action that the task could call.
 
-    Otherwise a misspelled :class:`NotCalled` check would always pass.
+    Without this error, a :class:`NotCalled` check with a misspelled pattern would always pass.
     """
-    if any(fnmatchcase(name, action) for name in done.actions):
+    callable_actions = done.actions
+    if any(fnmatchcase(name, pattern) for name in callable_actions):
         return None
-    return f"there is no action {action}{did_you_mean(action, done.actions)}"
+    return f"there is no action {pattern}{did_you_mean(pattern, callable_actions)}"
 
 
 def _require_no_calls(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:

@@ -31,7 +31,7 @@ _PROJECT: Final = "the project's settings"
 
 @click.group("evals")
 def evals() -> None:
-    """Check tasks against recorded results, over models and prompts.
+    """Check tasks against recorded results, with several models and prompts.
 
     A data set is a YAML file of cases in the folder evals of the project. No call of a case
     reaches a service: calls get recorded results.

@@ -70,7 +70,7 @@ class CaseInputs(BaseModel):
         """The inputs for a case's checks: those in the data set if there are any, else the task."""
         return self.task if self._given is None else self._given
 
-    def of(self, given: object) -> CaseInputs:
+    def with_given(self, given: object) -> CaseInputs:
         """Set the inputs as written in the data set; return this object."""
         self._given = given
         return self
@@ -193,7 +193,8 @@ def _inputs(value: object, template: str | None, label: str) -> CaseInputs:
     try:
         if template is not None:
             task = template.format(cast("Any", value), **(table or {}))
-            return CaseInputs(task=task).of(cast("object", value))
+            # Checks get the inputs as the data set has them, instead of the task made from them.
+            return CaseInputs(task=task).with_given(cast("object", value))
         return CaseInputs.model_validate({"task": value} if table is None else table)
     except ValidationError as error:
         raise ConfigurationError(

@@ -51,16 +51,17 @@ class Judge:
         await self._agent.astop()
 
     def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
-        """Replace the models of checks by models that ask through delf's agent.
+        """Let checks ask their models through delf's agent.
 
         Args:
-            checks: The checks. A check that names a model keeps it; other checks use the agent's
-                model.
+            checks: The checks. For a check that names a model, the agent asks that model; for other
+                checks, the agent asks its own model.
         """
         for check in checks:
             if hasattr(check, "model"):
-                model_name = getattr(check, "model", None)
-                model: Any = self._agent_model(model_name if isinstance(model_name, str) else None)
+                named_model = getattr(check, "model", None)
+                model_name = named_model if isinstance(named_model, str) else None
+                model: Any = self._agent_model(model_name)
                 setattr(check, "model", model)  # noqa: B010 - the class Evaluator declares no model
 
     def _agent_model(self, name: str | None) -> FunctionModel:

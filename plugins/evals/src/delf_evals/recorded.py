@@ -77,14 +77,14 @@ class World:
     ) -> RecordedResult | None:
         """Return the recorded result for a call; None if there is none.
 
-        Unused results come first, in order. A stub is reused for any number of calls, and a
-        recorded read for any number of equal calls. A recorded change is used once.
+        Unused results come first, in order. A used result is returned again only for a stub, which
+        has no recorded arguments and fits every call of its action, or if ``may_repeat`` is True.
 
         Args:
             name: The full name of the action.
             arguments: The arguments.
             defaults: The default values of optional arguments.
-            may_repeat: Whether a result may be reused for equal calls.
+            may_repeat: Whether equal calls may get the same result, because the action only reads.
         """
         all_arguments = {**defaults, **arguments}
         for index, result in enumerate(self._unused):
@@ -93,8 +93,8 @@ class World:
                 del self._unused[index]
                 return result
         for result in reversed(self._used):
-            is_reusable = result.arguments is None or may_repeat
-            if is_reusable and _matches(result, name, defaults, all_arguments):
+            is_stub = result.arguments is None
+            if (is_stub or may_repeat) and _matches(result, name, defaults, all_arguments):
                 return result
         return None
 
@@ -190,25 +190,28 @@ class RecordedConnection:
     def _with_recorded_results(self, action: Action) -> Action:
         """Return a copy of an action whose calls return recorded results.
 
-        With ``live_reads``, calls that only read and have no recorded result are really made.
+        If the run allows ``live_reads``, calls that only read and have no recorded result are
+        really made.
         """
         name = self._name_of(action)
+        context_parameter = action.context  # gets the CallContext, which is not recorded
 
-        async def call(**arguments_given: Any) -> Any:
+        async def call(**given_arguments: Any) -> Any:
             arguments = {
-                key: value for key, value in arguments_given.items() if key != action.context
+                key: value for key, value in given_arguments.items() if key != context_parameter
             }
-            world = WORLD.get()
+            world = WORLD.get()  # the recorded results of the running case
             only_reads = action.effect == "read"
             recorded = world.take(name, arguments, action.defaults, may_repeat=only_reads)
-            if recorded is not None and recorded.error is not None and recorded.result is None:
-                raise ToolExecutionError(recorded.error)
             if recorded is not None:
+                has_failed = recorded.error is not None and recorded.result is None
+                if has_failed:
+                    raise ToolExecutionError(str(recorded.error))
                 return recorded.result
             if world.live_reads and await self._may_read_live(action, arguments):
                 if action.is_async:
-                    return await action.call(**arguments_given)
-                return await asyncio.to_thread(action.call, **arguments_given)
+                    return await action.call(**given_arguments)
+                return await asyncio.to_thread(action.call, **given_arguments)
             raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)

@@ -44,13 +44,13 @@ class ReadableFile:
         name: The file's name.
         size: The size in bytes.
         read: Returns the content of the file.
-        asks: The reason for which reading needs approval; None if reading needs no approval.
+        approval_reason: The reason why reading needs approval; None if reading needs none.
     """
 
     name: str
     size: int
     read: Callable[[], bytes] = field(repr=False)
-    asks: str | None = None
+    approval_reason: str | None = None
 
 
 class Filesystem(Connection[FilesystemSettings]):
@@ -142,7 +142,9 @@ class Filesystem(Connection[FilesystemSettings]):
             name=place.parts[-1],
             size=size,
             read=lambda: self.read_bytes(path),
-            asks=f"{place.name} needs approval before each read" if needs_approval else None,
+            approval_reason=f"{place.name} needs approval before each read"
+            if needs_approval
+            else None,
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:

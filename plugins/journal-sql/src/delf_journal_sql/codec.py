@@ -106,7 +106,9 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
 
 
 def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
-    """Load a blob, and return the field's value as JSON data.
+    """Return the value of an event's large field, which is stored as a blob instead of in the row.
+
+    The value is JSON data.
 
     Args:
         digest: The digest of the blob.

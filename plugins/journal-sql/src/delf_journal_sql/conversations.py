@@ -127,10 +127,11 @@ class SqlConversations:
         """
 
         def write(connection: Connection) -> bool:
+            """Store the summary, unless another process has replaced the old one."""
             rows = connection.execute(
                 "UPDATE delf_conversations "
                 "SET summary = :summary, summarized = :upto, summary_trust = :trust "
-                "WHERE namespace = :namespace AND name = :name AND summarized = :before "
+                "WHERE namespace = :namespace AND name = :name AND summarized = :old_upto "
                 "AND last >= :upto RETURNING id",
                 {
                     "summary": summary,
@@ -138,7 +139,7 @@ class SqlConversations:
                     "trust": trust,
                     "namespace": self._namespace,
                     "name": conversation,
-                    "before": instead_of,
+                    "old_upto": instead_of,
                 },
             )
             return bool(rows)
@@ -169,7 +170,12 @@ class SqlConversations:
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove old conversations; return the removed records, oldest first.
+        """Remove the messages of old conversations; return the removed records, oldest first.
+
+        Args:
+            before: The time before which a removed conversation was last changed; None for any.
+            keep: The number of newest conversations that are always kept.
+            dry_run: Whether to return the records without removing anything.
 
         Raises:
             JournalError: If a write fails, after which some conversations may have been removed.
@@ -181,7 +187,9 @@ class SqlConversations:
             old = [(k, r) for k, r in candidates if before is None or r.updated_at < before]
             return list(reversed(old))  # oldest first
 
-        def delete_long_cleared(connection: Connection) -> None:
+        def delete_old_rows_without_messages(connection: Connection) -> None:
+            # The row of a removed conversation is kept for a while, so that a summary of the
+            # removed messages that is still being written cannot be stored for new messages.
             connection.execute(
                 "DELETE FROM delf_conversations "
                 "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
@@ -197,7 +205,7 @@ class SqlConversations:
             removed += await self.writing(
                 lambda c, batch=batch: [r for key, r in batch if _clear(c, key, r.updated_at)]
             )
-        await self.writing(delete_long_cleared)
+        await self.writing(delete_old_rows_without_messages)
         await self._reclaim()
         return removed
 
@@ -352,7 +360,8 @@ def _append(
             "VALUES (:namespace, :name, '', :at, 0, 0, 0) RETURNING id",
             {"namespace": namespace, "name": name, "at": messages[-1].at},
         )
-        row = _Row(int(rows[0].id), 0, 0, None, "outside")
+        new_id = int(rows[0].id)
+        row = _Row(id=new_id, last=0, summarized=0, summary=None, summary_trust="outside")
     key, last = row.id, row.last
     title = plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))
     rows = [

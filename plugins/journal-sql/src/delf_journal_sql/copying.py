@@ -9,8 +9,8 @@ from delf_journal_sql.database import Connection
 
 _BATCH_SIZE: Final = 128
 _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
-# The table with the ids of removed tasks, which may have rows in a journal without tasks.
-_REMOVED_TABLE: Final = "delf_removed"
+# The table with the ids of removed tasks.
+_TABLE_OF_REMOVED_TASKS: Final = "delf_removed"
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
@@ -26,11 +26,13 @@ def copy_tables(source: Connection, target: Connection) -> bool:
         False if the target is not empty; nothing is copied then.
     """
     shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
-    for table in shared_tables - {_REMOVED_TABLE}:
+    # A target from which all tasks were removed counts as empty. Its rows about these tasks are
+    # replaced by those of the source.
+    for table in shared_tables - {_TABLE_OF_REMOVED_TASKS}:
         if target.execute(f"SELECT 1 FROM {table} LIMIT 1"):  # noqa: S608 - only names of this module
             return False
-    if _REMOVED_TABLE in shared_tables:
-        target.execute(f"DELETE FROM {_REMOVED_TABLE}")  # noqa: S608 - only names of this module
+    if _TABLE_OF_REMOVED_TASKS in shared_tables:
+        target.execute(f"DELETE FROM {_TABLE_OF_REMOVED_TASKS}")  # noqa: S608 - only names of this module
     for table in sorted(shared_tables):
         columns, rows = source.stream(table)
         while batch := list(itertools.islice(rows, _BATCH_SIZE)):

@@ -136,26 +136,27 @@ class WordSearch:
     """The SQL dialect of a database for the full-text table ``delf_index_words``.
 
     Args:
-        create: The statements that create the table.
+        create_statements: The statements that create the table.
         insert: The statement that inserts words, separated by spaces as ``:words``, with the key
             ``:place``.
         match: The condition that matches ``:query``.
         query: Builds ``:query`` from phrases; the last word also matches longer words.
-        whole: An SQL expression that truncates the number ``{}`` to an integer.
     """
 
-    create: Sequence[str]
+    create_statements: Sequence[str]
     insert: str
     match: str
     query: Callable[[Sequence[Sequence[str]]], str]
-    whole: str
 
 
 class Database(Protocol):
     """A database in which a journal is stored."""
 
-    words: WordSearch
+    text_search: WordSearch
     """The SQL dialect of full-text search."""
+
+    truncation: str
+    """An SQL expression that truncates the number ``{}`` to an integer."""
 
     types: Mapping[str, str]
     """The SQL types of this database for ``serial``, ``real``, ``bytes`` and ``big`` columns."""

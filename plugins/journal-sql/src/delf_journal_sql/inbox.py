@@ -107,19 +107,25 @@ class StopRequests:
             task_ids: The ids of the tasks to check.
         """
         with self._lock:
-            newest_position, cached = newest_note(connection), self._stops
+            newest_position, cached_stops = newest_note(connection), self._stops
             wanted_ids = dict.fromkeys(task_ids)
-            notes = _stops_of(connection, [name for name in wanted_ids if name not in cached])
+            # For tasks that the last search did not check, all requests to stop them are read; for
+            # the other tasks, only those requests that are newer than the last search.
+            unchecked_ids = [task_id for task_id in wanted_ids if task_id not in cached_stops]
+            stop_requests = _stops_of(connection, unchecked_ids)
             if newest_position > self._position:
                 new_notes = notes_from(connection, self._position)
-                notes += [(note.task_id, note.data) for note in new_notes if note.kind == STOP]
+                stop_requests += [
+                    (note.task_id, note.data) for note in new_notes if note.kind == STOP
+                ]
             self._position = newest_position
-            self._stops = {name: cached.get(name) for name in wanted_ids}
-            for name, data in notes:
-                if name in wanted_ids and self._stops[name] is None:
+            self._stops = {task_id: cached_stops.get(task_id) for task_id in wanted_ids}
+            for task_id, data in stop_requests:
+                is_first = task_id in wanted_ids and self._stops[task_id] is None
+                if is_first:
                     by, via = data.get("by"), data.get("via")
-                    self._stops[name] = StoppedBy(str(by or ""), str(via or ""))
-            return {name: stop for name, stop in self._stops.items() if stop is not None}
+                    self._stops[task_id] = StoppedBy(str(by or ""), str(via or ""))
+            return {task_id: stop for task_id, stop in self._stops.items() if stop is not None}
 
 
 def _stops_of(

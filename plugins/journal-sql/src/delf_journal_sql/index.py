@@ -214,7 +214,8 @@ def forget(connection: Connection, task: int) -> None:
 def _create_tables(connection: Connection, database: Database) -> None:
     for table in _TABLES:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
-    for sql in (*_CREATE.format(**database.types).split(";"), *database.words.create):
+    create_statements = _CREATE.format(**database.types).split(";")
+    for sql in (*create_statements, *database.text_search.create_statements):
         connection.execute(sql)
     connection.execute(
         "INSERT INTO delf_index (version, position) VALUES (:version, 0)", {"version": _VERSION}
@@ -248,7 +249,7 @@ def _store(connection: Connection, database: Database, batch: _Batch) -> None:
             },
         )
     for index_key, words in batch.words:
-        connection.execute(database.words.insert, {"place": index_key, "words": words})
+        connection.execute(database.text_search.insert, {"place": index_key, "words": words})
 
 
 # -- events -----------------------------------------------------------------------------------
@@ -325,9 +326,12 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
 def _person_of(data: Mapping[str, Any]) -> str:
     """Return the name of the person for whom a task runs; empty if unknown."""
     setup: Mapping[str, Any] = data.get("setup") or {}
-    server: Mapping[str, Any] = setup.get("serve") or {}
-    holder = data.get("key")  # set if, for example, a schedule submits a task for a person
-    return str(server.get("key") or (name_of_holder(holder) if holder else ""))
+    request_to_server: Mapping[str, Any] = setup.get("serve") or {}
+    # The person whose API key was used for the request, if the server got the task in a request.
+    requester = request_to_server.get("key")
+    # The owner of a task that, for example, a schedule submits.
+    owner = data.get("key")
+    return str(requester or (name_of_holder(owner) if owner else ""))
 
 
 def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:

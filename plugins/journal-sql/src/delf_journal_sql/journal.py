@@ -105,7 +105,9 @@ class SqlJournal:
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
-        else:  # a cancellation waits, so that the event is stored before later events
+        else:
+            # If this task is cancelled, run_in_thread() still waits for the thread. The event is
+            # therefore stored before the events that are appended after it.
             packed = await run_in_thread(pack, event, limit)
         await self._append(packed)
 
@@ -261,7 +263,9 @@ class SqlJournal:
         try:
             await self._register()
         except JournalSetupError as error:
-            error.chosen = self._settings.url is not None
+            # A caller may work without a journal, unless the user has chosen this one.
+            is_chosen_by_user = self._settings.url is not None
+            error.chosen = is_chosen_by_user
             raise
 
     async def _register(self) -> None:
@@ -355,7 +359,7 @@ class SqlJournal:
             lambda c, position, limit: [
                 (note.position, note) for note in inbox.notes_from(c, position, task_id, limit)
             ],
-            notes=True,
+            are_notes=True,
         )
 
     async def find_requests(
@@ -571,14 +575,22 @@ class SqlJournal:
     def _subscribe(
         self,
         task_id: str | None,
-        begin: Callable[[Connection], int],
+        find_start: Callable[[Connection], int],
         fetch: Callable[[Connection, int, int], list[tuple[int, T]]],
         *,
-        notes: bool = False,
+        are_notes: bool = False,
     ) -> Subscription[T]:
-        """Create a subscription that starts after the pending appends of this journal."""
-        call = Call(begin, write=False)
-        subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
+        """Create a subscription that starts after the pending appends of this journal.
+
+        Args:
+            task_id: The task whose items are subscribed to; None for all tasks.
+            find_start: Returns the position after which the subscription starts.
+            fetch: Returns the items after a position, up to a number of items, each with its
+                position.
+            are_notes: Whether the items are notes, such as requests to stop, instead of events.
+        """
+        call = Call(find_start, write=False)
+        subscription = Subscription(self._read, call.done, fetch, task_id, notes=are_notes)
         with self._lock:
             self._starting_subscriptions.add(call.done)
         call.done.add_done_callback(self._remove_starting)

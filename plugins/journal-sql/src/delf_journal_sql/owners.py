@@ -25,7 +25,7 @@ COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 
 
 @functools.cache
-def place() -> str:
+def machine_and_namespace() -> str:
     """Return a text that identifies this machine, its current boot, and the pid namespace."""
     boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
@@ -38,9 +38,11 @@ def place() -> str:
 
 
 def birth_of(pid: int) -> str | None:
-    """Return a text that identifies the start of a process; None if it has ended.
+    """Return a text that differs between processes with the same id; None if the process has ended.
 
-    None is also returned on systems where processes cannot be checked.
+    On Linux, the text is the start time. On other Unix systems, the text is always "alive", so that
+    a later process with the same id is not told apart. On Windows, processes cannot be checked, and
+    None is returned.
     """
     if sys.platform == "linux":
         line = _first_line(f"/proc/{pid}/stat")
@@ -78,7 +80,8 @@ class Owner:
         pid: The process id.
         birth: The start time of the process, because process ids are reused; None if unknown.
         host: The machine's name, for messages.
-        place: The machine, its boot and the pid namespace, as :func:`place` returns them.
+        machine: The machine, its boot and the pid namespace, as :func:`machine_and_namespace`
+            returns them.
         key: A unique id of this journal object in this process.
         lease: The time in seconds without heartbeats after which the process counts as dead, even
             if it is alive; None if the kernel decides for processes of the same machine.
@@ -87,7 +90,7 @@ class Owner:
     pid: int = field(default_factory=os.getpid)
     birth: str | None = field(default_factory=lambda: birth_of(os.getpid()))
     host: str = field(default_factory=socket.gethostname)
-    place: str = field(default_factory=place)
+    machine: str = field(default_factory=machine_and_namespace)
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     lease: float | None = None
 
@@ -100,7 +103,7 @@ class Owner:
         """Store this process with a new heartbeat, within a transaction."""
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
-        row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
+        row = (self.key, self.pid, self.birth, self.host, self.machine, now, self.lease)
         # Delete and insert, because SQLite and PostgreSQL have different upsert statements.
         self.leave(connection)
         connection.insert("delf_owners", columns, [row])
@@ -116,7 +119,7 @@ class Process(NamedTuple):
     pid: Any
     birth: str | None
     host: str | None
-    place: str | None
+    machine: str | None
     heartbeat: Any
     lease: float | None
 
@@ -137,10 +140,12 @@ def is_alive(process: Process, now: float) -> bool:
         process: The process.
         now: The current time, for comparing heartbeats.
     """
-    if process.place is None:
+    has_left = process.machine is None  # a process that ends removes its row of the owners
+    if has_left:
         return False
     lease = process.lease
-    if lease is None and process.place == place() and process.birth is not None:
+    is_local = process.machine == machine_and_namespace()
+    if lease is None and is_local and process.birth is not None:
         # Compare the start time, too: by now another program may have the pid of a dead process,
         # whose tasks would then never be free.
         return birth_of(process.pid) == process.birth
@@ -153,9 +158,10 @@ def perhaps_alive(process: Process) -> PerhapsAlive | None:
     Args:
         process: The former owner.
     """
-    if process.place is None:
+    has_left = process.machine is None  # a process that ends removes its row of the owners
+    if has_left:
         return None
-    is_local = process.place == place() and process.birth is not None
+    is_local = process.machine == machine_and_namespace() and process.birth is not None
     if is_local and birth_of(process.pid) != process.birth:
         return None
     lease = SILENCE_SECONDS if process.lease is None else float(process.lease)

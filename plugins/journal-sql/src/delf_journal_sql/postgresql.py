@@ -85,6 +85,15 @@ class PostgresConnection:
 
         psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
         its locks, because the server does not count such a session as idle.
+
+        Args:
+            table: The table.
+            columns: The columns.
+            rows: The values of the columns.
+            unique: A unique column. Rows whose value exists already are skipped.
+
+        Returns:
+            With ``unique``, the id and the unique value of each inserted row; otherwise nothing.
         """
         placeholders = f"({', '.join(['%s'] * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
@@ -193,8 +202,9 @@ class PostgresDatabase:
         "real": "DOUBLE PRECISION",
         "bytes": "BYTEA",
     }
-    words = WordSearch(
-        create=(
+    truncation = "CAST(FLOOR({}) AS BIGINT)"
+    text_search = WordSearch(
+        create_statements=(
             "CREATE TABLE delf_index_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)",
             "CREATE INDEX delf_index_words_gin ON delf_index_words USING gin (words)",
         ),
@@ -206,7 +216,6 @@ class PostgresDatabase:
         query=lambda terms: (
             " & ".join(" <-> ".join(f"'{w}'" for w in term) for term in terms) + ":*"
         ),
-        whole="CAST(FLOOR({}) AS BIGINT)",
     )
 
     def __init__(self, rest: str, settings: JournalSettings) -> None:
@@ -429,13 +438,14 @@ class PostgresDatabase:
         return JournalError(f"the journal {self.name} failed: {message}")
 
 
-def _watched_connection(is_responding: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
+def _watched_connection(is_server_responding: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
     """Return a connection class whose statements fail if the server stops responding.
 
     psycopg itself would wait forever for a suspended server, whose kernel still accepts data.
 
     Args:
-        is_responding: Returns True if the server answers on another connection; may take seconds.
+        is_server_responding: Returns True if the server answers on another connection; may take
+            seconds.
     """
     import psycopg
 
@@ -455,7 +465,7 @@ def _watched_connection(is_responding: Callable[[], bool]) -> type[psycopg.Conne
                 if ready:
                     last_answer = time.monotonic()
                 elif time.monotonic() - last_answer > SILENCE_SECONDS:
-                    if not is_responding():
+                    if not is_server_responding():
                         self.pgconn.finish()
                         raise psycopg.OperationalError("the server does not answer")
                     # The server is alive: the statement takes long or waits for a lock.

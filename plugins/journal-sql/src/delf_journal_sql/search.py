@@ -140,21 +140,21 @@ def _matching_events(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all phrases, newest task first.
 
-    A batch maps the database key of a task to the index key of the task's first such event.
+    A batch maps the database key of a task to the index key of its first such event.
 
     Args:
-        connection: A connection.
-        database: The database.
-        terms: The phrases, each as its words.
-        end_task: The database key of a task; only older tasks are searched. None for all tasks.
+        connection: A connection for reading.
+        database: The database, for its SQL dialect.
+        terms: The phrases, each as words.
+        end_task: The database key of a task, to yield only older tasks; None for all.
     """
-    values: dict[str, Any] = {"query": database.words.query(terms), "limit": _BATCH_SIZE}
+    values: dict[str, Any] = {"query": database.text_search.query(terms), "limit": _BATCH_SIZE}
     keys_by_task: dict[int, int] = {}
     while True:
         if end_task is not None:
             values["end"] = index_key_of(end_task)
         rows = connection.execute(
-            f"SELECT rowid FROM delf_index_words WHERE {database.words.match} "  # noqa: S608 - only names of this module
+            f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
             f"{'' if end_task is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
             values,
         )
@@ -163,13 +163,14 @@ def _matching_events(
         if len(rows) < _BATCH_SIZE:
             yield keys_by_task
             return
-        # The last task may have earlier matching events beyond the limit, so the next query reads
-        # this task again. If it fills the whole batch, its earlier events are skipped.
+        # The last task may have earlier matching events beyond the limit. The next query therefore
+        # reads the last task again, unless its events fill the whole batch.
         last_task = event_at(rows[-1][0])[0]
-        end_task = last_task
-        if len(keys_by_task) > 1:
+        must_read_again = len(keys_by_task) > 1
+        if must_read_again:
             del keys_by_task[last_task]
-            end_task = last_task + 1
+        # The next query reads only tasks before end_task.
+        end_task = last_task + 1 if must_read_again else last_task
         yield keys_by_task
         keys_by_task = {}
 
@@ -193,13 +194,15 @@ def figures(
     if terms:
         where.append(
             f"t.id IN (SELECT rowid >> {SEQ_BITS} FROM delf_index_words "  # noqa: S608 - only names of this module
-            f"WHERE {database.words.match})"
+            f"WHERE {database.text_search.match})"
         )
-        values["query"] = database.words.query(terms)
-    quarter = database.words.whole.format(f"t.started_at / {_QUARTER_HOUR_SECONDS}")
+        values["query"] = database.text_search.query(terms)
     match by:
         case "day":
-            rows = _figures_by_task(connection, quarter, where, values, now)
+            # The days of every time zone begin with a quarter of an hour, so that the figures of
+            # each quarter belong to one day.
+            quarter_hour = database.truncation.format(f"t.started_at / {_QUARTER_HOUR_SECONDS}")
+            rows = _figures_by_task(connection, quarter_hour, where, values, now)
             return _by_day(rows, time_zone)
         case "person":
             return _figures_by_task(connection, "i.person", where, values, now)
@@ -235,14 +238,14 @@ def _figures_by_task(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Compute statistics for each group of tasks.
+    """Compute statistics for groups of tasks, where each task is in exactly one group.
 
     Args:
-        connection: A connection.
-        group: An SQL expression that gives a task's group.
-        where: The conditions on the tasks.
-        values: The values of the conditions' parameters.
-        now: The present time.
+        connection: A connection for reading.
+        group: The SQL expression of a task's group.
+        where: The SQL conditions that the tasks must meet.
+        values: The parameters of the conditions.
+        now: The current time, for requests that still wait.
     """
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
@@ -280,19 +283,21 @@ def _figures_by_use(
 ) -> list[Figures]:
     """Compute statistics by model, action or connection.
 
-    A task counts in each group that it used.
+    A task counts in each group that it used. Child tasks are not counted, but their calls and costs
+    are.
     """
     source = (
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
-    each = (
-        f"SELECT {group} AS group_key, t.id, MAX(1 - i.is_child) AS own, "
+    tasks_by_group = (
+        f"SELECT {group} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
         f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
     tasks = connection.execute(
-        f"SELECT group_key, SUM(own), SUM(failed), SUM(stopped) FROM ({each}) AS used "  # noqa: S608 - only names of this module
+        "SELECT group_key, SUM(is_top_level), SUM(failed), SUM(stopped) "  # noqa: S608 - only names of this module
+        f"FROM ({tasks_by_group}) AS used "
         "GROUP BY 1 ORDER BY 1",
         values,
     )
@@ -304,13 +309,13 @@ def _figures_by_use(
     return [
         Figures(
             group=str(name),
-            tasks=int(own),
+            tasks=int(top_level_count),
             failed=int(failed),
             stopped=int(stopped),
             **_call_figures(numbers[name]),
             **_cost_figures(numbers[name]),
         )
-        for name, own, failed, stopped in tasks
+        for name, top_level_count, failed, stopped in tasks
     ]
 
 
@@ -340,19 +345,20 @@ def _cost_figures(numbers: SqlRow) -> dict[str, Any]:
 _SUMMED_FIELDS: Final = tuple(name for name in Figures.__dataclass_fields__ if name != "group")
 
 
-def _by_day(quarters: Sequence[Figures], zone: tzinfo) -> list[Figures]:
+def _by_day(figures_by_quarter_hour: Sequence[Figures], zone: tzinfo) -> list[Figures]:
+    """Add up the figures of quarter hours, whose groups are numbers since 1970, to those of days.
+
+    The days are those of a time zone.
+    """
     days: dict[str, Figures] = {}
-    for quarter in quarters:
-        day = (
-            datetime.fromtimestamp(int(quarter.group) * _QUARTER_HOUR_SECONDS, zone)
-            .date()
-            .isoformat()
-        )
+    for figures in figures_by_quarter_hour:
+        start = int(figures.group) * _QUARTER_HOUR_SECONDS
+        day = datetime.fromtimestamp(start, zone).date().isoformat()
         figures_of_day = days.setdefault(day, Figures(group=day))
-        added = {
-            name: getattr(figures_of_day, name) + getattr(quarter, name) for name in _SUMMED_FIELDS
+        sums = {
+            name: getattr(figures_of_day, name) + getattr(figures, name) for name in _SUMMED_FIELDS
         }
-        days[day] = replace(figures_of_day, **added)
+        days[day] = replace(figures_of_day, **sums)
     return sorted(days.values(), key=lambda figures: figures.group)
 
 
@@ -431,10 +437,17 @@ _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "te
 def _first_match(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """Return the place and text with the first match, and the position of the match in the text."""
-    for term in terms:
+    """Return the place and text with the first match, and the position of the match in the text.
+
+    Args:
+        texts: The texts of an event, each with its place in the event.
+        terms: The searched phrases, each as a sequence of words.
+    """
+    for phrase in terms:
+        first_word = phrase[0]  # only the position is needed, where the phrase begins
         for place, text in texts:
-            position = normal(text).find(term[0])
+            position = normal(text).find(first_word)
             if position >= 0:
+                # The normal form of a text may be longer than the text.
                 return place, text, min(position, len(text))
     return *texts[0], 0

@@ -105,7 +105,7 @@ class SqliteConnection:
             unique: A unique column. Rows whose value exists already are skipped.
 
         Returns:
-            With ``unique``, the ids and unique values of the inserted rows; otherwise nothing.
+            With ``unique``, the id and the unique value of each inserted row; otherwise nothing.
         """
         placeholders = f"({', '.join('?' * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
@@ -213,12 +213,14 @@ class SqliteDatabase:
         "real": "REAL",
         "bytes": "BLOB",
     }
-    words = WordSearch(
-        create=("CREATE VIRTUAL TABLE delf_index_words USING fts5(words, tokenize='ascii')",),
+    truncation = "CAST({} AS INTEGER)"
+    text_search = WordSearch(
+        create_statements=(
+            "CREATE VIRTUAL TABLE delf_index_words USING fts5(words, tokenize='ascii')",
+        ),
         insert="INSERT INTO delf_index_words (rowid, words) VALUES (:place, :words)",
         match="delf_index_words MATCH :query",
         query=lambda terms: " AND ".join(f'"{" ".join(term)}"' for term in terms) + "*",
-        whole="CAST({} AS INTEGER)",
     )
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
@@ -382,7 +384,8 @@ class SqliteChanges:
 
     def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
-        self._poked = threading.Event()
+        # Ends the pause of :meth:`wait`: this process has written, or :meth:`close` was called.
+        self._wake_event = threading.Event()
         self._closed = False
         self._pause = _MIN_POLL_SECONDS
         self._version = self._data_version()
@@ -390,7 +393,7 @@ class SqliteChanges:
     def wait(self) -> bool:
         """Block until there may be new data; return False after :meth:`close`."""
         # SQLite notifies no other process, so poll its counter of writes.
-        while not self._poked.wait(self._pause):
+        while not self._wake_event.wait(self._pause):
             version = self._data_version()
             if version != self._version:
                 self._version = version
@@ -398,7 +401,7 @@ class SqliteChanges:
                 return True
             # Back off while nobody writes, because the poll wakes up the processor.
             self._pause = min(self._pause * 1.3, _MAX_POLL_SECONDS)
-        self._poked.clear()
+        self._wake_event.clear()
         self._pause = _MIN_POLL_SECONDS
         return not self._closed
 
@@ -408,12 +411,12 @@ class SqliteChanges:
 
     def poke(self) -> None:
         """Report a write of this process, which wakes :meth:`wait`."""
-        self._poked.set()
+        self._wake_event.set()
 
     def close(self) -> None:
         """End :meth:`wait` for good."""
         self._closed = True
-        self._poked.set()
+        self._wake_event.set()
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version")[0][0])

@@ -165,11 +165,16 @@ def find_tasks(
     return [task for task in records if state in (None, task.state)]
 
 
-def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL condition for tasks ``t`` on behalf of some people, and its parameters."""
-    if keys is None:
+def _on_behalf_of(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
+    """Return the SQL condition for the tasks ``t`` of some owners, and its parameters.
+
+    Args:
+        owners: The owners, as the column ``limit_key`` has them: people or API keys. None for the
+            tasks of all owners.
+    """
+    if owners is None:
         return "TRUE", {}
-    values = {f"key{number}": key for number, key in enumerate(sorted(keys))}
+    values = {f"key{number}": owner for number, owner in enumerate(sorted(owners))}
     return f"t.limit_key IN ({', '.join(f':{name}' for name in values) or 'NULL'})", values
 
 
@@ -239,13 +244,13 @@ def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
     return TaskRecord(**values)
 
 
-def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
+def resolve_id(connection: Connection, text: str, owners: Collection[str] | None = None) -> str:
     """Return the full id of the only task whose id has a prefix.
 
     Args:
         connection: A connection for reading.
         text: The prefix, with or without ``task_``, or a full id.
-        keys: The people whose tasks may be found; None for all.
+        owners: The people or API keys whose tasks may be found; None for all.
 
     Raises:
         UnknownTaskError: If no id or more than one id has the prefix.
@@ -253,7 +258,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
     """
     if not text:
         raise DelfError("the id of a task is empty")
-    condition, values = _on_behalf_of(keys)
+    condition, values = _on_behalf_of(owners)
     # A full id is returned even if it is also the prefix of another id.
     exact = connection.execute(
         f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608
@@ -270,6 +275,7 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
             "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
             {"start": f"{like_text(start)}%", **values},
         )
+        # LIKE ignores case in SQLite, but ids differ by case.
         ids += [str(row.task_id) for row in rows if str(row.task_id).startswith(start)]
     if len(ids) == 1:
         return ids[0]
@@ -303,11 +309,12 @@ def to_prune(
         if state not in AT_REST:
             continue
         condition, parameters = in_state(connection, now, state)
-        if "state" in parameters:  # give each state its own parameter name
-            condition, parameters = (
-                f"t.state = :state_{number}",
-                {f"state_{number}": TaskState(state).value},
-            )
+        # The conditions of several states are combined, but each has the parameter "state". Give
+        # each parameter a name of its own.
+        if "state" in parameters:
+            own_name = f"state_{number}"
+            condition = condition.replace(":state", f":{own_name}")
+            parameters = {own_name: parameters["state"]}
         values |= parameters
         if age is not None:
             condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
@@ -401,7 +408,10 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
 
 def was_removed(connection: Connection, task_id: str) -> bool:
-    """Return True if a task with this id was removed in the last 90 days."""
+    """Return True if a task with this id was removed recently.
+
+    Rows of the table are kept for 90 days.
+    """
     rows = connection.execute(
         "SELECT 1 FROM delf_removed WHERE task_id = :task_id", {"task_id": task_id}
     )

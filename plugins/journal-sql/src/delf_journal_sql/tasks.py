@@ -36,21 +36,21 @@ class Tasks:
         owner: This process as an owner of tasks.
         database: The database.
         open: The cached state of the tasks that this process writes to, by id.
-        held: The ids of the tasks that this process has claimed.
-        lost: The ids of tasks that other processes have claimed from this process. Events of these
-            tasks are refused until this process claims them again.
+        claimed_tasks: The ids of the tasks that this process has claimed.
+        tasks_of_other_processes: The ids of tasks that other processes have claimed from this
+            process. Events of these tasks are refused until this process claims them again.
     """
 
     owner: Owner
     database: Database
     open: dict[str, _Task] = field(default_factory=dict[str, _Task])
-    held: set[str] = field(default_factory=set[str])
-    lost: set[str] = field(default_factory=set[str])
+    claimed_tasks: set[str] = field(default_factory=set[str])
+    tasks_of_other_processes: set[str] = field(default_factory=set[str])
     _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
     _closed: list[str] = field(default_factory=list[str])
 
     def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """Move tasks that this process no longer owns to ``lost``.
+        """Refuse further events of tasks that this process no longer owns.
 
         Called in the transaction that stores events of these tasks. The owner's key is a fencing
         token: a process that lost a task, because its lease expired, cannot store further events of
@@ -60,6 +60,7 @@ class Tasks:
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
         if not keys:
             return
+        # A task that is not running has no owner that other processes could take it from.
         owned = (
             f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
             f"AND (state <> '{TaskState.RUNNING}' OR owner = :owner)"
@@ -71,8 +72,8 @@ class Tasks:
         owned_keys = {row.id for row in connection.execute(f"SELECT id {owned}", parameters)}
         for key in keys.keys() - owned_keys:
             self.open.pop(keys[key], None)
-            self.held.discard(keys[key])
-            self.lost.add(keys[key])
+            self.claimed_tasks.discard(keys[key])
+            self.tasks_of_other_processes.add(keys[key])
 
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
         """Insert the tasks whose first event is among some events.
@@ -82,13 +83,17 @@ class Tasks:
         new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
             name = packed.event.task_id
-            if packed.event.seq == 1 and name not in self.open and name not in self.lost:
+            if (
+                packed.event.seq == 1
+                and name not in self.open
+                and name not in self.tasks_of_other_processes
+            ):
                 new_rows[name] = self._row_of(packed.event)
         rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
         for row in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
             self.open[row.task_id] = _Task(int(row.id), 0)
             if new_rows[row.task_id]["owner"] is not None:
-                self.held.add(row.task_id)
+                self.claimed_tasks.add(row.task_id)
 
     def add(self, connection: Connection, packed: Packed) -> None:
         """Validate an event, and collect its row for :meth:`flush`.
@@ -100,7 +105,7 @@ class Tasks:
                 another process owns the task.
         """
         event = packed.event
-        if event.task_id in self.lost:
+        if event.task_id in self.tasks_of_other_processes:
             raise _lost_claim_error(event.task_id)
         task = self.open.get(event.task_id)
         if task is None:
@@ -151,7 +156,7 @@ class Tasks:
         """Drop the cached state of finished and postponed tasks after a commit."""
         for task_id in self._closed:
             self.open.pop(task_id, None)
-            self.held.discard(task_id)
+            self.claimed_tasks.discard(task_id)
         self._closed.clear()
 
     def claim(
@@ -177,7 +182,7 @@ class Tasks:
             {"id": task_id},
         )
         former_owner: PerhapsAlive | None = None
-        for row in rows:
+        for row in rows:  # one row, or none if the task is unknown
             key, state, owner = row.id, row.state, row.owner
             if failed and state == TaskState.FAILED:
                 connection.execute(
@@ -190,8 +195,8 @@ class Tasks:
                 continue  # the task is over, or this process owns it already
             process = owner_of(row)
             if owner is not None and is_alive(process, self.database.now(connection)):
-                this_process = (self.owner.pid, self.owner.birth, self.owner.place)
-                if (process.pid, process.birth, process.place) == this_process:
+                this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
+                if (process.pid, process.birth, process.machine) == this_process:
                     raise _held_here_error(task_id)
                 raise JournalConflictError(
                     f"task {task_id} is being worked on by process {row.pid} on {row.host}",
@@ -223,10 +228,10 @@ class Tasks:
         Raises:
             JournalConflictError: If a live process, including this one, has claimed the task.
         """
-        if task_id in self.held:
+        if task_id in self.claimed_tasks:
             raise _held_here_error(task_id)
         former_owner = self.claim(connection, task_id, failed=failed)
-        self.lost.discard(task_id)
+        self.tasks_of_other_processes.discard(task_id)
         return former_owner
 
     def release(self, connection: Connection, task_id: str) -> None:
@@ -237,7 +242,7 @@ class Tasks:
             {"id": task_id, "owner": self.owner.key, "running": TaskState.RUNNING.value},
         )
         self.open.pop(task_id, None)
-        self.held.discard(task_id)
+        self.claimed_tasks.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
         """Load the stored state of an event's task; claim the task if it is running or queued."""
@@ -256,9 +261,9 @@ class Tasks:
             try:
                 self.claim(connection, event.task_id)
             except JournalConflictError:
-                self.lost.add(event.task_id)
+                self.tasks_of_other_processes.add(event.task_id)
                 raise
-            self.held.add(event.task_id)
+            self.claimed_tasks.add(event.task_id)
         return _Task(key, last or 0)
 
     def _row_of(self, event: Event) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Subscription(Generic[T]):
             # Clear the signal before the read: an item that is written during the read sets the
             # signal again.
             self._signal.clear()
-            items = await self._reader(self._next)
+            items = await self._reader(self._items_after_position)
             if items:
                 self._position = items[-1][0]
                 self._buffer.extend(item for _, item in items)
@@ -87,7 +87,7 @@ class Subscription(Generic[T]):
                 await self._signal.wait()
         return self._buffer.popleft()
 
-    def _next(self, connection: Connection) -> list[tuple[int, T]]:
+    def _items_after_position(self, connection: Connection) -> list[tuple[int, T]]:
         return self._fetch(connection, self._position or 0, _BATCH_SIZE)
 
     async def aclose(self) -> None:

@@ -109,13 +109,13 @@ class Writer:
         self._queue_changed = threading.Condition()
         self._stopping = False
         self.owner = Owner(lease=lease)
-        self._heartbeat_at: float | None = None
+        self._last_heartbeat_at: float | None = None
         self._outage = Outage(
             _log, f"the journal {database.name} takes no heartbeat", database.name
         )
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
-        self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         """The time of the next heartbeat, on the clock of ``time.monotonic()``."""
         # A daemon: a database that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
@@ -124,20 +124,24 @@ class Writer:
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
         """Create the operation that claims a task that no live process owns.
 
+        The operation returns the previous owner if nobody can tell whether that process is still
+        alive, else None. The task is claimed in both cases.
+
         Args:
             task_id: The id of the task.
             failed: Whether a failed task may be claimed, too.
         """
 
-        def take(connection: Connection) -> PerhapsAlive | None:
+        def claim(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, failed=failed)
 
-        def claimed(_: PerhapsAlive | None) -> None:
-            self._tasks.held.add(task_id)
+        def record_claim(_: PerhapsAlive | None) -> None:
+            self._tasks.claimed_tasks.add(task_id)
 
-        return Call(take, write=True, registers=True, on_commit=claimed)
+        # The operation also registers this process as an owner, because it writes a heartbeat.
+        return Call(claim, write=True, registers=True, on_commit=record_claim)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
@@ -195,7 +199,7 @@ class Writer:
         """
         with self._queue_changed:
             while not self._queue and not self._stopping:
-                seconds_to_heartbeat = self.beat_at - time.monotonic()
+                seconds_to_heartbeat = self.next_heartbeat_at - time.monotonic()
                 if seconds_to_heartbeat <= 0:
                     return []
                 self._queue_changed.wait(seconds_to_heartbeat)
@@ -214,8 +218,8 @@ class Writer:
             try:
                 self._execute_once(group)
             except ConnectionLostError as lost:
-                # The whole transaction is repeated. If it was committed before, its events equal
-                # the stored events.
+                # The whole transaction is repeated. That does no harm if the first attempt was
+                # committed after all: appending an event that is stored already does nothing.
                 self._disconnect()
                 if time.monotonic() < deadline and not self._stopping:
                     time.sleep(_RETRY_PAUSE_SECONDS)
@@ -309,26 +313,26 @@ class Writer:
         if not self._has_recent_heartbeat():
             # The caller confirms the heartbeat after the commit.
             self.owner.register(connection, self._database)
-            if self._heartbeat_at is None:
+            if self._last_heartbeat_at is None:
                 forget_dead(connection, self._database.now(connection))
 
     def _has_recent_heartbeat(self) -> bool:
-        if self._heartbeat_at is None:
+        if self._last_heartbeat_at is None:
             return False
-        return time.monotonic() - self._heartbeat_at < self.owner.heartbeat_seconds
+        return time.monotonic() - self._last_heartbeat_at < self.owner.heartbeat_seconds
 
     def _confirm_heartbeat(self) -> None:
         """Record that the heartbeat of a transaction was committed."""
         if not self._has_recent_heartbeat():
-            self._heartbeat_at = time.monotonic()
+            self._last_heartbeat_at = time.monotonic()
 
     def beat(self) -> None:
         """Store a heartbeat in a transaction of its own, if one is due."""
-        if time.monotonic() < self.beat_at:
+        if time.monotonic() < self.next_heartbeat_at:
             return
-        self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         # A process without open tasks needs no heartbeat: it has no task to lose.
-        if self._heartbeat_at is None or not self._tasks.open:
+        if self._last_heartbeat_at is None or not self._tasks.open:
             return
         try:
             with transaction(self._connect(), write=True) as connection:
@@ -341,12 +345,14 @@ class Writer:
             self._outage.record_success()
 
     def _leave(self) -> None:
-        if self._heartbeat_at is not None:
+        """Remove this process from the owners of tasks, and close the connection."""
+        is_registered = self._last_heartbeat_at is not None
+        if is_registered:
             try:
                 with transaction(self._connect(), write=True) as connection:
                     self.owner.leave(connection)
             except (JournalError, ConnectionLostError) as error:
-                _log.warning("the end could not be written to the journal: %s", error)
+                _log.warning("the end of this process could not be journalled: %s", error)
         self._disconnect()
 
 
@@ -386,7 +392,8 @@ def _resolve_all(group: Sequence[Append]) -> None:
         by_loop[operation.loop].append(operation)
     for loop, operations in by_loop.items():
         try:
-            # One call for each loop and batch: each wakes that loop through its descriptor.
+            # Appends are grouped by loop, because each of these calls wakes the loop with a system
+            # call.
             loop.call_soon_threadsafe(_resolve, operations)
         except RuntimeError:  # the loop was closed: nobody waits any more
             _log.debug("%d events were kept for a loop that is closed", len(operations))

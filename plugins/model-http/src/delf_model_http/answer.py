@@ -70,18 +70,20 @@ class _Call:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     token: str | None = None
-    returned_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fields_to_send_back: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_emitted: bool = False
 
-    def to_tool_call(self, returned_fields: Mapping[str, Any]) -> ToolCall:
+    def to_tool_call(self, message_fields: Mapping[str, Any]) -> ToolCall:
         """Convert the call; missing arguments become an empty object.
 
+        The call's token is an opaque text with all that delf must send back to the server in the
+        next request: the provider's own token, or else fields of the call and of its message.
+
         Args:
-            returned_fields: The fields of the model's message that must be sent back to the server
-                unchanged together with this call.
+            message_fields: The fields of the message, outside of the call, to send back.
         """
         arguments = "".join(self.arguments) or "{}"
-        token = self.token or token_of(returned_fields, self.returned_fields)
+        token = self.token or token_of(message_fields, self.fields_to_send_back)
         return ToolCall(id=self.id, name=self.name, arguments=arguments, token=token)
 
 
@@ -92,22 +94,22 @@ class Answer:
     Args:
         tokens: The token counts; None before their arrival.
         finish_reason: The provider's finish reason.
-        is_finished: Whether the model has finished; only token counts may follow.
-        is_complete: Whether nothing follows, not even token counts.
+        has_model_finished: Whether the model has finished; only token counts may follow.
+        is_stream_over: Whether nothing follows, not even token counts.
         searches: The number of web searches by the provider.
         reply_id: The provider's id of the answer.
         signed_blocks: The blocks of thinking before the next call, which the provider expects back.
-        returned_fields: The fields of the message that the server expects back with the calls.
+        fields_to_send_back: The fields of the message that the server expects back with the calls.
     """
 
     tokens: Tokens | None = None
     finish_reason: str | None = None
-    is_finished: bool = False
-    is_complete: bool = False
+    has_model_finished: bool = False
+    is_stream_over: bool = False
     searches: int = 0
     reply_id: str | None = None
     signed_blocks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    returned_fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    fields_to_send_back: dict[str, Any] = field(default_factory=dict[str, Any])
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
     _index_by_number: dict[int, int] = field(default_factory=dict[int, int])
@@ -129,17 +131,17 @@ class Answer:
         return tuple(self._tool_call(index) for index in range(len(self._calls)))
 
     def _tool_call(self, index: int) -> ToolCall:
-        return self._calls[index].to_tool_call({} if index else self.returned_fields)
+        return self._calls[index].to_tool_call({} if index else self.fields_to_send_back)
 
     @property
-    def is_empty(self) -> bool:
+    def has_no_text_or_call(self) -> bool:
         """True if neither text nor a call was received."""
         return not (self._texts or self._calls)
 
     @property
-    def is_nothing(self) -> bool:
+    def has_received_nothing(self) -> bool:
         """True if no text, call, reasoning or finish reason was received."""
-        return self.is_empty and not self._thoughts and self.finish_reason is None
+        return self.has_no_text_or_call and not self._thoughts and self.finish_reason is None
 
     @property
     def last_call(self) -> int:
@@ -158,19 +160,22 @@ class Answer:
         if text:
             self._thoughts.append(text)
 
-    def keep_fields(self, message: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Add the fields of a message that the server expects back with the calls.
+    def collect_fields_to_send_back(self, message: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Collect the fields of a message that the next request must send back to the server.
+
+        The server needs these fields, such as signed reasoning, beside the message's tool calls.
 
         Args:
             message: The message, or a streamed piece of the message.
-            names: The names of the fields that the server expects back.
+            names: The names of the fields.
         """
         for name in names:
-            piece, collected = message.get(name), self.returned_fields.get(name)
+            # A field may be streamed in pieces, which are joined here.
+            piece, collected = message.get(name), self.fields_to_send_back.get(name)
             if isinstance(piece, str):
-                self.returned_fields[name] = f"{collected or ''}{piece}"
+                self.fields_to_send_back[name] = f"{collected or ''}{piece}"
             elif isinstance(piece, list):
-                self.returned_fields[name] = [*items(collected), *items(piece)]
+                self.fields_to_send_back[name] = [*items(collected), *items(piece)]
 
     def use_reasoning_if_empty(self) -> list[ModelDelta]:
         """Use the reasoning as the text if only reasoning arrived, and it has a fenced script.
@@ -179,7 +184,7 @@ class Answer:
             The deltas to emit.
         """
         thoughts = "".join(self._thoughts)
-        return self.add_text(thoughts) if self.is_empty and _FENCE in thoughts else []
+        return self.add_text(thoughts) if self.has_no_text_or_call and _FENCE in thoughts else []
 
     def index_of(self, number: int) -> int:
         """Return the index of a call that the provider numbers; the numbers may have gaps."""
@@ -197,7 +202,7 @@ class Answer:
         name: Any,
         arguments: Any = "",
         token: str | None = None,
-        returned_fields: Mapping[str, Any] | None = None,
+        fields_to_send_back: Mapping[str, Any] | None = None,
     ) -> list[ModelDelta]:
         """Add a call; return the deltas to emit.
 
@@ -205,15 +210,16 @@ class Answer:
             id_: The provider's id; None or empty without an id.
             name: The name of the tool.
             arguments: The arguments as JSON, or the first piece of them.
-            token: The value that the provider expects back with the call.
-            returned_fields: The fields of the call that the server expects back.
+            token: An opaque value of the call, such as a signature of the model's reasoning, which
+                the next request must send back.
+            fields_to_send_back: Fields of the call that the next request must send back unchanged.
         """
         if len(self._calls) >= _MAX_CALLS:
             raise UnreadableError(f"more than {_MAX_CALLS} calls")
         call_id = _text(id_) if id_ else f"{GENERATED_ID_PREFIX}{uuid4().hex[:12]}"
-        deltas = self.emit_complete_calls(is_over=False)
+        deltas = self.emit_complete_calls(is_answer_over=False)
         self._calls.append(
-            _Call(call_id, _text(name), token=token, returned_fields=returned_fields or {})
+            _Call(call_id, _text(name), token=token, fields_to_send_back=fields_to_send_back or {})
         )
         return [*deltas, *self.add_arguments(self.last_call, arguments)]
 
@@ -238,18 +244,19 @@ class Answer:
         known_call = self._calls[index]
         return id_ != known_call.id if id_ else _is_json("".join(known_call.arguments))
 
-    def emit_complete_calls(self, *, is_over: bool = True) -> list[ModelDelta]:
+    def emit_complete_calls(self, *, is_answer_over: bool = True) -> list[ModelDelta]:
         """Return deltas with the calls that became complete.
 
         Args:
-            is_over: Whether no more pieces can follow, so that all calls are complete. Otherwise a
-                call is complete if its arguments are valid JSON.
+            is_answer_over: Whether no more pieces can follow, so that all calls are complete.
+                Otherwise a call is complete if its arguments are valid JSON.
         """
         deltas: list[ModelDelta] = []
         for index, call in enumerate(self._calls):
-            if is_over and not call.name:
+            if is_answer_over and not call.name:
                 raise UnreadableError("a call without a name")
-            if not call.is_emitted and call.name and (is_over or _is_json("".join(call.arguments))):
+            is_complete = is_answer_over or _is_json("".join(call.arguments))
+            if not call.is_emitted and call.name and is_complete:
                 call.is_emitted = True
                 deltas.append(ModelDelta("", call=index, whole=self._tool_call(index)))
         return deltas
@@ -292,9 +299,9 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     return dict(fields(arguments)) if isinstance(arguments, dict) else {"arguments": call.arguments}
 
 
-def count(counts: Any, name: str) -> int:
+def integer_field(record: Any, name: str) -> int:
     """Return the integer in a field of a JSON object; 0 if the field is missing or invalid."""
-    value: Any = fields(counts).get(name)
+    value: Any = fields(record).get(name)
     return max(0, value) if type(value) is int else 0
 
 

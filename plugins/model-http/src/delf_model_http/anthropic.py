@@ -21,8 +21,8 @@ from delf_model_http.answer import (
     ReportedError,
     Tokens,
     arguments_of,
-    count,
     fields,
+    integer_field,
     items,
     listed,
     required,
@@ -114,7 +114,7 @@ class Messages:
             for name in _SAMPLING:  # refused together with thinking
                 result.pop(name, None)
             if "max_tokens" not in parts.settings:  # the limit includes thinking
-                result["max_tokens"] += count(thinking["thinking"], "budget_tokens")
+                result["max_tokens"] += integer_field(thinking["thinking"], "budget_tokens")
         if facts.max_output_tokens:
             result["max_tokens"] = min(result["max_tokens"], facts.max_output_tokens)
         tools = [
@@ -148,7 +148,7 @@ class Messages:
         """Parse a complete answer that was not streamed."""
         _check(data)
         used = fields(data).get("usage")
-        answer = Answer(tokens=_tokens(used), searches=_searches(used), is_finished=True)
+        answer = Answer(tokens=_tokens(used), searches=_searches(used), has_model_finished=True)
         answer.set_reply_id(fields(data).get("id"))
         required(data, "content")
         for block in items(fields(data).get("content")):
@@ -183,7 +183,7 @@ class Messages:
                 answer.tokens = _tokens(piece.get("usage"), answer.tokens)
                 answer.searches = max(answer.searches, _searches(piece.get("usage")))
             case "message_stop":
-                answer.is_finished = answer.is_complete = True
+                answer.has_model_finished = answer.is_stream_over = True
             case _:
                 pass
         return []
@@ -197,7 +197,9 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {} if _has_budget(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
-    if parts.facts.refuses_sampling:  # newer models take an effort, not a budget
+    # The models that refuse sampling settings are newer than those that take a thinking budget.
+    takes_effort = parts.facts.refuses_sampling
+    if takes_effort:
         level = "low" if effort == "minimal" else effort
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     if not may_think(parts.request):
@@ -293,7 +295,7 @@ def _check(reply: Any) -> None:
 
 
 def _searches(used: Any) -> int:
-    return count(fields(used).get("server_tool_use"), "web_search_requests")
+    return integer_field(fields(used).get("server_tool_use"), "web_search_requests")
 
 
 def _tokens(counts: Any, earlier: Tokens | None = None) -> Tokens | None:
@@ -311,19 +313,19 @@ def _tokens(counts: Any, earlier: Tokens | None = None) -> Tokens | None:
             input=earlier.input,
             cached=earlier.cached,
             written=earlier.written,
-            output=count(counts, "output_tokens") or earlier.output,
+            output=integer_field(counts, "output_tokens") or earlier.output,
             reasoning=_thought(counts) or earlier.reasoning,
         )
-    read = count(counts, "cache_read_input_tokens")
-    written = count(counts, "cache_creation_input_tokens")
+    read = integer_field(counts, "cache_read_input_tokens")
+    written = integer_field(counts, "cache_creation_input_tokens")
     return Tokens(
-        input=count(counts, "input_tokens") + read + written,
+        input=integer_field(counts, "input_tokens") + read + written,
         cached=read,
         written=written,
-        output=count(counts, "output_tokens"),
+        output=integer_field(counts, "output_tokens"),
         reasoning=_thought(counts),
     )
 
 
 def _thought(used: Any) -> int:
-    return count(fields(used).get("output_tokens_details"), "thinking_tokens")
+    return integer_field(fields(used).get("output_tokens_details"), "thinking_tokens")

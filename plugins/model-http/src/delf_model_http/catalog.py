@@ -36,11 +36,12 @@ class Rates:
 
     def cost(self, tokens: Tokens) -> float:
         """Return the cost of an answer in USD."""
-        cached = min(tokens.cached, tokens.input)
-        written = min(tokens.written, tokens.input - cached)
-        fresh = tokens.input - cached - written
-        total = fresh * self.input + cached * self.cached + written * self.written
-        return (total + tokens.output * self.output) / _MILLION
+        # The number of input tokens includes those of the prompt cache, which have other prices.
+        cache_read = min(tokens.cached, tokens.input)
+        cache_written = min(tokens.written, tokens.input - cache_read)
+        uncached = tokens.input - cache_read - cache_written
+        cache_price = cache_read * self.cached + cache_written * self.written
+        return (uncached * self.input + cache_price + tokens.output * self.output) / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

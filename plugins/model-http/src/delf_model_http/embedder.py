@@ -67,8 +67,8 @@ class HttpEmbedder:
         )
         self._endpoint: Endpoint = resolve(config, context)
         self._is_google = is_google
-        self._dimensions = embedding_dimensions
-        self._dimension: int | None = None
+        self._requested_dimension = embedding_dimensions
+        self._received_dimension: int | None = None  # None before the first reply
         self._attempts = Attempts(
             explain=lambda error: explain(error, self._endpoint, _TIMEOUT_SECONDS),
             policy=retry or RetryPolicy(),
@@ -80,12 +80,12 @@ class HttpEmbedder:
     def model(self) -> str:
         """The model's name, followed by the number of dimensions if it is configured."""
         name = self._endpoint.name
-        return name if self._dimensions is None else f"{name}:{self._dimensions}"
+        return name if self._requested_dimension is None else f"{name}:{self._requested_dimension}"
 
     @property
     def dimension(self) -> int | None:
         """The length of a vector; None before the first request."""
-        return self._dimension
+        return self._received_dimension
 
     @property
     def batch_size(self) -> int:
@@ -105,7 +105,7 @@ class HttpEmbedder:
         # Servers refuse empty texts.
         inputs = [text if text.strip() else " " for text in texts]
         rows = await self._attempts.complete(lambda: self._ask(inputs, kind))
-        self._dimension = len(rows[0])
+        self._received_dimension = len(rows[0])
         return rows
 
     async def _ask(self, texts: list[str], kind: EmbeddingKind) -> list[list[float]]:
@@ -124,12 +124,12 @@ class HttpEmbedder:
         name, key = self._endpoint.name, self._endpoint.api_key or ""
         if not self._is_google:
             body: dict[str, Any] = {"model": name, "input": texts, "encoding_format": "float"}
-            if self._dimensions is not None:
-                body["dimensions"] = self._dimensions
+            if self._requested_dimension is not None:
+                body["dimensions"] = self._requested_dimension
             return "embeddings", body, {"Authorization": f"Bearer {key}"}
         common_fields: dict[str, Any] = {"model": f"models/{name}", "taskType": _TASKS[kind]}
-        if self._dimensions is not None:
-            common_fields["outputDimensionality"] = self._dimensions
+        if self._requested_dimension is not None:
+            common_fields["outputDimensionality"] = self._requested_dimension
         requests = [{**common_fields, "content": {"parts": [{"text": text}]}} for text in texts]
         path = f"models/{name}:batchEmbedContents"
         return path, {"requests": requests}, {"x-goog-api-key": key}

@@ -68,7 +68,7 @@ class GeminiLive:
         """Return whether an event confirms that the session is established."""
         return "setupComplete" in event
 
-    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+    def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return one message, as a list: the results of calls, or all turns of the conversation.
 
         The message contains the results if the request has results and no message of the model.
@@ -94,7 +94,7 @@ class GeminiLive:
         ]
         return [{"clientContent": {"turns": turns, "turnComplete": True}}]
 
-    def event_between_turns(self, event: Mapping[str, Any]) -> None:
+    def read_session_event(self, event: Mapping[str, Any]) -> None:
         """Store a session handle, the announced end of the connection, and cancelled calls."""
         if update := fields(event.get("sessionResumptionUpdate")):
             handle = update.get("newHandle")
@@ -106,7 +106,7 @@ class GeminiLive:
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         """Add an event to an answer; return the deltas to emit."""
-        self.event_between_turns(event)
+        self.read_session_event(event)  # an event of an answer may have news of the session, too
         answer.tokens = tokens_of(event.get("usageMetadata"), "responseTokenCount") or answer.tokens
         pieces: list[ModelDelta] = []
         content = fields(event.get("serverContent"))
@@ -119,9 +119,9 @@ class GeminiLive:
         if content.get("interrupted"):
             raise ReportedError(500, {"message": "the answer was interrupted"})
         if "toolCall" in event:
-            answer.finish_reason, answer.is_finished = "tool_calls", True
+            answer.finish_reason, answer.has_model_finished = "tool_calls", True
         elif content.get("turnComplete"):
-            answer.finish_reason, answer.is_finished = "stop", True
+            answer.finish_reason, answer.has_model_finished = "stop", True
         return pieces
 
 

@@ -24,8 +24,8 @@ from delf_model_http.answer import (
     ReportedError,
     Tokens,
     arguments_of,
-    count,
     fields,
+    integer_field,
     items,
     listed,
     required,
@@ -50,7 +50,7 @@ _SETTINGS: Final = {
 }
 
 # Matches models that take a thinking level; earlier models take a thinking budget in tokens.
-_HAS_LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_TAKES_THINKING_LEVEL: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 # The signature that Google's documentation prescribes for calls of other models.
 _FOREIGN_SIGNATURE: Final = chat.base64_of(b"skip_thought_signature_validator")
 # A mapping from reasoning effort to tokens for thinking.
@@ -111,7 +111,7 @@ class GenerateContent:
         """Parse a complete answer that was not streamed."""
         answer = Answer()
         self.event(data, answer)
-        if not answer.is_finished:
+        if not answer.has_model_finished:
             raise UnreadableError("it has no 'candidates'")
         return answer
 
@@ -119,7 +119,7 @@ class GenerateContent:
         """Add an event to an answer; an answer that is not streamed is one event."""
         piece = fields(data)
         if error := piece.get("error"):
-            status = count(error, "code")
+            status = integer_field(error, "code")
             raise ReportedError(status if 400 <= status < 600 else 500, data)
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
             raise ReportedError(400, {"message": f"the prompt was blocked ({blocked})"})
@@ -134,7 +134,7 @@ class GenerateContent:
             if reason := fields(candidate).get("finishReason"):
                 is_call = reason == "STOP" and answer.last_call >= 0
                 answer.finish_reason = "tool_calls" if is_call else reason
-                answer.is_finished = True
+                answer.has_model_finished = True
         return pieces
 
 
@@ -145,7 +145,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {"thinkingConfig": dict(thinking)}
     if effort is None:
         return {}
-    if _HAS_LEVELS.search(parts.endpoint.name):
+    if _TAKES_THINKING_LEVEL.search(parts.endpoint.name):
         level = "minimal" if effort == "none" else effort
         return {"thinkingConfig": {"thinkingLevel": level}}
     return {
@@ -185,7 +185,8 @@ def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
 def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
     """Add a signature to the first call, because newer models refuse a call without one."""
     first_call = next((part for part in parts if "functionCall" in part), None)
-    if first_call is not None and _HAS_LEVELS.search(endpoint.name):
+    is_newer_model = _TAKES_THINKING_LEVEL.search(endpoint.name) is not None
+    if first_call is not None and is_newer_model:
         first_call.setdefault("thoughtSignature", _FOREIGN_SIGNATURE)
     return parts
 
@@ -234,10 +235,11 @@ def tokens_of(used: Any, output: str = "candidatesTokenCount") -> Tokens | None:
     """
     if not fields(used):
         return None
-    thought = count(used, "thoughtsTokenCount")
+    thought = integer_field(used, "thoughtsTokenCount")
     return Tokens(
-        input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
-        cached=count(used, "cachedContentTokenCount"),
-        output=count(used, output) + thought,
+        input=integer_field(used, "promptTokenCount")
+        + integer_field(used, "toolUsePromptTokenCount"),
+        cached=integer_field(used, "cachedContentTokenCount"),
+        output=integer_field(used, output) + thought,
         reasoning=thought,
     )

@@ -43,12 +43,12 @@ class LiveDialect(Protocol):
         """Return whether an event confirms that the session is established."""
         ...
 
-    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+    def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
         """Return the messages that send a request's content and ask for an answer."""
         ...
 
-    def event_between_turns(self, event: Mapping[str, Any]) -> None:
-        """Process an event that arrived between two answers."""
+    def read_session_event(self, event: Mapping[str, Any]) -> None:
+        """Process what an event says about the session; such events may come at any time."""
         ...
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
@@ -148,7 +148,7 @@ class LiveSession:
             async with asyncio.timeout(self._timeout):
                 await self._send_new(request)
             deadline = asyncio.get_running_loop().time() + self._timeout
-            while not answer.is_finished:
+            while not answer.has_model_finished:
                 # A deadline for the whole answer, but only around this wait: around the yield it
                 # would cancel the consumer.
                 async with asyncio.timeout_at(deadline):
@@ -164,7 +164,7 @@ class LiveSession:
             await self.aclose()
             raise self._explain(error).error() from None
         finally:
-            if not answer.is_finished:  # the session's state is unknown
+            if not answer.has_model_finished:  # the session's state is unknown
                 await self.aclose()
         yield self._reply(answer)
 
@@ -178,7 +178,7 @@ class LiveSession:
             await self._close_socket()
             await self.connect()
             await self._open(request)
-        for event in self._dialect.messages_for(request, self._settings):
+        for event in self._dialect.client_events(request, self._settings):
             await self._write(event)
 
     async def _open(self, request: ModelRequest) -> None:
@@ -201,7 +201,7 @@ class LiveSession:
                 return not self._dialect.must_reconnect
             except ConnectionClosed:
                 return False
-            self._dialect.event_between_turns(event)
+            self._dialect.read_session_event(event)
 
     async def _write(self, event: Any) -> None:
         await self._open_socket.send(json.dumps(event, ensure_ascii=False))

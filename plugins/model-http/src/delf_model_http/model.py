@@ -25,7 +25,7 @@ from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
 from delf_model_http.live import LiveDialect, LiveSession
 from delf_model_http.openai import ChatCompletions, refuses_tools
-from delf_model_http.providers import SPOKEN
+from delf_model_http.providers import SUPPORTED_PROVIDERS
 from delf_model_http.realtime import Realtime
 from delf_model_http.responses import Responses
 from delf_model_providers.endpoint import Endpoint, resolve
@@ -80,7 +80,7 @@ class HttpModel(EndpointModel):
     """A model that is called over HTTP in the dialect of its endpoint."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        endpoint = resolve(config, context, SPOKEN)
+        endpoint = resolve(config, context, SUPPORTED_PROVIDERS)
         if endpoint.dialect is None:
             raise ModelConfigurationError(
                 f"{config.model!r}: model-http does not support {endpoint.provider}",
@@ -93,6 +93,7 @@ class HttpModel(EndpointModel):
         dialect = self._endpoint.dialect or ""
         self._dialect = _DIALECTS[dialect]
         self._tools_dialect = self._dialect
+        # These models refuse tools in chat completions, but take tools in the Responses API.
         if refuses_tools(self._endpoint):
             self._tools_dialect = _DIALECTS["openai-responses"]
         self._facts = catalog.facts(self._endpoint.provider, self._endpoint.name)
@@ -122,13 +123,15 @@ class HttpModel(EndpointModel):
         """Open a session with the model.
 
         Returns:
-            None if the model has no sessions.
+            None if the model has no sessions, or if the requests shall use the provider's web
+            search, which sessions do not support.
 
         Raises:
             DelfError: If the session cannot be opened.
         """
         name = self._session_model
-        if name is None or self._search is not None:
+        uses_web_search = self._search is not None
+        if name is None or uses_web_search:
             return None
         self._endpoint.require_key()
         timeout = self._timeout()
@@ -160,7 +163,7 @@ class HttpModel(EndpointModel):
             await self._pool.get()
 
     @property
-    def _is_live_only(self) -> bool:
+    def _needs_session(self) -> bool:
         """True if the model only answers in sessions, so that each request opens a session."""
         return self._session_model == self._endpoint.name
 
@@ -193,7 +196,12 @@ class HttpModel(EndpointModel):
         await self._pool.aclose()
 
     async def _complete_once(self, request: ModelRequest) -> ModelReply:
-        if self._is_live_only:
+        """Send a request once, and return the complete reply.
+
+        A model that answers only in sessions gets a session for this request. The body of the
+        response may be a stream of events, although no stream was requested.
+        """
+        if self._needs_session:
             return await self._complete_in_session(request)
         async with (
             asyncio.timeout(self._timeout(request)),
@@ -211,18 +219,18 @@ class HttpModel(EndpointModel):
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
-                answer.is_finished = True
+                answer.has_model_finished = True
             elif data.strip():
                 self._dialect_of(request).event(parsed(data), answer)
-        if not answer.is_finished:
-            error_type = UnreadableError if answer.is_empty else BrokenStreamError
+        if not answer.has_model_finished:
+            error_type = UnreadableError if answer.has_no_text_or_call else BrokenStreamError
             raise error_type("the answer has no end")
         answer.emit_complete_calls()
         answer.use_reasoning_if_empty()
         return answer
 
     def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        return self._pieces_in_session(request) if self._is_live_only else self._streamed(request)
+        return self._pieces_in_session(request) if self._needs_session else self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Request a streamed answer; yield its pieces, then the complete reply."""
@@ -232,9 +240,10 @@ class HttpModel(EndpointModel):
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
                     if data.strip():
-                        answer.is_finished = answer.is_complete = True
+                        answer.has_model_finished = answer.is_stream_over = True
                     continue
-                if isinstance(data, bytes):  # the server does not stream: the whole answer
+                is_whole_answer = isinstance(data, bytes)  # from a server that does not stream
+                if is_whole_answer:
                     answer = self._dialect_of(request).parse(parsed(data))
                     answer.use_reasoning_if_empty()
                     if answer.text:
@@ -245,13 +254,13 @@ class HttpModel(EndpointModel):
                 last_event = data
                 for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
-                if answer.is_finished:
+                if answer.has_model_finished:
                     for piece in answer.emit_complete_calls():
                         yield piece
-        if not answer.is_finished:
-            error_type = UnreadableError if answer.is_empty else BrokenStreamError
+        if not answer.has_model_finished:
+            error_type = UnreadableError if answer.has_no_text_or_call else BrokenStreamError
             raise error_type("the answer has no end")
-        if answer.is_nothing and last_event:
+        if answer.has_received_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
         for piece in answer.use_reasoning_if_empty():
             yield piece
@@ -264,6 +273,11 @@ class HttpModel(EndpointModel):
 
         After the model has finished, wait only briefly for more. If the server does not stream,
         yield the whole body as bytes.
+
+        Args:
+            request: The request.
+            deadline: The time at which the request fails, on the event loop's clock.
+            answer: The answer so far, to which the caller adds each yielded event.
         """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
@@ -272,8 +286,10 @@ class HttpModel(EndpointModel):
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
-                if answer.is_finished:  # the rest only allows reusing the connection
-                    seconds = _SECONDS_FOR_REST if answer.is_complete else _SECONDS_FOR_USAGE
+                if answer.has_model_finished:
+                    # Token counts may still follow. After these, the body is read to its end only
+                    # so that the connection can be used again.
+                    seconds = _SECONDS_FOR_REST if answer.is_stream_over else _SECONDS_FOR_USAGE
                     limit = min(deadline, clock() + seconds)
                 try:
                     async with asyncio.timeout_at(limit):
@@ -281,7 +297,7 @@ class HttpModel(EndpointModel):
                 except StopAsyncIteration:
                     break
                 except TimeoutError:
-                    if answer.is_finished:
+                    if answer.has_model_finished:
                         return
                     raise
                 if not has_content and chunk.strip():

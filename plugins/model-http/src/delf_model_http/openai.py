@@ -13,8 +13,8 @@ from delf_model_http.answer import (
     Answer,
     ReportedError,
     Tokens,
-    count,
     fields,
+    integer_field,
     items,
     required,
 )
@@ -30,7 +30,7 @@ _REFUSES_TOOLS: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[4-9]|[6-9]|\d\d)(?!.*(?:
 # The names of fields that may have a server's error message.
 _ERROR_FIELDS: Final = ("message", "detail", "errors", "error_msg", "msg")
 # The fields of a message with calls that servers of open models expect back.
-_RETURNED_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
+_SENT_BACK_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 # The names of settings that OpenAI's reasoning models refuse.
 _REFUSED_SETTINGS: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 
@@ -94,21 +94,21 @@ class ChatCompletions:
     def parse(self, data: Any) -> Answer:
         """Parse a complete answer that was not streamed."""
         _check(data)
-        answer = Answer(tokens=_tokens(data), is_finished=True)
+        answer = Answer(tokens=_tokens(data), has_model_finished=True)
         answer.set_reply_id(fields(data).get("id"))
         choice = (items(required(data, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
         answer.add_text(_text_of(message))
         answer.add_reasoning(_reasoning_of(message))
-        answer.keep_fields(fields(message), _RETURNED_FIELDS)
+        answer.collect_fields_to_send_back(fields(message), _SENT_BACK_FIELDS)
         for call in _calls_in(message):
             function = required(call, "function")
             answer.add_call(
                 fields(call).get("id"),
                 required(function, "name"),
                 _arguments(function),
-                returned_fields=_returned_fields(call),
+                fields_to_send_back=_fields_to_send_back(call),
             )
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
@@ -125,11 +125,11 @@ class ChatCompletions:
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
             pieces += answer.add_text(_text_of(delta))
             answer.add_reasoning(_reasoning_of(delta))
-            answer.keep_fields(delta, _RETURNED_FIELDS)
+            answer.collect_fields_to_send_back(delta, _SENT_BACK_FIELDS)
             for call in _calls_in(delta):
                 pieces += _add_call_piece(fields(call), answer)
             if reason := fields(choice).get("finish_reason"):
-                answer.finish_reason, answer.is_finished = reason, True
+                answer.finish_reason, answer.has_model_finished = reason, True
         return pieces
 
 
@@ -142,17 +142,22 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     arguments = _arguments(function)
     server_index, call_id, name = call.get("index"), call.get("id"), function.get("name")
     last_index = answer.last_call
+    next_index = last_index + 1
+    # To which call the piece belongs, by the server's index, or else by the id, or else by order.
     if isinstance(server_index, int):
         index = answer.index_of(server_index)
     elif call_id:
-        index = last_index if answer.is_last(call_id) else last_index + 1
+        index = last_index if answer.is_last(call_id) else next_index
     else:
-        index = 0 if name and last_index < 0 else last_index
-    if index == last_index + 1 or (name and answer.is_new_call(index, call_id)):
+        is_first_call = bool(name) and last_index < 0
+        index = 0 if is_first_call else last_index
+    # A server that uses one index for all calls begins a call with a name and another id.
+    is_index_reused = bool(name) and answer.is_new_call(index, call_id)
+    if index == next_index or is_index_reused:
         return answer.add_call(
-            call_id, name or "", arguments, returned_fields=_returned_fields(call)
+            call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # A piece at the index of a complete call belongs to the latest call.
+    # Such a server also sends the later pieces of a call with the index of an earlier call.
     if 0 <= index < last_index and answer.is_emitted(index):
         index = last_index
     return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
@@ -167,7 +172,7 @@ def _calls_in(message: Any) -> list[Any]:
     )
 
 
-def _returned_fields(call: Any) -> dict[str, Any]:
+def _fields_to_send_back(call: Any) -> dict[str, Any]:
     """Return the fields of a call that the server expects back, such as Gemini's signature."""
     extra = fields(call).get("extra_content")
     return {"extra_content": extra} if fields(extra) else {}
@@ -189,7 +194,7 @@ def _check(reply: Any) -> None:
     first = fields((items(reply) or [reply])[0])
     error = first.get("error") or _unwrapped_error(first)
     if error:
-        code = count(error, "code")
+        code = integer_field(error, "code")
         raise ReportedError(code if 400 <= code < 600 else 500, first)
 
 
@@ -215,10 +220,14 @@ def _check_choice(choice: Any) -> None:
 
 
 def _reasoning_of(message: Any) -> str | None:
-    """Return the reasoning in a message, whatever the server calls the field; None without one."""
+    """Return the model's reasoning in a message; empty or None if the message has none.
+
+    Servers send the reasoning in fields of different names, or, as Mistral, in parts of the
+    content.
+    """
     message_fields = fields(message)
     reasoning = message_fields.get("reasoning_content") or message_fields.get("reasoning")
-    if reasoning is None:  # Mistral's parts of a content
+    if reasoning is None:
         parts = [fields(part).get("thinking") for part in items(message_fields.get("content"))]
         reasoning = "".join(_text_of({"content": part}) or "" for part in parts)
     return reasoning if isinstance(reasoning, str) else None
@@ -238,8 +247,9 @@ def _tokens(usage: Any) -> Tokens | None:
         return None
     details = fields(used).get("prompt_tokens_details")
     return Tokens(
-        input=count(used, "prompt_tokens"),
-        cached=count(details, "cached_tokens") or count(used, "prompt_cache_hit_tokens"),
-        output=count(used, "completion_tokens"),
-        reasoning=count(fields(used).get("completion_tokens_details"), "reasoning_tokens"),
+        input=integer_field(used, "prompt_tokens"),
+        cached=integer_field(details, "cached_tokens")
+        or integer_field(used, "prompt_cache_hit_tokens"),
+        output=integer_field(used, "completion_tokens"),
+        reasoning=integer_field(fields(used).get("completion_tokens_details"), "reasoning_tokens"),
     )

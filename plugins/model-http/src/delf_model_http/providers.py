@@ -9,4 +9,4 @@ from delf.specs import Provider
 from delf_model_providers.families import FAMILIES
 
 PROVIDERS: Final[tuple[Provider, ...]] = FAMILIES
-SPOKEN: Final = Providers(PROVIDERS)
+SUPPORTED_PROVIDERS: Final = Providers(PROVIDERS)

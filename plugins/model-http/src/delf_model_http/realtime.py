@@ -19,7 +19,7 @@ from delf.messages import (
     ToolResult,
 )
 from delf_model_http.address import joined
-from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, required
+from delf_model_http.answer import Answer, ReportedError, Tokens, fields, integer_field, required
 from delf_model_providers import chat
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
@@ -63,8 +63,12 @@ class Realtime:
         _check(event)
         return event.get("type") == "session.created"
 
-    def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return messages with changed instructions, new items, and the request for an answer."""
+    def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the events that send a request's messages and ask for an answer.
+
+        The first event updates the session's instructions, tools and settings, if they have
+        changed. Each part of a message becomes an item of the server's conversation.
+        """
         self._calls.clear()
         rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
@@ -93,7 +97,7 @@ class Realtime:
                 events += [{"type": "conversation.item.create", "item": item} for item in items]
         return [*events, {"type": "response.create"}]
 
-    def event_between_turns(self, event: Mapping[str, Any]) -> None:
+    def read_session_event(self, event: Mapping[str, Any]) -> None:
         """Raise ReportedError for an error; ignore other events."""
         _check(event)
 
@@ -109,7 +113,7 @@ class Realtime:
             index = self._calls.get(str(event.get("item_id")), -1)
             return answer.add_arguments(index, event.get("delta"))
         if kind == "response.function_call_arguments.done":
-            return answer.emit_complete_calls(is_over=False)
+            return answer.emit_complete_calls(is_answer_over=False)
         if kind == "response.done":
             _finish(fields(event.get("response")), answer)
         return []
@@ -138,15 +142,15 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     used = fields(response.get("usage"))
     if used:
         answer.tokens = Tokens(
-            input=count(used, "input_tokens"),
-            cached=count(used.get("input_token_details"), "cached_tokens"),
-            output=count(used, "output_tokens"),
+            input=integer_field(used, "input_tokens"),
+            cached=integer_field(used.get("input_token_details"), "cached_tokens"),
+            output=integer_field(used, "output_tokens"),
         )
     answer.set_reply_id(response.get("id"))
     answer.finish_reason = "tool_calls" if answer.last_call >= 0 else "stop"
     if status == "incomplete":
         answer.finish_reason = "length"
-    answer.is_finished = answer.is_complete = True
+    answer.has_model_finished = answer.is_stream_over = True
 
 
 def _items(message: Message) -> list[dict[str, Any]]:

@@ -16,7 +16,15 @@ from delf.messages import (
     ToolResult,
 )
 from delf_model_http.address import joined
-from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, items, required
+from delf_model_http.answer import (
+    Answer,
+    ReportedError,
+    Tokens,
+    fields,
+    integer_field,
+    items,
+    required,
+)
 from delf_model_http.catalog import Facts
 from delf_model_http.dialect import RequestParts
 from delf_model_http.openai import is_reasoning
@@ -140,7 +148,7 @@ class Responses:
             case "response.completed" | "response.incomplete" | "response.failed":
                 _check(piece.get("response"))
                 _finish(fields(piece.get("response")), answer)
-                answer.is_complete = True
+                answer.is_stream_over = True
             case _:
                 pass
         return []
@@ -200,6 +208,8 @@ def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add the start of an output item, such as a call; return the deltas to emit."""
     if item.get("type") != "function_call":
         return []
+    # The signed reasoning before a call must be sent back with the call, so that the reasoning
+    # becomes the call's token. It does not belong to later calls.
     token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
     answer.signed_blocks.clear()
     return answer.add_call(item.get("call_id"), required(item, "name"), "", token)
@@ -222,7 +232,7 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     status = response.get("status")
     is_call = status == "completed" and answer.last_call >= 0
     answer.finish_reason = "tool_calls" if is_call else incomplete_reason or status
-    answer.is_finished = True
+    answer.has_model_finished = True
 
 
 def _check(reply: Any) -> None:
@@ -240,8 +250,8 @@ def _tokens(used: Any) -> Tokens | None:
     if not fields(used):
         return None
     return Tokens(
-        input=count(used, "input_tokens"),
-        cached=count(fields(used).get("input_tokens_details"), "cached_tokens"),
-        output=count(used, "output_tokens"),
-        reasoning=count(fields(used).get("output_tokens_details"), "reasoning_tokens"),
+        input=integer_field(used, "input_tokens"),
+        cached=integer_field(fields(used).get("input_tokens_details"), "cached_tokens"),
+        output=integer_field(used, "output_tokens"),
+        reasoning=integer_field(fields(used).get("output_tokens_details"), "reasoning_tokens"),
     )

@@ -15,11 +15,11 @@ from delf_model_providers.failures import (
     Failure,
     by_status,
     chain,
-    kinds_of,
+    class_names_of,
+    failure_without_response,
     message_in,
     retry_after,
     shortened,
-    unanswered,
     unreadable,
 )
 
@@ -42,9 +42,11 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
         timeout: The timeout of the call in seconds.
     """
     errors = list(chain(error))
-    kinds = kinds_of(errors)
+    kinds = class_names_of(errors)
     # Prefer the connection's own message to litellm's "Connection error."
-    connection_messages = [str(each) for each in errors if kinds_of([each]) & _CONNECTION_ERRORS]
+    connection_messages = [
+        str(each) for each in errors if class_names_of([each]) & _CONNECTION_ERRORS
+    ]
     message = shortened(
         connection_messages[-1] if connection_messages else _provider_message(errors),
         endpoint.secrets,
@@ -73,14 +75,14 @@ def _unanswered(
         timeout: The timeout of the call in seconds.
         is_unreadable: Whether there is a response, which does not follow the protocol.
     """
-    failure = unanswered(kinds, details, endpoint, timeout)
+    failure = failure_without_response(kinds, details, endpoint, timeout)
     if failure.retry != "no" or kinds & _CONNECTION_ERRORS:
         return failure
     label = endpoint.label
     if is_unreadable:
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:
-        return unanswered(frozenset({"ConnectionError"}), details, endpoint, timeout)
+        return failure_without_response(frozenset({"ConnectionError"}), details, endpoint, timeout)
     if "NOT provided" in details:
         return replace(
             failure,

@@ -23,7 +23,7 @@ from delf_model_providers import searches
 from delf_model_providers.chat import SYSTEM_ROLE
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
-from delf_model_providers.families import RESPONSES, SPOKEN
+from delf_model_providers.families import RESPONSES, SUPPORTED_PROVIDERS
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import CONNECT_SECONDS
 from delf_model_providers.signatures import token_of
@@ -90,7 +90,7 @@ class LiteLLMModel(EndpointModel):
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
         inner = replace(config, model=config.model.removeprefix(_LITELLM_PREFIX))
-        return replace(resolve(inner, context, SPOKEN, OTHERS), model=config.model)
+        return replace(resolve(inner, context, SUPPORTED_PROVIDERS, OTHERS), model=config.model)
 
     def _prepare(self) -> None:
         self._clients = Clients(self._endpoint)

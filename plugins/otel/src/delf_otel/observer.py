@@ -41,6 +41,8 @@ class OtelObserver:
     def __init__(
         self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
     ) -> None:
+        # OpenTelemetry sends the headers of these variables to the endpoint, so that a project's
+        # file must not choose where a key in the headers goes.
         check_variables("otel", source_of(endpoint), _HEADER_VARIABLES)
         self._spans = Spans(content=content)
         self._service_name = service_name

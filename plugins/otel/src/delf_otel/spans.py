@@ -35,7 +35,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
-from delf_model_providers.families import SPOKEN
+from delf_model_providers.families import SUPPORTED_PROVIDERS
 from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
@@ -58,7 +58,7 @@ def provider_of(model: str) -> str:
 
     For an unknown provider, return the prefix of the model's name.
     """
-    provider = SPOKEN.for_model(model)
+    provider = SUPPORTED_PROVIDERS.for_model(model)
     name = re.split("[/:]", model, maxsplit=1)[0] if provider is None else provider.name
     return _CONVENTIONS.get(name, name) or _OTHER
 
@@ -360,7 +360,7 @@ def _usage(usage: Usage) -> dict[str, Attribute]:
 
 
 def _message(role: str, text: str) -> str:
-    """Encode a message as JSON, as OpenTelemetry's conventions for generative AI prescribe."""
+    """Encode a message as JSON, as OpenTelemetry's conventions for generative AI require."""
     message: dict[str, Any] = {"role": role, "parts": [{"type": "text", "content": text}]}
     if role == "assistant":
         message["finish_reason"] = "stop"

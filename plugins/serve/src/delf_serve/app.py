@@ -94,7 +94,7 @@ class Application:
             approvals=Approvals(agent, self.tasks, self.keys),
             uploads=uploads,
             readiness=Readiness(agent, self.tasks),
-            start=secrets.token_hex(8),
+            server_id=secrets.token_hex(8),
         )
         self.first_tasks: tuple[str, ...] = ()
         """Task texts to submit when the server starts."""
@@ -169,7 +169,8 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            self._loop_end.has_handled_tasks = True
+            # This method itself takes care of the tasks, so that the end of the loop need not.
+            self._loop_end.are_tasks_handled = True
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
@@ -182,7 +183,7 @@ class Application:
         grace_start, self._grace_start = self._grace_start or now, None
         await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
         if not self._was_agent_started:
-            await self.agent.astop(leave=True)
+            await self.agent.astop(leave=True)  # unfinished tasks stay resumable
 
     @asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
@@ -198,7 +199,8 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard prepares no probes, but /ready needs a started agent.
+            # Usually the guard starts the agent, but not for the probes /health and /ready. The
+            # check behind /ready needs a started agent.
             if not self._started and path_of(scope) != "/health":
                 await self._start_for_request()
         try:
@@ -247,16 +249,16 @@ class _LoopEnd(asyncio.Future[None]):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.has_handled_tasks = False
+        self.are_tasks_handled = False
         """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Leave the agent's tasks resumable, unless an orderly shutdown has done so.
+        """Leave unfinished tasks resumable, unless an orderly shutdown takes care of the tasks.
 
-        The event loop calls this method when it ends.
+        The event loop calls this method when the loop ends.
         """
-        if not self.has_handled_tasks:
-            self.has_handled_tasks = True
+        if not self.are_tasks_handled:
+            self.are_tasks_handled = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 

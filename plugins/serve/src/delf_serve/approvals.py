@@ -107,7 +107,7 @@ class Approvals:
 
     async def waiting(self, key: Key) -> WaitingCount:
         """Count the requests that a person may decide, and describe the newest one."""
-        requests_by_task = await self._tasks.waiting()
+        requests_by_task = await self._tasks.pending_requests()
         mine = [
             record
             for records in requests_by_task.values()

@@ -90,25 +90,37 @@ class Budgets:
         """Return the current ledgers of the budgets that cover a person's tasks, by budget name."""
         if not self._limits:
             return {}
-        owners: dict[str, Collection[str]] = {}  # by budget name; empty for all tasks
-        holder = key.holder
-        # Tasks of a hook without a person have no owner; without keys, one user owns all tasks.
-        has_owner = holder is not None or not self._keys
-        if has_owner and (key.name in self._limits or EVERYBODY in self._limits):
-            owners[key.name] = () if holder is None else (holder,)
+        # For each budget, the owners whose tasks count; None if all tasks count.
+        owners_by_budget: dict[str, Collection[str] | None] = {}
+        # Without keys, the server has one user without an owner name, who owns all tasks. With
+        # keys, only a hook of no person has no owner name, and has no budget of its own.
+        is_only_user = not self._keys
+        is_person = key.holder is not None or is_only_user
+        if is_person and (key.name in self._limits or EVERYBODY in self._limits):
+            owners_by_budget[key.name] = None if key.holder is None else (key.holder,)
         for team in sorted(key.teams & self._limits.keys()):
-            owners[team] = self._keys.of_team(team)
-        return {name: await self._up_to_date_ledger(name, owner) for name, owner in owners.items()}
+            owners_by_budget[team] = self._keys.of_team(team) or None
+        return {
+            name: await self._up_to_date_ledger(name, owners)
+            for name, owners in owners_by_budget.items()
+        }
 
-    async def _up_to_date_ledger(self, name: str, owners: Collection[str]) -> Ledger:
+    async def _up_to_date_ledger(self, name: str, owners: Collection[str] | None) -> Ledger:
+        """Return the ledger of a budget for this month, with the costs that the journal has.
+
+        Args:
+            name: The name of the budget: that of a person or a team.
+            owners: The owners whose tasks count; None if all tasks count.
+        """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         if self._month != (month := f"{begin:%Y-%m}"):
             self._month, self._ledgers = month, {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
         ledger = self._ledgers.setdefault(name, Ledger(limit))
-        costs = await self._cost_of(begin.timestamp(), owners or None)
-        ledger.cost_usd = max(ledger.cost_usd, costs)
+        recorded_costs = await self._cost_of(begin.timestamp(), owners)
+        # The ledger may already know of costs that the journal does not have yet.
+        ledger.cost_usd = max(ledger.cost_usd, recorded_costs)
         return ledger
 
     async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
@@ -117,12 +129,15 @@ class Budgets:
         Args:
             since: The Unix time.
             owners: The owner names; None for all tasks.
+
+        Raises:
+            ProblemError: If the journal computes no costs, so that no limit can be enforced.
         """
         journal = self._journal()
         try:
+            # The statistics are computed from the search index, which is brought up to date first.
             await journal.index(_INDEX_SECONDS)
         except ConfigurationError:
-            # A journal without figures cannot enforce a limit: refuse the task.
             raise ProblemError(501, "budgets need a journal with figures") from None
-        figures = await journal.figures("person", TaskFilter(since=since, keys=owners))
-        return sum(group.cost_usd for group in figures)
+        figures_by_person = await journal.figures("person", TaskFilter(since=since, keys=owners))
+        return sum(figures.cost_usd for figures in figures_by_person)

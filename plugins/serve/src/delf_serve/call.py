@@ -58,7 +58,7 @@ class Service:
         sessions: The login sessions.
         oidc: The OpenID Connect login provider; None if not configured.
         readiness: The readiness check.
-        start: A unique id of this server process.
+        server_id: A unique id of this server process.
     """
 
     agent: Agent
@@ -74,7 +74,7 @@ class Service:
     sessions: Sessions
     oidc: oidc.OpenIdConnect | None
     readiness: Readiness
-    start: str
+    server_id: str
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,11 @@ class Call:
             if media_type != JSON:
                 raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
             data = b"".join([chunk async for chunk in self.chunks()])
-        else:  # every field is optional
+        else:
+            # The request declares no body, and needs none, because every field is optional.
             await self.no_body()
             data = b"{}"
+        # For a blank, pydantic reports "EOF while parsing"; for no bytes, a less clear error.
         return _validate(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:

@@ -129,7 +129,9 @@ def notice_of_talk(
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
     """Create the notice of a finished task."""
     task_text, url = visible(task[:_MAX_TEXT_SIZE]), f"{settings.public_url}/#/{end.task_id}"
-    message = visible((end.text if end.status else end.error or "")[:_MAX_TEXT_SIZE])
+    has_succeeded = end.status
+    result = end.text if has_succeeded else end.error or ""
+    message = visible(result[:_MAX_TEXT_SIZE])
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
@@ -212,6 +214,7 @@ class Notices:
         if settings.smtp_url is not None and settings.mail_to and to_all:
             ways.append(partial(mail, to=settings.mail_to))
         for person in to:
+            # With to_all, a person whose address is among the server's own gets no second mail.
             ways += self._ways_to(person, to_all=to_all)
         if ways:
             task = asyncio.create_task(self._send_all(ways, notice, sent))
@@ -260,8 +263,13 @@ class Notices:
             except _FAILURES as error:
                 if pause is None:
                     reason = _describe_failure(error)
-                    way_name = getattr(way, "func", way).__name__
-                    _log.warning("no notice by %s that %s waits: %s", way_name, notice.name, reason)
+                    function_name = getattr(way, "func", way).__name__  # such as ``post``
+                    _log.warning(
+                        "the notice %s could not be sent by %s: %s",
+                        notice.name,
+                        function_name,
+                        reason,
+                    )
                     return False
                 await asyncio.sleep(pause)
             else:
@@ -285,18 +293,21 @@ class EndNotices:
     def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
         """Send a notice of a task's end, unless a person stopped the task.
 
+        The notice goes to the server's own webhook and mail addresses, and to the owner of the task
+        if the owner opted in.
+
         Args:
             task: The text of the task.
             end: The event of the end.
-            owner: The owner name. The owner gets the notice only after opting in.
+            owner: The owner name.
         """
         if end.state is TaskState.STOPPED:  # the person who stopped the task knows
             return
         person = self._keys.known(owner)
-        to: list[Person] = []
+        people: list[Person] = []
         if person is not None and person.revoked_at is None and "ended" in person.notices:
-            to.append(person)
-        self._notices.tell(notice_of_end(self._settings, task, end), to)
+            people.append(person)
+        self._notices.tell(notice_of_end(self._settings, task, end), people)
 
     async def aclose(self) -> None:
         """Drop unsent notices. Idempotent."""
@@ -512,7 +523,7 @@ def post_to(settings: ServeSettings, notice: Notice, person: Person) -> None:
 
 
 def check_webhook(settings: ServeSettings, url: str) -> None:
-    """Check that a person may have notices sent to a URL.
+    """Check that the server may send notices to the URL of a person's webhook.
 
     Raises:
         ConfigurationError: If the URL is invalid or not https, or its host is not permitted.

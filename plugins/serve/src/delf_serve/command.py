@@ -54,7 +54,7 @@ http_server: Final = HttpServer()
 @click.option("--task", "tasks", multiple=True, help="Submit this task at the start.")
 @click.pass_context
 def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **given: Any) -> None:
-    """Serve the project's agent over HTTP, with a page to watch tasks and to decide.
+    """Serve the project's agent over HTTP, with a page to watch tasks and to approve calls.
 
     While there is no key, the server listens on loopback only. `delf users add` adds a person with
     a key. A key in DELF_API_KEY has every right.

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from delf_serve.call import Call
+from delf_serve.sessions import do_nothing
 
 
 class EventStreamResponse(Response):
@@ -43,7 +44,8 @@ class EventStreamResponse(Response):
             return
         request_task = asyncio.current_task()
         assert request_task is not None  # noqa: S101 - a coroutine runs in a task
-        with self._call.service.sessions.seat(self._call.key, self._call.cookie) as seat:
+        call, sessions = self._call, self._call.service.sessions
+        with sessions.count_open_request(call.key, call.cookie) as open_request:
             await send(start)
             was_ended = False
 
@@ -54,7 +56,7 @@ class EventStreamResponse(Response):
 
             disconnection = asyncio.ensure_future(_until_gone(receive))
             disconnection.add_done_callback(lambda ended: ended.cancelled() or end())
-            seat.end = end
+            open_request.end = end
             try:
                 async for chunk in self._frames:
                     body = {"type": "http.response.body", "body": chunk, "more_body": True}
@@ -63,7 +65,8 @@ class EventStreamResponse(Response):
                 if not was_ended:
                     raise
             finally:
-                seat.end = int  # a function that does nothing
+                # From now on, the end of the session must not cancel this task any more.
+                open_request.end = do_nothing
                 disconnection.cancel()
                 await self._frames.aclose()
             await send({"type": "http.response.body", "body": b""})

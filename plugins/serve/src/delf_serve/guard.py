@@ -97,7 +97,7 @@ class Guard:
         settings: The limits and allowed origins.
         keys: The API keys.
         key_of_session: Returns the key of the person who is logged in with a session cookie.
-        prepare: Called before a request is handled; reloads the people and their keys.
+        prepare_app: Called before a request is handled; reloads the people and their keys.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Guard:
         settings: ServeSettings,
         keys: Keys,
         key_of_session: FindKey,
-        prepare: Callable[[], Awaitable[None]],
+        prepare_app: Callable[[], Awaitable[None]],
     ) -> None:
-        self._prepare = prepare
+        self._prepare_app = prepare_app
         self._proxies = [ip_network(text, strict=False) for text in settings.trusted_proxies]
         self._app = app
         self._settings = settings
@@ -118,7 +118,9 @@ class Guard:
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._origins = {origin.rstrip("/").lower() for origin in settings.allow_origins}
+        # By caller, the remaining requests of the rate limit, and the time of the last request.
         self._buckets: dict[str, tuple[float, float]] = {}
+        # By client or key, the number of attempts with wrong keys, and the time of the first one.
         self._wrong_key_counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,7 +171,7 @@ class Guard:
         headers = _headers(scope, self._unrepeatable_headers)
         path, method = path_of(scope), scope["method"]
         if path not in _PROBES:  # a probe has to be answered while the journal is away
-            await self._prepare()
+            await self._prepare_app()
         self._check_local(scope, headers)
         if path not in _PROBES and not self._is_own_host(headers.get(b"host", b""), scope):
             raise ProblemError(
@@ -255,12 +257,14 @@ class Guard:
                 raise self.wrong_key(scope, secret)
             return key
         if (name := self._user_of_proxy(scope, headers)) is not None:
-            key = self._keys.person(name, by_mail=True)
+            key = self._keys.key_of_person(name, by_mail=True)
             if key is not None:
                 scope["delf.proxy"] = True
                 if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return key
+            # The path /session is public. Without this error, the page would only learn that nobody
+            # is logged in, and not the reason.
             if not _is_open(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
         cookie = session_of(headers)

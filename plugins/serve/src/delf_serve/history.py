@@ -50,11 +50,13 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     """
     await _updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
-    task_filter, waiting = _filter(query, key), await tasks.waiting()
-    matches = await search_tasks(tasks.journal, task_filter, query.limit, before, tasks.waiting_in)
+    pending_requests = await tasks.pending_requests()
+    matches = await search_tasks(
+        tasks.journal, _filter(query, key), query.limit, before, tasks.pending_requests_in
+    )
     views = [
         s.FoundTask(
-            task=task_view(match.task, waiting, key),
+            task=task_view(match.task, pending_requests, key),
             person=match.person,
             place=match.place,
             event=match.seq,
@@ -62,7 +64,8 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         )
         for match in matches.tasks
     ]
-    return s.FoundList(tasks=views, more=matches.more, behind=matches.behind)
+    unindexed_event_count = matches.behind
+    return s.FoundList(tasks=views, more=matches.more, behind=unindexed_event_count)
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
@@ -129,8 +132,13 @@ async def _updated_index(tasks: Tasks) -> SharedJournal:
 
 
 def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
-    names = TaskFilter.__dataclass_fields__
-    filters = {name: value for name, value in query.model_dump().items() if name in names}
-    values = {name: getattr(query, name) for name in filterable_fields()}
-    fields = {name: value for name, value in values.items() if value is not None}
-    return TaskFilter(**filters, fields=fields, keys=key.owners)
+    """Convert query parameters to a filter for the tasks that the caller may see."""
+    filter_fields = TaskFilter.__dataclass_fields__
+    conditions = {
+        name: value for name, value in query.model_dump().items() if name in filter_fields
+    }
+    # Other parameters are compared with fields of the tasks' records.
+    record_fields = {name: getattr(query, name) for name in filterable_fields()}
+    given_fields = {name: value for name, value in record_fields.items() if value is not None}
+    visible_owners = key.owners
+    return TaskFilter(**conditions, fields=given_fields, keys=visible_owners)

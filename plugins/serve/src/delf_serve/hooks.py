@@ -107,7 +107,7 @@ class Hooks:
     def _find_owner(self, name: str, hook: HookSettings) -> Key:
         if not hook.person:
             return Key(f"{LOCAL} hook {name}", _RIGHTS, b"") if self._keys else ANYBODY
-        key = self._keys.person(hook.person, by_mail=True)
+        key = self._keys.key_of_person(hook.person, by_mail=True)
         if key is None or not key.rights >= _RIGHTS:
             raise ProblemError(409, "the person of this hook may not run tasks here")
         return key

@@ -74,10 +74,10 @@ class Key:
         return self.holder or ""
 
     def decider(self, via: str) -> Decider:
-        """Return the person as the decider of a request.
+        """Return the caller as the decider of a request.
 
         Args:
-            via: The channel and address.
+            via: The channel and the client's address from which the decision came.
         """
         return Decider(
             name=self.name,
@@ -121,19 +121,20 @@ class Keys:
 
     Args:
         texts: API keys in the format of the settings.
-        needed: Whether authentication is required even if there is no key.
+        is_key_required: Whether authentication is required even if there is no key, because people
+            can log in in another way.
 
     Raises:
         ConfigurationError: If a key is invalid. The message names its position, never its text.
     """
 
-    def __init__(self, texts: Sequence[str] = (), *, needed: bool = False) -> None:
-        self._keys = _parse_keys(texts)
+    def __init__(self, texts: Sequence[str] = (), *, is_key_required: bool = False) -> None:
+        self._keys_of_settings = _parse_keys(texts)
         self._keys_by_digest: dict[bytes, Key] = {}
         self._keys_by_holder: dict[str, Key] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
-        self._is_key_required = needed or bool(self._keys)
+        self._is_key_required = is_key_required or bool(self._keys_of_settings)
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
@@ -147,7 +148,7 @@ class Keys:
         texts = [text.strip() for text in api_key.split(",") if text.strip()]
         if api_key and not texts:
             raise ConfigurationError("an API key is empty")
-        return cls(texts, needed=settings.has_login)
+        return cls(texts, is_key_required=settings.has_login)
 
     def __bool__(self) -> bool:
         """Return True if a key is required, which stays so after all people are removed."""
@@ -158,45 +159,47 @@ class Keys:
         # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
         match: Key | None = None
-        for key in (*self._keys, *self._keys_by_digest.values()):
+        for key in (*self._keys_of_settings, *self._keys_by_digest.values()):
             if hmac.compare_digest(digest, key.digest):
                 match = key
         return match
 
     def of_session(self, session: SessionRecord) -> Key | None:
         """Return the caller of a session; None if the person or the API key is revoked."""
-        if session.key:
+        if session.key:  # the session began with an API key, of which it has the digest
             digest = bytes.fromhex(session.key)
-            key_of_settings = next((key for key in self._keys if key.digest == digest), None)
+            key_of_settings = next(
+                (key for key in self._keys_of_settings if key.digest == digest), None
+            )
             caller = key_of_settings or self._keys_by_digest.get(digest)
         else:
             caller = self._keys_by_holder.get(session.holder)
-        return caller if caller is not None and caller.holder == session.holder else None
+        # The API key may have been given to another person since.
+        is_same_holder = caller is not None and caller.holder == session.holder
+        return caller if is_same_holder else None
 
-    def person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return the key of a person in the journal, for logins without an API key.
-
-        Return None if the person is unknown.
+    def key_of_person(self, name: str, *, by_mail: bool) -> Key | None:
+        """Return the caller for a person who logs in without an API key; None if unknown.
 
         Args:
-            name: The name, or the e-mail address.
-            by_mail: Whether ``name`` may be a verified e-mail address.
+            name: The name of an active person, or the verified e-mail address.
+            by_mail: Whether ``name`` may be an e-mail address. The case of letters is then ignored
+                in e-mail addresses and names.
         """
         active = [person for person in self._all_people if person.holder in self._keys_by_holder]
         person = next((person for person in active if person.name == name), None)
         if person is None and by_mail:
-            with_mail = (
-                p
-                for p in active
-                if _lower_ascii(name) in (_lower_ascii(p.mail), _lower_ascii(p.name))
+            searched = _lower_ascii(name)
+            matching = (
+                p for p in active if searched in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
-            person = next(with_mail, None)
+            person = next(matching, None)
         return None if person is None else self._keys_by_holder[person.holder]
 
     def everybody(self) -> Iterator[Key]:
         """Yield all people with their full rights, then the keys of the settings."""
         yield from self._keys_by_holder.values()
-        yield from self._keys
+        yield from self._keys_of_settings
 
     def of_holder(self, holder: str) -> Key | None:
         """Return the key whose owner name (:attr:`Key.holder`) is ``holder``; None if unknown.
@@ -204,7 +207,7 @@ class Keys:
         The key is a person's, or is from the settings.
         """
         return self._keys_by_holder.get(holder) or next(
-            (key for key in self._keys if key.holder == holder), None
+            (key for key in self._keys_of_settings if key.holder == holder), None
         )
 
     def known(self, holder: str | None) -> Person | None:
@@ -223,7 +226,7 @@ class Keys:
 
     def holds(self, key: Key) -> bool:
         """Return True if a caller's key still exists, with the same secret and rights."""
-        if not self._is_key_required or key in self._keys:
+        if not self._is_key_required or key in self._keys_of_settings:
             return True
         return key in (
             self._keys_by_digest.get(key.digest),
@@ -262,12 +265,18 @@ class Keys:
         # A server whose last person was revoked must not be open to everybody.
         self._is_key_required = self._is_key_required or bool(people)
         active = [person for person in people if person.revoked_at is None]
-        self._keys_by_holder = {person.holder: _full_caller(person, active) for person in active}
+        # For sessions and logins by proxy: the caller has all rights of the person.
+        self._keys_by_holder = {
+            person.holder: _key_with_all_rights(person, active) for person in active
+        }
+        # For requests with an API key: the caller has the rights of this key.
         self._keys_by_digest = {
-            bytes.fromhex(key.digest): _with_rights_of(self._keys_by_holder[person.holder], key)
+            bytes.fromhex(api_key.digest): _key_with_rights_of(
+                api_key, self._keys_by_holder[person.holder]
+            )
             for person in active
-            for key in person.keys
-            if key.revoked_at is None
+            for api_key in person.keys
+            if api_key.revoked_at is None
         }
 
 
@@ -292,7 +301,7 @@ def _parse_keys(texts: Sequence[str]) -> tuple[Key, ...]:
     return keys
 
 
-def _full_caller(person: Person, people: Sequence[Person]) -> Key:
+def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
     """Return a person as a caller with all rights of the person."""
     teams = frozenset(person.teams)
     return Key(
@@ -306,17 +315,19 @@ def _full_caller(person: Person, people: Sequence[Person]) -> Key:
     )
 
 
-def _with_rights_of(person_key: Key, key: PersonKey) -> Key:
-    """Return a person's key, restricted to the rights and scope of one of the person's API keys.
+def _key_with_rights_of(api_key: PersonKey, full_key: Key) -> Key:
+    """Return the caller for requests with one of a person's API keys.
 
     Args:
-        person_key: The key with all rights of the person.
-        key: The API key, as the journal stores it.
+        api_key: The API key, which may have fewer rights and a smaller scope than the person.
+        full_key: The caller with all rights of the person.
     """
-    rights = person_key.rights if key.rights is None else person_key.rights & frozenset(key.rights)
-    scope = min(person_key.scope, key.scope or person_key.scope, key=SCOPES.index)
-    digest = bytes.fromhex(key.digest)
-    return replace(person_key, rights=rights, scope=scope, digest=digest, label=key.label)
+    own_rights = full_key.rights if api_key.rights is None else frozenset(api_key.rights)
+    # A right that the person has lost is lost for the API key, too.
+    rights = full_key.rights & own_rights
+    scope = min(full_key.scope, api_key.scope or full_key.scope, key=SCOPES.index)
+    digest = bytes.fromhex(api_key.digest)
+    return replace(full_key, rights=rights, scope=scope, digest=digest, label=api_key.label)
 
 
 def _parse_key(text: str, number: int) -> Key:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     """Return the server's current metrics in Prometheus's text format."""
-    waiting = await tasks.waiting()
+    waiting = await tasks.pending_requests()
     states = Counter(await tasks.journal.count())
     states[TaskState.RUNNING] -= len(waiting)
     states[TaskState.WAITING] += len(waiting)
@@ -28,7 +28,7 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     for name, kind, text, value in (
         ("open_tasks", "gauge", "Tasks that this process works on.", tasks.working),
         ("waiting_tasks", "gauge", "Tasks that wait for a person.", len(waiting)),
-        ("event_streams", "gauge", "Event streams that are open here.", streams.open),
+        ("event_streams", "gauge", "Event streams that are open here.", streams.open_count),
         ("cost_usd_total", "counter", "What this process spent, as far as known.",
          agent.total_cost_usd),
         ("tokens_total", "counter", "Tokens that this process used.", agent.usage.total_tokens),

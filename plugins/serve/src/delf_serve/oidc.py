@@ -108,7 +108,8 @@ class OpenIdConnect:
         """Return the person's name or e-mail address from the provider's claims.
 
         Raises:
-            ProblemError: If the name is missing, or the e-mail address is not verified.
+            ProblemError: If the name is missing, or if the name is an e-mail address that the
+                provider has not verified.
         """
         settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
@@ -116,7 +117,7 @@ class OpenIdConnect:
             raise ProblemError(
                 403,
                 "the provider does not say that it verified the mail address",
-                "another claim, by the setting oidc_name_claim",
+                "name another claim in the setting oidc_name_claim",
             )
         if not isinstance(name, str) or not name:
             raise ProblemError(403, f"the provider does not send {settings.oidc_name_claim}")

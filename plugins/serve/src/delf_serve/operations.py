@@ -260,7 +260,8 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
         seconds: The maximum time to wait.
     """
     if seconds:
-        with call.service.sessions.seat(call.key, call.cookie):
+        # The number of requests of a caller that wait at the same time is limited.
+        with call.service.sessions.count_open_request(call.key, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
     return await call.service.tasks.detail(task_id, call.key)
 
@@ -537,7 +538,7 @@ async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
 @OPERATIONS.add("POST", "/people", "people", other_responses=(_LATE,))
 async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
     """Add or change a person, or create a key for a person."""
-    return await staff.keep(call, body)
+    return await staff.add_or_change(call, body)
 
 
 @OPERATIONS.add("DELETE", "/people/{person}", "people", other_responses=(*_UNKNOWN, _LATE))
@@ -592,8 +593,11 @@ async def get_notices(call: Call) -> s.NoticesView:
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
-    chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
-    ways = None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
+    chosen_notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
+    # None keeps the channels.
+    chosen_channels = (
+        None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
+    )
     # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
     if address:
@@ -601,19 +605,26 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
             check_webhook(call.service.settings, address)
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
-    secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
-    new_secret: str | None = None  # shown only when the webhook's address changes
+    generated_secret = (
+        f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
+    )
+    shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:
-        nonlocal new_secret
+        """Return the person with the chosen notices; called again if the person has changed."""
+        nonlocal shown_secret
         person_before = require_active(known, name)
-        is_changed = address is not None and address != person_before.webhook
-        new_secret = secret if is_changed and address else None
-        webhook_fields = {"webhook": address, "webhook_secret": secret} if is_changed else {}
+        is_address_changed = address is not None and address != person_before.webhook
+        webhook_fields: dict[str, Any] = {}
+        shown_secret = None
+        # Each address has its own secret, which signs the notices, and is shown only once.
+        if is_address_changed:
+            webhook_fields = {"webhook": address, "webhook_secret": generated_secret}
+            shown_secret = generated_secret or None
         return replace(
             person_before,
-            notices=chosen,
-            notice_ways=person_before.notice_ways if ways is None else ways,
+            notices=chosen_notices,
+            notice_ways=person_before.notice_ways if chosen_channels is None else chosen_channels,
             **webhook_fields,
         )
 
@@ -622,7 +633,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         journal, name, change
     )
     await call.service.keys.reload(journal, at_once=True)
-    return _notices_of(call, person, new_secret)
+    return _notices_of(call, person, shown_secret)
 
 
 def _own_person(call: Call) -> Person:
@@ -634,22 +645,24 @@ def _own_person(call: Call) -> Person:
 
 def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.NoticesView:
     """Return which notices a person gets, and the delivery channels that this server supports."""
-    chosen: list[NoticeChoice] = [choice for choice in NOTICES if choice in person.notices]
+    chosen_notices: list[NoticeChoice] = [n for n in NOTICES if n in person.notices]
     settings = call.service.settings
-    is_supported = {
+    is_supported_by_server = {
         "mail": settings.smtp_url is not None,
         "slack": settings.slack_token is not None,
         "webhook": bool(settings.notice_hosts),
         "browser": True,
     }
+    # Some channels also need an address of the person.
+    usable_channels = ways_of(settings, person)
     return s.NoticesView(
-        notices=chosen,
-        ways=[way for way in NOTICE_WAYS if way in person.notice_ways],
+        notices=chosen_notices,
+        ways=[channel for channel in NOTICE_WAYS if channel in person.notice_ways],
         mail=person.mail,
         webhook=person.webhook,
         webhook_secret=secret,
-        works=[way for way in NOTICE_WAYS if is_supported[way]],
-        reaches=ways_of(settings, person),
+        works=[channel for channel in NOTICE_WAYS if is_supported_by_server[channel]],
+        reaches=usable_channels,
     )
 
 

@@ -61,7 +61,7 @@ async def finish_oidc(call: Call) -> Response:
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
     name = await provider.finish(cookie, dict(call.http.query_params))
-    key = call.service.keys.person(name, by_mail=provider.by_mail)
+    key = call.service.keys.key_of_person(name, by_mail=provider.by_mail)
     if key is None:
         raise ProblemError(
             403, f"{name[:80]} is not known here", "whoever runs the server can add you"
@@ -136,6 +136,9 @@ async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
         way = "proxy"
     else:
         way = "key" if cookie is None else "session"
+    agent_budget = budget_of(call, key)
+    # The budgets of the caller and of the caller's teams.
+    budgets_of_caller = await service.tasks.budgets.shown(key)
     return s.Session(
         name=key.name,
         rights=sorted(key.rights),
@@ -144,10 +147,10 @@ async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
         way=way,
         csrf=PROXY_TOKEN if by_proxy else csrf,
         login=bool(service.keys),
-        server=service.start,
+        server=service.server_id,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         models=service.settings.models,
         browser_notices=person is None or "browser" in person.notice_ways,
-        budget=budget_of(call, key),
-        budgets=await service.tasks.budgets.shown(key),
+        budget=agent_budget,
+        budgets=budgets_of_caller,
     )

@@ -102,9 +102,12 @@ def with_entry(person: Person, entry: PersonEntry) -> Person:
 
 
 def _entry(change: PersonChange) -> PersonEntry:
+    """Describe a change of a person for the person's history: the key, or else the rights."""
     facts = change.facts
-    parts = [f"key {facts['key']}"] if "key" in facts else []
-    if "rights" in facts and "key" not in facts:
+    parts: list[str] = []
+    if "key" in facts:
+        parts = [f"key {facts['key']}"]
+    elif "rights" in facts:
         parts = [f"rights {'+'.join(facts['rights'])}", f"scope {facts['scope']}"]
         parts += [f"teams {', '.join(facts['teams'])}"] if facts["teams"] else []
     return PersonEntry(
@@ -113,7 +116,7 @@ def _entry(change: PersonChange) -> PersonEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RequestedChanges:
     """The requested changes of a person. None leaves a field unchanged.
 
     Args:
@@ -183,7 +186,7 @@ class Wish:
             keys=keys,
         )
 
-    def narrowing(self) -> Wish:
+    def for_new_key_only(self) -> RequestedChanges:
         """Return a copy whose rights and scope apply to the new key only, and not to the person."""
         return replace(self, rights=None, scope=None, key_rights=self.rights, key_scope=self.scope)
 

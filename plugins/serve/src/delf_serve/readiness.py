@@ -65,7 +65,8 @@ class Readiness:
     async def _find_problem(self) -> str | None:
         try:
             async with asyncio.timeout(_MAX_SECONDS):
-                await self._tasks.journal.find(1)
+                # Any query fails if the journal's database does not respond.
+                await self._tasks.journal.find(limit=1)
                 await self._agent.acheck()
         except TimeoutError:
             return f"the check took longer than {_MAX_SECONDS:g} s"

@@ -59,12 +59,16 @@ class Routines:
         )
 
     async def _view(self, routine: Any, key: Key) -> s.RoutineView:
-        """Return a routine with its most recent runs, and with the costs that these runs saved."""
+        """Return a routine with its most recent runs, and with the costs that these runs avoided.
+
+        A run avoids the costs of the task from which the routine was made.
+        """
         task_start = f"{routine.name}("  # the text of a run's task
         runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, key=key)
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
-        cost = await self._cost_of(routine.saved_from, key)
+        original_task_id = routine.saved_from
+        avoided_cost = await self._cost_of(original_task_id, key)
         parameters = [
             s.RoutineParameter(
                 name=item.name, type=item.type, default=item.default, pattern=item.pattern
@@ -77,7 +81,7 @@ class Routines:
             parameters=parameters,
             text=routine.text(),
             done=finished_count,
-            saved_usd=None if cost is None else cost * finished_count,
+            saved_usd=None if avoided_cost is None else avoided_cost * finished_count,
             runs=runs[:_MAX_SHOWN_RUNS],
         )
 

@@ -62,32 +62,41 @@ class ProjectSchedules:
 
         Raises:
             ProblemError: If the name is taken, or the times, the time zone or the call are invalid.
+            ConfigurationError: If the call of a routine is invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
         schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
         with self._open() as schedules:
-            if schedule.each is not None:
-                await check_watched_call(self._agent.tools, schedule.each)
+            # The schedule may start its task once for each new item that a read call returns.
+            watched_call = schedule.each
+            if watched_call is not None:
+                await check_watched_call(self._agent.tools, watched_call)
             if given.routine:
                 await asyncio.to_thread(self._check_routine, schedule)
             await schedules.add(schedule)
             return _view(await schedules.find(schedule.name))
 
     def _check_routine(self, schedule: Schedule) -> None:
-        """Check the call of a routine.
+        """Check the call of a routine that is a schedule's task.
+
+        The call may use fields of an item, such as ``item["id"]``, if the schedule starts the task
+        for each new item.
 
         Raises:
             ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
                 call needs an item that the schedule does not have.
         """
         call = RoutineCall.read(schedule.task)
-        if call.parts and schedule.each is None:
+        uses_item = bool(call.parts)
+        if uses_item and schedule.each is None:
             raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
         routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
         parameters = routine.routine.parameters
-        # There is no item yet: check the call with defaults instead of the item's fields.
-        defaults = {n: parameters[n].default if n in parameters else "" for n in call.parts}
-        routine.task({**call.values, **defaults})
+        # There is no item yet, so the parameters that get a field of the item have their defaults.
+        defaults = {
+            name: parameters[name].default if name in parameters else "" for name in call.parts
+        }
+        routine.task({**call.values, **defaults})  # raises if the call is invalid
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""
@@ -135,7 +144,8 @@ class ProjectSchedules:
             ProblemError: If the schedule belongs to another person.
         """
         schedule = await self._find_visible(schedules, name, key)
-        if schedule.key not in (None, key.holder) and "people" not in key.rights:
+        owner = schedule.key  # None if the schedule is of the local user
+        if owner not in (None, key.holder) and "people" not in key.rights:
             raise ProblemError(403, "the schedule is somebody else's")
 
     @contextmanager

@@ -160,8 +160,8 @@ class Protocol(HttpToolsProtocol):
         self._unread_bytes += len(data)
         super().data_received(data)
         if self._unread_bytes > _HEAD_BYTES and not self.transport.is_closing():
-            self._refuse_size()
-            self.send_400_response("")
+            self._set_size_refusal()
+            self.send_400_response("")  # sends the refusal that was just set
 
     def on_message_begin(self) -> None:
         """Start the timeout for the head of a request."""
@@ -252,10 +252,10 @@ class Protocol(HttpToolsProtocol):
     def _count_head_bytes(self, size: int) -> None:
         self._head_size += size
         if self._head_size > _HEAD_BYTES:
-            self._refuse_size()
+            self._set_size_refusal()
             raise self._refusal
 
-    def _refuse_size(self) -> None:
+    def _set_size_refusal(self) -> None:
         what = "head" if self._in_head else "frame of a piece of the body"
         status = 431 if self._in_head else 400
         self._refusal = ProblemError(status, f"the {what} is larger than {_HEAD_BYTES:,} bytes")

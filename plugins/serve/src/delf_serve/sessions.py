@@ -28,8 +28,12 @@ _CHECK_SECONDS: Final = 2.0
 _MAX_BROWSER_CHARACTERS: Final = 200
 
 
+def do_nothing() -> None:
+    """Do nothing, where a function is required."""
+
+
 @dataclass(eq=False)
-class Seat:
+class OpenRequest:
     """A long-lived request, such as an event stream.
 
     Args:
@@ -40,7 +44,7 @@ class Seat:
 
     key: Key
     session: str | None
-    end: Callable[[], object] = int
+    end: Callable[[], object] = do_nothing
 
 
 class Sessions:
@@ -56,7 +60,7 @@ class Sessions:
         self._keys = keys
         self._tasks = tasks
         self._settings = settings
-        self._seats: set[Seat] = set()
+        self._open_requests: set[OpenRequest] = set()
 
     # -- logging in and out ---------------------------------------------------------------
 
@@ -115,37 +119,37 @@ class Sessions:
     async def end_digest(self, digest: str) -> None:
         """End a session by its digest, in all processes."""
         await self._tasks.journal.end_login(digest)
-        self._end(lambda seat: seat.session == digest)
+        self._end(lambda open_request: open_request.session == digest)
 
     # -- what is held for long ------------------------------------------------------------
 
     @contextmanager
-    def seat(self, key: Key, cookie: str | None) -> Generator[Seat]:
+    def count_open_request(self, key: Key, cookie: str | None) -> Generator[OpenRequest]:
         """Count a long-lived request while the block runs.
 
         Raises:
             ProblemError: If the server or the caller has too many such requests.
         """
         settings = self._settings
-        if len(self._seats) >= settings.streams:
+        if len(self._open_requests) >= settings.streams:
             raise ProblemError(
                 503, "too many streams and waits are open", headers={"retry-after": "10"}
             )
-        if (
-            sum(seat.key.limits_name == key.limits_name for seat in self._seats)
-            >= settings.key_streams
-        ):
+        count_of_key = sum(
+            request.key.limits_name == key.limits_name for request in self._open_requests
+        )
+        if count_of_key >= settings.key_streams:
             raise ProblemError(
                 429,
                 f"{settings.key_streams:,} streams and waits of this key are open",
                 headers={"retry-after": "10"},
             )
-        seat = Seat(key, None if cookie is None else _digest(cookie))
-        self._seats.add(seat)
+        open_request = OpenRequest(key, None if cookie is None else _digest(cookie))
+        self._open_requests.add(open_request)
         try:
-            yield seat
+            yield open_request
         finally:
-            self._seats.discard(seat)
+            self._open_requests.discard(open_request)
 
     async def end_invalid_streams(self) -> None:
         """Periodically end event streams whose key or session is no longer valid."""
@@ -153,7 +157,11 @@ class Sessions:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             await self._keys.reload(self._tasks.journal)
-            open_sessions = {seat.session for seat in self._seats if seat.session is not None}
+            open_sessions = {
+                open_request.session
+                for open_request in self._open_requests
+                if open_request.session is not None
+            }
             try:
                 valid_sessions = {
                     record.digest for record in await self._tasks.journal.logins(open_sessions)
@@ -171,9 +179,9 @@ class Sessions:
         """End all event streams. Clients then reconnect to another process."""
         self._end(lambda _: True)
 
-    def _end(self, is_over: Callable[[Seat], bool]) -> None:
-        for seat in [seat for seat in self._seats if is_over(seat)]:
-            seat.end()
+    def _end(self, is_over: Callable[[OpenRequest], bool]) -> None:
+        for request in [request for request in self._open_requests if is_over(request)]:
+            request.end()
 
 
 def csrf_of(cookie: str) -> str:

@@ -17,7 +17,7 @@ from delf.protocols.sessions import SessionRecord
 from delf_engine.approvals.talk import Reaction
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of
-from delf_serve.people import Changer, Wish, require_active, without_key
+from delf_serve.people import Changer, RequestedChanges, require_active, without_key
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 
@@ -44,7 +44,7 @@ async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
     return s.PersonList(people=[_view(person) for person in part], more=more)
 
 
-async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
+async def add_or_change(call: Call, body: s.PersonRequest) -> s.PersonMade:
     """Add or change a person, or create a key for a person.
 
     Raises:
@@ -52,18 +52,20 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
             invalid.
     """
     _require_manager(call)
-    secret = None if body.key is None else new_secret()
-    wish = Wish(
+    label_of_new_key = body.key
+    secret = None if label_of_new_key is None else new_secret()
+    requested_changes = RequestedChanges(
         rights=None if body.rights is None else tuple(body.rights),
         scope=body.scope,
         teams=None if body.teams is None else tuple(body.teams),
         mail=body.mail,
-        label=body.key or "",
+        label=label_of_new_key or "",
         secret=secret,
     )
 
-    def make(known: Person | None) -> Person:
-        after = wish.apply_to(known, body.name)
+    def apply(known: Person | None) -> Person:
+        """Return the changed person; ``known`` is None for a new person."""
+        after = requested_changes.apply_to(known, body.name)
         # Without this check, callers could create keys with more rights than their own.
         missing_rights = set(after.rights) - call.key.rights
         if missing_rights:
@@ -72,7 +74,7 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
             )
         return after
 
-    person = await _change_person(call, body.name, make)
+    person = await _change_person(call, body.name, apply)
     return s.PersonMade(**_view(person).model_dump(), key=secret)
 
 

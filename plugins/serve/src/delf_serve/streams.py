@@ -70,7 +70,8 @@ def frame(event: Event, state: TaskState) -> bytes:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     data = encode(event)
     if isinstance(event, ApprovalRequested):
-        data["data"]["facts"] = facts_data(event)  # clients get the facts in words
+        # Replace the values of the request by sentences, which clients show to the person.
+        data["data"]["facts"] = facts_data(event)
     elif (fact := reaction_fact(event)) is not None:
         data["data"]["fact"] = fact.data()
     if event.headline:
@@ -97,7 +98,8 @@ class Streams:
         # The queues of the open task list streams, which share one subscription to all events.
         self._readers: set[asyncio.Queue[Listed | None]] = set()
         self._watching: asyncio.Task[None] | None = None
-        self.open = 0
+        self.open_count = 0
+        """The number of open streams."""
 
     def stop(self) -> None:
         """End the streams of the task list. Clients then reconnect to another process."""
@@ -119,7 +121,7 @@ class Streams:
         is_over = False
         is_behind = True  # the journal has unread events
         tracker = StateTracker()
-        self.open += 1
+        self.open_count += 1
         try:
             yield HELLO
             while not is_over:
@@ -158,7 +160,7 @@ class Streams:
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
         finally:
-            self.open -= 1
+            self.open_count -= 1
             if next_event is not None:
                 next_event.cancel()
 
@@ -168,7 +170,7 @@ class Streams:
             self._watching = shared_task(self._watch())
         queue: asyncio.Queue[Listed | None] = asyncio.Queue()
         self._readers.add(queue)
-        self.open += 1
+        self.open_count += 1
         try:
             yield HELLO
             while True:
@@ -185,7 +187,7 @@ class Streams:
                     data = json_bytes(task_view(record, waiting, key).model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:
-            self.open -= 1
+            self.open_count -= 1
             self._readers.discard(queue)
             if not self._readers:
                 self.stop()
@@ -223,14 +225,15 @@ class Streams:
             sending.cancel()
             self._send_to_readers(None)
 
-    def _send_to_readers(self, listed: Listed | None) -> None:
+    def _send_to_readers(self, change: Listed | None) -> None:
+        """Send a changed task to all open streams of the task list; None ends the streams."""
         for queue in list(self._readers):
-            if listed is not None and queue.qsize() >= _MAX_WAITING:
+            if change is not None and queue.qsize() >= _MAX_WAITING:
                 # The client reads too slowly: end its stream, so that the client reconnects.
                 self._readers.discard(queue)
                 queue.put_nowait(None)
             else:
-                queue.put_nowait(listed)
+                queue.put_nowait(change)
 
 
 def _frames(events: Sequence[Event], after: int, tracker: StateTracker) -> bytes:

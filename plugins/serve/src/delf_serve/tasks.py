@@ -176,16 +176,18 @@ class Tasks:
         self.budgets = Budgets(settings.budgets, keys, lambda: self.journal)
         self._uploads = uploads
         self._settings = settings
-        self._open_tasks: dict[str, _RunningTask] = {}
+        self._running_tasks: dict[str, _RunningTask] = {}
         self._open_counts: Counter[str] = Counter()
         self._owners: dict[str, str] = {}
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys)
-        self._ignored_tasks: set[str] = set()
+        # Interrupted tasks that this server leaves alone, because they are not a server's tasks, or
+        # were resumed too often.
+        self._tasks_not_to_resume: set[str] = set()
         self._background_tasks: set[asyncio.Task[None]] = set()
-        self._reading_requests = asyncio.Lock()
-        self._next_reading: asyncio.Task[Waiting] | None = None
+        self._pending_requests_lock = asyncio.Lock()
+        self._next_read_of_pending_requests: asyncio.Task[Waiting] | None = None
         self._journal: SharedJournal | None = None
 
     @property
@@ -203,7 +205,7 @@ class Tasks:
     @property
     def working(self) -> int:
         """The number of tasks running in this process."""
-        return len(self._open_tasks)
+        return len(self._running_tasks)
 
     def start(self) -> None:
         """Start resuming tasks of dead processes, and removing old tasks."""
@@ -213,18 +215,25 @@ class Tasks:
             self._background_tasks.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Wait for running tasks, then leave unfinished tasks resumable.
+        """Wait until running tasks end, except tasks that wait for a person.
+
+        Unfinished tasks are not stopped here. The journal has their events, so that another process
+        can resume them.
 
         Args:
-            seconds: The maximum time to wait. Tasks that wait for a person are left at once.
+            seconds: The maximum time to wait.
         """
         for work in self._background_tasks:  # the server's own loops
             work.cancel()
-        # A task may wait for a person for days: leave it to another process.
-        waiting = await self.waiting()
-        running = [o.over.wait() for name, o in self._open_tasks.items() if name not in waiting]
-        if running:
-            await asyncio.wait([asyncio.ensure_future(w) for w in running], timeout=seconds)
+        # A task may wait for a person for days, so that the shutdown does not wait for its end.
+        pending_requests = await self.pending_requests()
+        ends = [
+            task.over.wait()
+            for task_id, task in self._running_tasks.items()
+            if task_id not in pending_requests
+        ]
+        if ends:
+            await asyncio.wait([asyncio.ensure_future(end) for end in ends], timeout=seconds)
 
     # -- handing in -----------------------------------------------------------------------
 
@@ -276,7 +285,10 @@ class Tasks:
             conversation = stored_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
-        open_task = self._register_running(name, key.limits_name)
+        running_task = self._register_running(name, key.limits_name)
+
+        # A strategy that takes calls gets the values of the variables in the task's text.
+        has_external_text = external_variables is not None and strategy is not None
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -297,7 +309,7 @@ class Tasks:
                     strategy=strategy,
                     llm=order.llm,
                     variables=external_variables,
-                    trust=trust if external_variables is None or strategy is None else "outside",
+                    trust="outside" if has_external_text else trust,
                     setup={**_setup(key, client, order=digest), SHAPED: [*other_authors]},
                     listeners=[listen],
                 )
@@ -305,13 +317,14 @@ class Tasks:
                 self._forget_running(name)
                 raise
             finally:
-                open_task.recorded.set()
+                running_task.recorded.set()
 
         try:
             await asyncio.shield(submit_and_record())  # the client may disconnect meanwhile
         except DelfError:
             earlier = None
-            if idempotency_key is not None:  # a concurrent request with this key was faster
+            # A concurrent request with the same idempotency key may have been faster.
+            if idempotency_key is not None:
                 earlier = await self._find_first_event(name, digest)
             if earlier is None:
                 raise
@@ -373,9 +386,9 @@ class Tasks:
             raise ProblemError(409, f"the model cannot be chosen: {choices}", param="llm")
 
     async def _find_submitted(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the first event of the task that was submitted with the same idempotency key.
+        """Return the first event of the task that an earlier equal request submitted.
 
-        If a concurrent request is submitting the task, wait until the task is recorded.
+        If another request is submitting the task at this moment, wait until the task is recorded.
 
         Args:
             task_id: The id of the task, which is derived from the idempotency key.
@@ -389,10 +402,10 @@ class Tasks:
         """
         while True:
             earlier = await self._find_first_event(task_id, digest)
-            open_task = self._open_tasks.get(task_id)
-            if earlier is not None or open_task is None:
+            running_task = self._running_tasks.get(task_id)
+            if earlier is not None or running_task is None:
                 return earlier
-            await open_task.recorded.wait()
+            await running_task.recorded.wait()
 
     async def _find_first_event(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
         """Return the first event of the task with an idempotency key; None if there is none.
@@ -420,24 +433,24 @@ class Tasks:
         return first
 
     def _register_running(self, task_id: str, owner: str) -> _RunningTask:
-        open_task = self._open_tasks[task_id] = _RunningTask(owner)
+        running_task = self._running_tasks[task_id] = _RunningTask(owner)
         self._open_counts[owner] += 1
         self._owners.pop(task_id, None)  # move to the end: the oldest are dropped
         self._owners[task_id] = owner
         if len(self._owners) > _MAX_OWNERS:
             del self._owners[next(iter(self._owners))]
-        return open_task
+        return running_task
 
     def sees_here(self, key: Key, name: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _forget_running(self, task_id: str) -> None:
-        open_task = self._open_tasks.pop(task_id, None)
-        if open_task is not None:
-            self._open_counts[open_task.owner] -= 1
-            open_task.recorded.set()
-            open_task.over.set()
+        running_task = self._running_tasks.pop(task_id, None)
+        if running_task is not None:
+            self._open_counts[running_task.owner] -= 1
+            running_task.recorded.set()
+            running_task.over.set()
 
     async def _is_over_or_waiting(self, name: str) -> bool:
         """Return True if a task has ended or waits for a person."""
@@ -487,27 +500,30 @@ class Tasks:
 
     # -- looking up -----------------------------------------------------------------------
 
-    async def waiting(self) -> Waiting:
+    async def pending_requests(self) -> Waiting:
         """Return the pending requests by task id.
 
         Concurrent callers share one read of the journal, which begins after their calls. A request
         that was decided before a call is therefore never returned to that call.
         """
-        if self._next_reading is None:
-            self._next_reading = shared_task(self._read_waiting())
-        return await asyncio.shield(self._next_reading)
+        if self._next_read_of_pending_requests is None:
+            self._next_read_of_pending_requests = shared_task(self._read_pending_requests())
+        return await asyncio.shield(self._next_read_of_pending_requests)
 
-    async def _read_waiting(self) -> Waiting:
-        async with self._reading_requests:
-            self._next_reading = None  # later callers need a later reading
+    async def _read_pending_requests(self) -> Waiting:
+        """Read the pending requests by task id, after a read that is still in progress."""
+        async with self._pending_requests_lock:
+            # This read begins now, and may miss later changes. Callers from now on therefore get
+            # the result of another read.
+            self._next_read_of_pending_requests = None
             requests_by_task = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
                 requests_by_task.setdefault(record.task.task_id, []).append(record)
             return requests_by_task
 
-    async def waiting_in(self, _journal: SharedJournal) -> Waiting:
+    async def pending_requests_in(self, _journal: SharedJournal) -> Waiting:
         """Adapt :meth:`waiting` to the signature that searches expect."""
-        return await self.waiting()
+        return await self.pending_requests()
 
     async def find(
         self,
@@ -532,10 +548,10 @@ class Tasks:
             since=since,
             keys=key.owners,
             after=None if after is None else _decode_cursor(after),
-            waiting=self.waiting_in,
+            waiting=self.pending_requests_in,
         )
-        waiting = await self.waiting()
-        views = [task_view(record, waiting, key) for record in records[:limit]]
+        pending_requests = await self.pending_requests()
+        views = [task_view(record, pending_requests, key) for record in records[:limit]]
         return views, _encode_cursor(records[limit - 1]) if len(records) > limit else None
 
     async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
@@ -551,17 +567,17 @@ class Tasks:
         records = await find_tasks(self.journal, _MAX_CANDIDATES, text=text, since=since, keys=keys)
         return next((record.task_id for record in records if record.task == words), None)
 
-    async def record(self, text: str, key: Key) -> TaskRecord:
+    async def record(self, id_or_prefix: str, key: Key) -> TaskRecord:
         """Return the record of a task that the caller may see.
 
         Args:
-            text: The id of the task, or a prefix.
+            id_or_prefix: The id of the task, or a prefix of only one id.
             key: The caller.
 
         Raises:
             UnknownTaskError: If the caller may see no such task.
         """
-        return await self.journal.task(await self.journal.resolve(text, key.owners))
+        return await self.journal.task(await self.journal.resolve(id_or_prefix, key.owners))
 
     async def _by_full_id(self, task_id: str, key: Key) -> TaskRecord:
         """Return the record of a task by its full id. Changes of a task require the full id.
@@ -575,13 +591,13 @@ class Tasks:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
-    async def prompts(self, text: str, key: Key, limit: int, offset: int) -> PromptList:
+    async def prompts(self, id_or_prefix: str, key: Key, limit: int, offset: int) -> PromptList:
         """Return a page of a task's model calls, with prompts and answers.
 
         Raises:
             UnknownTaskError: If the caller may see no such task.
         """
-        record = await self.record(text, key)
+        record = await self.record(id_or_prefix, key)
         events = await self.journal.read(record.task_id)
         all_prompts = await asyncio.to_thread(views.prompts_of, events)
         prompts = [Prompt(**asdict(item)) for item in all_prompts[offset : offset + limit]]
@@ -589,35 +605,35 @@ class Tasks:
 
     async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
         """Return a task, and the pending requests of all tasks, for :func:`task_view`."""
-        return await self.journal.task(task_id), await self.waiting()
+        return await self.journal.task(task_id), await self.pending_requests()
 
-    async def view(self, text: str, key: Key) -> Task:
+    async def view(self, id_or_prefix: str, key: Key) -> Task:
         """Return a task as the list of the caller's tasks shows it.
 
         Args:
-            text: The id of the task, or a prefix.
+            id_or_prefix: The id of the task, or a prefix.
             key: The key of the caller.
         """
-        return task_view(await self.record(text, key), await self.waiting(), key)
+        return task_view(await self.record(id_or_prefix, key), await self.pending_requests(), key)
 
-    async def detail(self, text: str, key: Key) -> TaskDetail:
+    async def detail(self, id_or_prefix: str, key: Key) -> TaskDetail:
         """Return a task with its result, its decisions and its files."""
-        record = await self.record(text, key)
+        record = await self.record(id_or_prefix, key)
         events = await self.journal.read(record.task_id)
-        waiting = await self.waiting()
-        view = task_view(record, waiting, key)
-        requests = waiting.get(record.task_id, ())
+        pending_requests = await self.pending_requests()
+        view = task_view(record, pending_requests, key)
+        requests = pending_requests.get(record.task_id, ())
         request_ids = [request.requested.request_id for request in requests]
         return await asyncio.to_thread(_detail, view, events, request_ids, key)
 
-    async def output_files(self, text: str, key: Key) -> dict[str, str]:
+    async def output_files(self, id_or_prefix: str, key: Key) -> dict[str, str]:
         """Return a task's output files, as a mapping from name to path.
 
         Args:
-            text: The id of the task, or a prefix.
+            id_or_prefix: The id of the task, or a prefix.
             key: The key of the caller.
         """
-        record = await self.record(text, key)
+        record = await self.record(id_or_prefix, key)
         return _files(await self.journal.read(record.task_id))
 
     # -- stopping and resuming ------------------------------------------------------------
@@ -634,8 +650,8 @@ class Tasks:
         """
         if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
-        if (open_task := self._open_tasks.get(task_id)) is not None:
-            await open_task.recorded.wait()
+        if (running_task := self._running_tasks.get(task_id)) is not None:
+            await running_task.recorded.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
         await self.journal.stop(task_id, key.name, via)  # waits for the end
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
@@ -666,8 +682,9 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
+        # The caller's budgets are only checked here; the task counts against its owner's budgets.
         await self.budgets.ledger(key, self._agent.ledger)
-        await self._resume(record.task_id, record.key, timeout, go_on=True)
+        await self._resume(record.task_id, record.key, timeout, may_have_failed=True)
         return record.task_id
 
     async def fork(
@@ -676,13 +693,14 @@ class Tasks:
         """Start a new task from an event of another task, and return the new task's id.
 
         Raises:
-            ProblemError: If there is no such event, or the model is not available to the caller.
+            ProblemError: If there is no such event, if the model is not available to the caller, or
+                if a budget of the caller is used up.
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, key)
         if self._open_counts[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        await self.budgets.ledger(key, self._agent.ledger)
+        await self.budgets.ledger(key, self._agent.ledger)  # raises if a budget is used up
         try:
             setup = _setup(key, client)
             name = await self._agent.afork(
@@ -699,11 +717,24 @@ class Tasks:
         return name
 
     async def _resume(
-        self, task_id: str, owner: str | None, timeout: float | None = None, *, go_on: bool = False
+        self,
+        task_id: str,
+        owner: str | None,
+        timeout: float | None = None,
+        *,
+        may_have_failed: bool = False,
     ) -> None:
-        if task_id in self._open_tasks:
+        """Continue a task in this process; return after its first new event, or a few seconds.
+
+        Args:
+            task_id: The id of the task.
+            owner: The owner name of the task.
+            timeout: The task's timeout in seconds; None for the one of its submission.
+            may_have_failed: Whether a task that failed, for example at its timeout, continues, too.
+        """
+        if task_id in self._running_tasks:
             return
-        open_task = self._register_running(task_id, owner or "")
+        running_task = self._register_running(task_id, owner or "")
         try:
             first = (await self.journal.read(task_id))[0]
         except BaseException:
@@ -715,6 +746,7 @@ class Tasks:
         owner_key = None if owner is None else self._keys.of_holder(owner)
         ledger = None
         if owner_key is not None:
+            # The task was accepted before, so that an exhausted budget does not refuse it now.
             ledger = await self.budgets.ledger(owner_key, self._agent.ledger, checked=False)
         first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -728,7 +760,7 @@ class Tasks:
         async def resume_task() -> None:
             try:
                 await self._agent.aresume(
-                    task_id, timeout, go_on=go_on, listeners=[listen], ledger=ledger
+                    task_id, timeout, go_on=may_have_failed, listeners=[listen], ledger=ledger
                 )
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", task_id, error.message)
@@ -739,8 +771,8 @@ class Tasks:
                 if not first_event.done():
                     first_event.set_result(None)
 
-        open_task.resumed = asyncio.create_task(resume_task())
-        open_task.recorded.set()
+        running_task.resumed = asyncio.create_task(resume_task())
+        running_task.recorded.set()
         await asyncio.wait({first_event}, timeout=_LOOK_SECONDS)
         if first_event.done():
             first_event.result()  # raises the error of a failed start
@@ -761,7 +793,7 @@ class Tasks:
 
     async def _adopt(self, task_id: str) -> None:
         """Resume a task of a dead server, unless the task was resumed too often."""
-        if task_id in self._ignored_tasks or task_id in self._open_tasks:
+        if task_id in self._tasks_not_to_resume or task_id in self._running_tasks:
             return
         events = await self.journal.read(task_id)
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -770,7 +802,7 @@ class Tasks:
             len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
         )
         if first_event is None or SERVER_FIELD not in first_event.setup or is_resumed_too_often:
-            self._ignored_tasks.add(task_id)
+            self._tasks_not_to_resume.add(task_id)
             return
         try:
             await self._resume(task_id, first_event.key)

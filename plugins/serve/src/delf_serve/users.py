@@ -29,7 +29,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
-from delf_serve.people import NOTICE_WAYS, Changer, Wish, require_active, without_key
+from delf_serve.people import NOTICE_WAYS, Changer, RequestedChanges, require_active, without_key
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
@@ -99,7 +99,7 @@ def add(
     --notice and --way change the person.
     """
     secret = None if no_key else new_secret()
-    wish = Wish(
+    changes = RequestedChanges(
         rights=None if rights is None else _rights(rights),
         scope=cast("Scope | None", scope),
         teams=tuple(teams) or None,
@@ -114,7 +114,8 @@ def add(
     def change(known: Person | None) -> Person:
         # For an existing person, --rights and --scope restrict the new key, not the person.
         is_further_key = known is not None and known.revoked_at is None and secret is not None
-        return (wish.narrowing() if is_further_key else wish).apply_to(known, name)
+        applied_changes = changes.for_new_key_only() if is_further_key else changes
+        return applied_changes.apply_to(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
@@ -123,7 +124,8 @@ def add(
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
         hint = (
-            f"{name} sees only their own tasks; --scope team or --scope all lets them decide others"
+            f"{name} sees only their own tasks; with --scope team or --scope all, {name} can also "
+            "decide requests of other people's tasks"
         )
         errors.say("hint", hint)
     if secret is not None:

@@ -44,7 +44,7 @@ def read_feed(document: Document) -> list[Entry]:
         },
     )
     if not parsed.version:
-        raise ToolExecutionError(f"{document.url} is not a feed, and names none")
+        raise ToolExecutionError(f"{document.url} is not a feed, and does not link to one")
     error = parsed.get("bozo_exception")
     if parsed.bozo and not isinstance(error, _harmless_warnings()):
         note(f"{document.url} is damaged ({error}): entries may be missing")

@@ -169,7 +169,8 @@ def _unreachable_error(url: httpx.URL, message: str) -> ToolExecutionError:
         return ToolExecutionError(message)
     return ToolExecutionError(
         message,
-        hint=f"{proxy} is not used: addresses of pages are checked, and a proxy would choose them",
+        hint=f"{proxy} is not used: the IP addresses of pages are checked, but a proxy would look "
+        "up the addresses itself",
     )
 
 

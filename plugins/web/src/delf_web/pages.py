@@ -72,14 +72,14 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
         return Text(title="", date=None, text=plain(page))
     visible_text = whole_text(tree)
     text = "" if whole else _main_text(tree, document.url)
-    # A page without a main part, such as a list, is read as a whole.
     if text and not whole:
-        _note_share(text, visible_text)
+        _note_differing_length(text, visible_text)
     if not (text or visible_text):
         note(f"{document.url} shows no text: it is empty, has pictures, or is written by scripts")
     metadata: Any = trafilatura.extract_metadata(
         copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
     )
+    # A page without a main part, such as a list of links, is returned with all its visible text.
     return Text(
         title=(metadata.title or "") if metadata is not None else "",
         date=stated_date(tree, document.url),
@@ -104,7 +104,7 @@ def _main_text(tree: Any, url: str) -> str:
     return str(extracted or "").strip()
 
 
-def _note_share(text: str, visible_text: str) -> None:
+def _note_differing_length(text: str, visible_text: str) -> None:
     """Add a note to the call if the main text has much less or more text than the visible page."""
     main_words = _WORD.findall(_LINK.sub("]", text))
     visible_words = _WORD.findall(visible_text)
@@ -244,23 +244,24 @@ def _text_of(element: Any) -> str:
 
 
 def _rows(table: Any) -> list[list[str]]:
-    """Return the rows of a table as texts of equal number.
+    """Return the rows of a table as lists of cell texts, all of the same length.
 
-    The text of a cell that spans several rows or columns is repeated in each of them.
+    The text of a cell that spans several rows or columns is repeated in each row and column. Short
+    rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
     spanning_cells: dict[int, tuple[str, int]] = {}
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
         for cell in table_row.xpath("./th | ./td"):
-            _insert_spanning_cells(spanning_cells, row)
+            _append_cells_of_earlier_rows(spanning_cells, row)
             text = _text_of(cell)
             row_span = _span_of(cell, "rowspan")
             for _ in range(min(_span_of(cell, "colspan"), _MAX_SPAN - len(row))):
                 if row_span > 1:
                     spanning_cells[len(row)] = text, row_span
                 row.append(text)
-        _insert_spanning_cells(spanning_cells, row)
+        _append_cells_of_earlier_rows(spanning_cells, row)
         spanning_cells = {
             column: (text, row_span - 1)
             for column, (text, row_span) in spanning_cells.items()
@@ -271,13 +272,15 @@ def _rows(table: Any) -> list[list[str]]:
     return [row + [""] * (width - len(row)) for row in rows]
 
 
-def _insert_spanning_cells(spanning_cells: dict[int, tuple[str, int]], row: list[str]) -> None:
-    """Append to ``row`` the texts of cells of earlier rows that also cover its next columns.
+def _append_cells_of_earlier_rows(
+    spanning_cells: dict[int, tuple[str, int]], row: list[str]
+) -> None:
+    """Append the texts of cells that earlier rows extend into a row, up to the next free column.
 
     Args:
-        spanning_cells: The cells that cover several rows: by column, a cell's text and the number
-            of rows that it still covers.
-        row: The row, as far as it is built.
+        spanning_cells: The cells of earlier rows with a ``rowspan``, by column: the text, and the
+            number of rows that the cell still covers.
+        row: The texts of the row so far.
     """
     while len(row) in spanning_cells and len(row) < _MAX_SPAN:
         row.append(spanning_cells[len(row)][0])

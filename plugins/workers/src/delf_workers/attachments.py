@@ -23,13 +23,13 @@ class ReadableFile:
         name: The file's name, without folders.
         size: The size in bytes.
         read: Returns the content. Called in a thread.
-        asks: The reason why reading needs approval; None if reading needs none.
+        approval_reason: The reason why reading needs approval; None if reading needs none.
     """
 
     name: str
     size: int
     read: Callable[[], bytes] = field(repr=False)
-    asks: str | None = None
+    approval_reason: str | None = None
 
 
 @runtime_checkable
@@ -131,7 +131,9 @@ def check(worker: WorkerDefinition, files: Sequence[AttachedFile]) -> None:
             )
 
 
-def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[AttachedFile]) -> None:
+def store_content(
+    context: CallContext, worker: WorkerDefinition, files: Sequence[AttachedFile]
+) -> None:
     """Read and store files before approval, so that the worker gets the approved content.
 
     Raises:

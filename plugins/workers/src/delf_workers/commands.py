@@ -135,13 +135,14 @@ class _ConnectionChecker:
         self._workshop = Workshop(registry, tools, connect, project.environ, Workers.for_worker)
 
     def check(self, name: str) -> WorkerDefinition:
-        """Create a worker's connections, and return the worker's definition.
+        """Check that a worker's connections can be created; return the worker's definition.
 
         Raises:
-            ConfigurationError: If the file is invalid. The message names file, line and key.
+            ConfigurationError: If the worker's file is invalid. The message names file, line and
+                key.
         """
         worker = self._registry.find(name)
-        self._workshop.tools_of(worker, self._workers)
+        self._workshop.tools_of(worker, self._workers)  # raises for invalid settings
         return worker
 
 
@@ -170,7 +171,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     delf workers run summarise --attach plan.md --input words=50
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf_cli.session import Options, work_session
-    from delf_workers.running import order, response_of_worker
+    from delf_workers.running import response_of_worker, text_of_worker_task
 
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
@@ -182,22 +183,28 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     # A generated worker uses the agent's connections.
     names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if worker.generated else ("workers",)
-    text = order(name, task, inputs, [Path(file).name for file in given["files"]])
+    text = text_of_worker_task(name, task, inputs, [Path(file).name for file in given["files"]])
     flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
     other_options = remaining_options({**given, "connections": connections})
     options = Options(flags=flags, **other_options)
 
     async def run_worker_task(agent: Agent, run_options: Mapping[str, Any]) -> Response:
-        """Run a task that calls the worker, and return the worker's response.
+        """Run the worker as the child of a task that only passes its text on to the worker.
 
-        If the task did not end, return the task's own response.
+        Returns:
+            The worker's response; that of the outer task if a person stopped the outer task.
         """
-        events: list[Event] = []
-        response = await agent.arun(
-            text, setup=options.to_record(state), child_listeners=[events.append], **run_options
+        worker_events: list[Event] = []
+        outer_response = await agent.arun(
+            text,
+            setup=options.to_record(state),
+            child_listeners=[worker_events.append],
+            **run_options,
         )
-        is_over = response.state in (TaskState.DONE, TaskState.FAILED)
-        return response_of_worker(response, events) if is_over else response
+        has_ended_itself = outer_response.state in (TaskState.DONE, TaskState.FAILED)
+        if not has_ended_itself:
+            return outer_response
+        return response_of_worker(outer_response, worker_events)
 
     ctx.exit(work_session(state, run_worker_task, options))
 

@@ -181,9 +181,10 @@ class Workers(Connection[WorkersSettings]):
             return Allowed()
         attachments = files_of.find(call.context, paths)
         files_of.check(worker, attachments)
-        files_of.freeze(call.context, worker, attachments)
+        files_of.store_content(call.context, worker, attachments)
         preview = "\n".join(["attachments:", *(f"  {item}" for item in attachments)])
-        reason = next((item.file.asks for item in attachments if item.file.asks), None)
+        reasons = [item.file.approval_reason for item in attachments]
+        reason = next(filter(None, reasons), None)
         if reason is None and worker.attachments.approval:
             reason = f"{worker.name} asks before it is given files"
         if reason is None:
@@ -307,8 +308,9 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call no more workers than this connection's user.
-            own_patterns = self.allowed_patterns[0]
+            # The new worker may call the same workers as the caller of this connection. The
+            # patterns of the caller's maker, if any, apply to the new worker anyway.
+            own_patterns, *_makers_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": [*own_patterns]}
             table["connections"] = settings

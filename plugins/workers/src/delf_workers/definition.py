@@ -156,16 +156,22 @@ class WorkerDefinition(_Part):
         return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
-        """Return the configured type of a connection; None if its name is its type."""
+        """Return the type of a connection, as far as the worker's file gives it.
+
+        The file gives the type as the setting ``type``, or by a name that is an import path or an
+        alias. None for any other name, which is that of a connection of the agent or of a type.
+        """
         configured = self.connections[name].get("type")
         if configured is not None:
             return str(configured)
-        return name if "." in name else _ALIASES.get(name)
+        is_import_path = "." in name
+        return name if is_import_path else _ALIASES.get(name)
 
     def llm(self, caller_model: LLMConfig) -> LLMConfig | None:
         """Return the worker's model; None for the model of its caller.
 
-        If the worker has its own provider tools, return the caller's model with these tools.
+        If the worker's file names tools of the provider, such as a web search, these are added to
+        the worker's model or, without one, to the model of the caller.
 
         Args:
             caller_model: The model of the caller.
@@ -178,7 +184,8 @@ class WorkerDefinition(_Part):
         if not self.server_side_tools:
             return config
         tools = list(self.server_side_tools)
-        return (config or caller_model).with_settings(server_side_tools=tools)
+        used_model = config or caller_model
+        return used_model.with_settings(server_side_tools=tools)
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
         """Check that a model is one of the worker's compatible models.
@@ -214,13 +221,14 @@ class WorkerDefinition(_Part):
                     f"Its inputs: {', '.join(self.inputs) or 'none'}"
                 )
         values = {name: self._input_value(name, inputs) for name in self.inputs}
+        # The instructions of a worker that a model generated may not include files.
         template = Instructions(self.instructions, values_only=self.generated)
         try:
-            return template.filled(values, self._read_neighbour)
+            return template.filled(values, self._read_file_in_folder)
         except InstructionsError as error:
             raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
 
-    def _read_neighbour(self, name: str) -> str:
+    def _read_file_in_folder(self, name: str) -> str:
         """Return the trusted content of a text file in the worker's folder."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
@@ -298,11 +306,15 @@ def _convert_toolsets(value: Any) -> Any:
 
 
 def _prefix_rule(rule: Any) -> Any:
+    """Convert one of llm-do's rules for shell commands, which match the start of a command."""
     if not isinstance(rule, dict):
         return rule
     fields = {"match": "reading", **cast("dict[str, Any]", rule)}
-    if fields.pop("sandbox_paths", None):
-        fields["approval_required"] = True  # a person checks that the paths are in these folders
+    # llm-do allows only commands on files in these folders. delf cannot check the files of a
+    # command, so that a person has to.
+    allowed_folders = fields.pop("sandbox_paths", None)
+    if allowed_folders:
+        fields["approval_required"] = True
     return fields
 
 
@@ -314,7 +326,7 @@ def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> Non
     if "attachments" in table:
         raise front.error("attachments and attachment_policy say the same", ("attachment_policy",))
     if not isinstance(policy, dict):
-        raise front.error("a table", ("attachment_policy",))
+        raise front.error("it must be a table", ("attachment_policy",))
     policies: dict[str, Any] = {}
     for key, value in cast("dict[Any, Any]", policy).items():
         if key not in _POLICY_KEYS:
@@ -331,9 +343,9 @@ def _load_schema(
     where = ("output_schema_ref",)
     name = table.pop("output_schema_ref")
     if "result" in table:
-        raise front.error("result says the same", where)
+        raise front.error("result and output_schema_ref cannot both be set", where)
     if not isinstance(name, str) or Path(name).name != name or read is None:
-        raise front.error("the name of a JSON file beside the worker", where)
+        raise front.error("it must be the name of a JSON file in the worker's folder", where)
     try:
         schema: Any = json.loads(read(front.path.parent / name))
     except ValueError as error:
@@ -385,7 +397,11 @@ def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) 
     """Check those values that the pydantic model cannot check."""
     check_name(worker.name, front.place(("name",)))
     if worker.name != name:
-        raise front.error(f"the file is that of {name!r}", ("name",), "both are one name")
+        raise front.error(
+            f"it is {worker.name!r}, but the file's name is that of the worker {name!r}",
+            ("name",),
+            "remove the key name, or give it the name of the file",
+        )
     try:
         normalise_settings({"server_side_tools": list(worker.server_side_tools)})
     except ModelConfigurationError as error:

@@ -15,6 +15,10 @@ import yaml
 from delf.errors import ConfigurationError
 
 _MARK: Final = "---"
+# The number of the first line of YAML in a worker's file; line 1 is the mark.
+#
+# PyYAML counts the lines of YAML from 0.
+_FIRST_YAML_LINE: Final = 2
 _MAX_BYTES: Final = 256 * 1024
 _HINT: Final = "it begins with ---, then name: value lines, then ---, then instructions"
 
@@ -121,7 +125,7 @@ def _load(path: Path, head: str, lines: dict[tuple[str, ...], int]) -> dict[str,
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line = 2 if mark is None else mark.line + 2
+        line = _FIRST_YAML_LINE + (0 if mark is None else mark.line)
         problem = getattr(error, "problem", None) or "it is not YAML"
         raise ConfigurationError(f"{path}, line {line}: {problem}") from None
     except (ValueError, RecursionError) as error:  # an impossible date, deep nesting
@@ -141,7 +145,7 @@ def _record_lines(
 
     Aliases and duplicate keys are refused.
     """
-    line = node.start_mark.line + 2
+    line = node.start_mark.line + _FIRST_YAML_LINE
     # Aliases can expand a small file enormously, and give one value two lines.
     if id(node) in visited:
         raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
@@ -152,7 +156,7 @@ def _record_lines(
             _record_lines(path, item, (*keys, str(number)), lines, visited)
     elif isinstance(node, yaml.MappingNode):
         for key, item in node.value:
-            key_line = key.start_mark.line + 2
+            key_line = key.start_mark.line + _FIRST_YAML_LINE
             path_of_key = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigurationError(f"{path}, line {key_line}: a key is not a word")

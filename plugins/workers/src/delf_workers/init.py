@@ -29,9 +29,9 @@ type = "filesystem"
 here = { root = ".", mode = "rw", suffixes = [".md", ".txt", ".csv"] }
 """
 }
-_ASKING: Final = "read the file, and let `llm.call` sum it up"
+_INSTRUCTION_TO_ASK_A_MODEL: Final = "read the file, and let `llm.call` sum it up"
 # A sentence of the new worker's instructions if the plugin ``llm`` is not installed.
-_READING: Final = "show the file with `rerun`, and print your summary in the next one"
+_INSTRUCTION_TO_READ: Final = "show the file with `rerun`, and print your summary in the next one"
 
 
 @click.command("init")
@@ -59,12 +59,13 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
 
     host = state_of(ctx).discover()
     usable_models = dict(host.providers.usable_suggestions(own_variables()))
-    unset_provider = next((p for p in host.providers.all if p.suggested), None)
-    suggested_model = None if unset_provider is None else unset_provider.suggested
+    # Used if no key of a provider is set.
+    suggested_provider = next((p for p in host.providers.all if p.suggested), None)
+    suggested_model = None if suggested_provider is None else suggested_provider.suggested
     model = llm or next(iter(usable_models), None) or suggested_model or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _PLUGIN_SECTIONS.items() if name in installed)
-    instructions = _ASKING if "llm" in installed else _READING
+    instructions = _INSTRUCTION_TO_ASK_A_MODEL if "llm" in installed else _INSTRUCTION_TO_READ
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
     created: list[str] = []
@@ -91,8 +92,8 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     next_steps = ["delf workers run summarise --attach notes.md"]
     if root.resolve() != Path.cwd():
         next_steps.insert(0, f"cd {shlex.quote(folder)}")
-    if llm is None and not usable_models and unset_provider is not None:
-        next_steps.insert(0, f"delf keys set {unset_provider.name}")
+    if llm is None and not usable_models and suggested_provider is not None:
+        next_steps.insert(0, f"delf keys set {suggested_provider.name}")
     if as_json:
         write_result("", {"made": created, "kept": existing, "next": next_steps}, as_json=True)
         return

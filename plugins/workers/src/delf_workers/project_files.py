@@ -12,8 +12,8 @@ SUFFIX: Final = ".worker"
 MAIN: Final = "main"
 """The name of the worker that may be in the project's own folder, as in llm-do."""
 FOLDER: Final = "workers"
-GENERATED: Final = "generated"
-INSIDE: Final = f"worker{SUFFIX}"
+GENERATED_FOLDER: Final = "generated"
+FILE_IN_FOLDER: Final = f"worker{SUFFIX}"
 _TOOLS: Final = "tools.py"
 # File name suffixes of workers, their code and their included instructions.
 _FILE_SUFFIXES: Final = frozenset(
@@ -50,9 +50,9 @@ def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
                 if path := folder.resolve_path(text):
                     folders[path] = None
     for configured in folders:
-        for root in (configured, configured / GENERATED):
+        for root in (configured, configured / GENERATED_FOLDER):
             # A worker is a file in the folder, or in a subfolder of its own.
-            subfolders = [sub for sub in folder.folders_of(root) if is_file(sub / INSIDE)]
+            subfolders = [sub for sub in folder.folders_of(root) if is_file(sub / FILE_IN_FOLDER)]
             for worker_folder in (root, *subfolders):
                 files = folder.files_of(worker_folder)
                 if any(path.suffix == SUFFIX for path in files):

@@ -15,7 +15,7 @@ from delf.machine.own_files import create_private, make_private_folder
 from delf.trust.decisions import Trust, whole_file_items
 from delf_workers import frontmatter
 from delf_workers.definition import WorkerDefinition, from_front_matter
-from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
+from delf_workers.project_files import FILE_IN_FOLDER, GENERATED_FOLDER, MAIN, SUFFIX
 
 TOOLS_FILE: Final = "tools.py"
 # The file name suffix of agents in llm-do's newer format, which is not supported.
@@ -58,14 +58,14 @@ class Registry:
     @property
     def generated(self) -> Path:
         """The folder for workers that models create."""
-        return self.folders[0] / GENERATED
+        return self.folders[0] / GENERATED_FOLDER
 
     def files(self) -> dict[str, Path]:
         """Return the paths of all workers' files, by worker name."""
         paths: dict[str, Path] = {}
         if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
             paths[MAIN] = main
-        for folder in (*self.folders, *(folder / GENERATED for folder in self.folders)):
+        for folder in (*self.folders, *(folder / GENERATED_FOLDER for folder in self.folders)):
             for name, path in _worker_files(folder):
                 paths.setdefault(name, path)
         return dict(sorted(paths.items()))
@@ -103,7 +103,7 @@ class Registry:
 
     def is_generated(self, path: Path) -> bool:
         """Return True if a worker's file is in a folder for workers that models create."""
-        generated_folders = [folder / GENERATED for folder in self.folders]
+        generated_folders = [folder / GENERATED_FOLDER for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in generated_folders)
 
     def text_of(self, table: dict[str, Any], instructions: str) -> str:
@@ -120,10 +120,10 @@ class Registry:
         return text
 
     def _path(self, name: str) -> Path:
-        return self.generated / name / INSIDE
+        return self.generated / name / FILE_IN_FOLDER
 
     def check_free(self, name: str) -> None:
-        """Check that no worker has a name.
+        """Check that no worker is called ``name`` yet.
 
         Raises:
             ConfigurationError: If the name is taken.
@@ -159,10 +159,14 @@ class Registry:
 
 
 def _worker_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the name and the file of each worker in a folder, sorted by name.
+
+    A worker is a file, or a subfolder with such a file. Generated workers are left out.
+    """
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
         if path.suffix == SUFFIX and path.is_file():
             yield path.stem, path
-        elif path.name != GENERATED and (path / INSIDE).is_file():
-            yield path.name, path / INSIDE
+        elif path.name != GENERATED_FOLDER and (path / FILE_IN_FOLDER).is_file():
+            yield path.name, path / FILE_IN_FOLDER

@@ -84,22 +84,28 @@ class Workshop(Generic[W]):
     def _connection(
         self, worker: WorkerDefinition, name: str, agent_workers: W
     ) -> Iterator[ConnectionLike]:
-        """Create and yield a worker's connection by its name in the worker's file.
+        """Create and yield the connections that one entry in the worker's file stands for.
 
-        ``custom`` stands for several connections: the functions of ``tools.py``.
+        The entry :data:`TOOLS` stands for functions of ``tools.py``. Any other entry stands for one
+        connection.
         """
         where = worker.place("connections", name)
         settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
         kind = worker.kind_of(name)
+        has_type = worker.connections[name].get("type") is not None
         if name == TOOLS:
             yield from self._tools_of_file(worker, settings, where)
-        elif kind == WORKERS or (kind is None and name == WORKERS):
+        # The worker may call other workers.
+        elif (name if kind is None else kind) == WORKERS:
             yield self.for_worker(agent_workers, worker, _patterns(settings, where))
+        # The folders of llm-do's sandbox are the roots of the connection.
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
             settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             yield self._make_connection(name, kind, settings, where)
-        elif worker.connections[name].get("type") is None and settings.keys() <= _PERMISSIONS:
+        # An entry with nothing but permissions refers to a connection of the agent.
+        elif not has_type and settings.keys() <= _PERMISSIONS:
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
+        # Any other entry has the settings of a connection of the worker's own.
         else:
             script_name = name.rpartition(".")[2].lower()
             yield self._make_connection(script_name, kind or name, settings, where)
@@ -116,17 +122,18 @@ class Workshop(Generic[W]):
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
-        """Return the agent's connection of a name, or else create one.
+        """Return the agent's connection with a name, or else create a connection.
 
-        If ``delf.toml`` has no settings for the name, the name is the type of the connection.
+        A name with dots is the import path of the connection's class. Any other name is that of
+        settings in ``delf.toml`` or, without such settings, that of a type of connections.
         """
         if name in self.tools:
             return self.tools[name]
         try:
-            if "." in name:
-                return self.connect(
-                    name.rpartition(".")[2].lower(), kind=name, settings={}, where=where
-                )
+            is_import_path = "." in name
+            if is_import_path:
+                script_name = name.rpartition(".")[2].lower()
+                return self.connect(script_name, kind=name, settings={}, where=where)
             return self.connect(name)
         except ConfigurationError as error:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
@@ -142,14 +149,17 @@ class Workshop(Generic[W]):
                 names = ", ".join(tools)
                 raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {names}")
             settings_of_tool: dict[str, Any] = dict(options or {})
-            approved = settings_of_tool.pop("pre_approved", False)
-            if settings_of_tool or not isinstance(approved, bool):
-                raise ConfigurationError(f"{where}.{name}: pre_approved: true or false")
+            is_pre_approved = settings_of_tool.pop("pre_approved", False)
+            if settings_of_tool or not isinstance(is_pre_approved, bool):
+                raise ConfigurationError(
+                    f"{where}.{name}: the only setting is pre_approved, true or false"
+                )
             # A copy, because workers may approve one function differently.
             tool = copy.copy(tools[name])
             if isinstance(tool, Tool):
-                tool.confirm = not approved
-            elif approved:
+                tool.confirm = not is_pre_approved
+            # A connection in tools.py itself knows which of its actions need approval.
+            elif is_pre_approved:
                 tool.confirm = False
             yield cast("ConnectionLike", tool)
 
@@ -225,7 +235,9 @@ def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
     patterns = [patterns] if isinstance(patterns, str) else patterns
     unknown = sorted(settings.keys() - {"allow_workers"})
     if unknown or not all(isinstance(pattern, str) for pattern in patterns):
-        raise ConfigurationError(f"{where}: allow_workers, a list of names or patterns")
+        raise ConfigurationError(
+            f"{where}: the only setting is allow_workers, a list of names or patterns"
+        )
     return tuple(patterns)
 
 

@@ -24,26 +24,28 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 
 DEFAULT_TASK: Final = "Do what your instructions say."
-_GIVEN_MARK: Final = "\n\nGiven: "
-_GIVEN_KEYS: Final = {"inputs", "attachments"}
-_ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTALL)
+# Stands, in the text of a worker's task, before the JSON of the inputs and attachments.
+_INPUTS_MARK: Final = "\n\nGiven: "
+_INPUTS_KEYS: Final = {"inputs", "attachments"}
+# Matches the text of a worker's task without inputs: ``NAME: TASK``, or ``NAME``.
+_WORKER_TASK: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTALL)
 
 
-def order(
+def text_of_worker_task(
     worker: str, task: str | None, inputs: Mapping[str, Any], attachments: Sequence[str]
 ) -> str:
-    """Return the text of a task that passes a task with inputs and attachments to a worker.
+    """Return the text of a task in which :class:`WorkerStrategy` only calls a worker.
 
     Args:
         worker: The name of the worker.
-        task: The task; None to follow the worker's instructions.
-        inputs: The values of inputs, by name.
+        task: The task for the worker; None to follow the worker's instructions.
+        inputs: The values of the worker's inputs, by name.
         attachments: The names of the task's files to attach.
     """
     fields = {"inputs": dict(inputs), "attachments": list(attachments)}
     text = f"{worker}: {task or DEFAULT_TASK}"
     if inputs or attachments:
-        text += _GIVEN_MARK + json.dumps(fields, ensure_ascii=False)
+        text += _INPUTS_MARK + json.dumps(fields, ensure_ascii=False)
     return text
 
 
@@ -59,12 +61,13 @@ class WorkerStrategy:
         Raises:
             ToolExecutionError: If the worker failed, or the task names no worker.
         """
-        text, given = _split_order(host.task)
-        match = _ORDER.fullmatch(text.strip())
+        # The text has the form that text_of_worker_task() returns.
+        text, inputs_and_attachments = _split_inputs(host.task)
+        match = _WORKER_TASK.fullmatch(text.strip())
         if match is None:
             raise ToolExecutionError("the task names no worker", hint="NAME: TASK")
         arguments = {"worker": match["worker"], "task": match["task"] or DEFAULT_TASK}
-        answer = await host.call("workers.call", {**arguments, **given})
+        answer = await host.call("workers.call", {**arguments, **inputs_and_attachments})
         if isinstance(answer, Raised):
             hint = getattr(answer.cause, "hint", None)
             raise ToolExecutionError(answer.message, hint=hint) from answer.cause
@@ -72,18 +75,21 @@ class WorkerStrategy:
         return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _split_order(task: str) -> tuple[str, dict[str, Any]]:
-    """Split a text made by :func:`order` into the task and a mapping of inputs and attachments.
+def _split_inputs(task: str) -> tuple[str, dict[str, Any]]:
+    """Split the text of a worker's task into the text before the inputs, and the inputs.
 
-    Any other text is returned as the task, because a user's text may contain ``Given:``, too.
+    Any other text is returned whole, because a user's text may contain ``Given:``, too.
+
+    Returns:
+        The text, and a mapping with the keys ``inputs`` and ``attachments``, or an empty mapping.
     """
-    text, _, fields = task.rpartition(_GIVEN_MARK)
+    text, _, json_text = task.rpartition(_INPUTS_MARK)
     try:
-        given: Any = json.loads(fields) if text else None
+        data: Any = json.loads(json_text) if text else None
     except ValueError:
-        given = None
-    if isinstance(given, dict) and set(cast("dict[str, Any]", given)) == _GIVEN_KEYS:
-        return text, cast("dict[str, Any]", given)
+        data = None
+    if isinstance(data, dict) and set(cast("dict[str, Any]", data)) == _INPUTS_KEYS:
+        return text, cast("dict[str, Any]", data)
     return task, {}
 
 
@@ -125,7 +131,9 @@ async def arun_worker(
     """
     from delf import Agent
 
-    text = order(worker, task, inputs or {}, [Path(path).name for path in attachments])
+    text = text_of_worker_task(
+        worker, task, inputs or {}, [Path(path).name for path in attachments]
+    )
     agent = Agent.from_project(
         project,
         connections=["workers"],

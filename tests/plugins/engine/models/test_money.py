@@ -20,7 +20,7 @@ from delf_engine.models.estimates import Estimate
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import FindPrice, load_pricing
 from delf_engine.project.prices import Prices
-from delf_model_providers.families import SPOKEN
+from delf_model_providers.families import SUPPORTED_PROVIDERS
 
 M = LLMConfig("m")
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
@@ -288,8 +288,8 @@ def test_most_specific_price_pattern_wins(model: str, expected: int) -> None:
 def test_price_is_found_for_every_spelling_of_a_model(key: str, model: str) -> None:
     price = Price(input=1, output=2, cached_input=1)
     other = Price(input=9, output=9, cached_input=9)
-    assert Prices({"*": other, key: price}, SPOKEN).find(model) == price
-    assert Prices({key: price}, SPOKEN).find("claude-sonnet-4-5") is None
+    assert Prices({"*": other, key: price}, SUPPORTED_PROVIDERS).find(model) == price
+    assert Prices({key: price}, SUPPORTED_PROVIDERS).find("claude-sonnet-4-5") is None
 
 
 def test_first_existing_price_file_is_used(tmp_path: Path) -> None:

@@ -173,6 +173,7 @@ def _call_events(event: Event) -> Iterator[bytes]:
             yield _event("TOOL_CALL_START", toolCallId=name, toolCallName=event.action)
             yield _event("TOOL_CALL_ARGS", toolCallId=name, delta=arguments)
             yield _event("TOOL_CALL_END", toolCallId=name)
+        # A call with a digest was refused before it started, so that the client does not know it.
         case CallFinished(digest=None):
             name = _call_name(event)
             result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[

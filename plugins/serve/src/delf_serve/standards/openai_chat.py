@@ -162,15 +162,17 @@ def is_retry(call: Call) -> bool:
 
 def turn_of(body: ChatBody) -> Turn:
     """Convert the messages of a request to a turn."""
-    forced = body.forced
-    output = schema_of(body.response_format) if forced is None else forced[1]
+    output = schema_of(body.response_format)
+    if body.forced is not None:
+        # A client that forces a call of its function wants the answer as the arguments.
+        _function_name, output = body.forced
     turn = Turn(model=body.model, output=output)
     for message in body.messages:
         is_result = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
         if message.role == "tool" and not is_result:
             continue  # the decision of an earlier question
-        # The result of the client's own function is the user's next message: an earlier answer
-        # was sent as a call of this function.
+        # The server sent an earlier answer as a call of the client's function. The result that the
+        # client returns for this call is therefore the user's next message.
         role = "user" if is_result else message.role
         add_message(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
@@ -198,6 +200,10 @@ def call_of(
 ) -> tuple[str, str, str] | None:
     """Return a finished task's value as a call of the client's forced function.
 
+    Args:
+        forced: The name and the JSON Schema of the function; None if no call is forced.
+        task_outcome: The outcome of the task.
+
     Returns:
         The id, the name and the JSON arguments of the call; None if no call is forced or the task
         has no value.
@@ -205,27 +211,35 @@ def call_of(
     detail = task_outcome.detail
     if forced is None or not detail.is_terminal or detail.value is None:
         return None
+    function_name, _schema = forced
     arguments = json.dumps(to_jsonable(detail.value), ensure_ascii=False)
-    return f"{CALL_ID_PREFIX}{detail.task_id}", forced[0], arguments
+    return f"{CALL_ID_PREFIX}{detail.task_id}", function_name, arguments
 
 
 def _finish(message: Mapping[str, Any]) -> Finish:
     return "tool_calls" if message.get("tool_calls") else "stop"
 
 
-def _message(call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any]:
-    if (tool_call := call_of(body.forced, task_outcome)) is not None:
-        return {"role": "assistant", "content": None, "tool_calls": [_call(*tool_call)]}
-    message: dict[str, Any] = {"role": "assistant", "content": answer_text(call, task_outcome)}
+def _message(http_call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any]:
+    """Return the assistant's message: a call of the client's function, or a text.
+
+    If the client has a function for decisions, a question is sent as a call of this function, too.
+    """
+    function_call = call_of(body.forced, task_outcome)
+    if function_call is not None:
+        return {"role": "assistant", "content": None, "tool_calls": [_tool_call(*function_call)]}
+    text = answer_text(http_call, task_outcome)
+    message: dict[str, Any] = {"role": "assistant", "content": text}
     if task_outcome.question is not None and _asks_by_tool(body, task_outcome):
         question = task_outcome.question
-        arguments = {"request_id": question.request_id, "question": question.text}
-        text = json.dumps(arguments, ensure_ascii=False)
-        message["tool_calls"] = [_call(question.request_id, DECIDE_FUNCTION, text)]
+        arguments = json.dumps(
+            {"request_id": question.request_id, "question": question.text}, ensure_ascii=False
+        )
+        message["tool_calls"] = [_tool_call(question.request_id, DECIDE_FUNCTION, arguments)]
     return message
 
 
-def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+def _tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 

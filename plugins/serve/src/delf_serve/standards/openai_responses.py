@@ -116,14 +116,14 @@ async def _task(call: Call, body: ResponseBody) -> str:
         turn.conversation = detail.conversation_id
         if detail.state is TaskState.WAITING:
             record = await call.service.approvals.record(detail.approvals[0], call.key)
-            decision = parse_reply(record, turn.words)
+            decision = parse_reply(record, turn.user_message)
             if decision is not None:
                 # A decision since the previous response means that another request is pending
                 # now, which the client has not seen.
                 if decision_count == len(detail.decisions):
                     await decide(call, detail.approvals[0], decision)
                 return previous_task
-        if is_continue(turn.words):
+        if is_continue(turn.user_message):
             return previous_task
     return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
@@ -142,15 +142,17 @@ def _parse_response_id(response_id: str) -> tuple[str, int]:
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
     """Convert the instructions and messages of a request to a turn."""
-    forced = body.forced
-    wanted = schema_of(as_object((body.text or {}).get("format")))
-    turn = Turn(model=body.model, output=wanted if forced is None else forced[1])
+    output = schema_of(as_object((body.text or {}).get("format")))
+    if body.forced is not None:
+        # A client that forces a call of its function wants the answer as the arguments.
+        _function_name, output = body.forced
+    turn = Turn(model=body.model, output=output)
     if body.instructions:
         turn.add_message("system", body.instructions)
     for item in items:
         if item.get("type") == "function_call_output":
-            # The result of the client's own function is the user's next message: an earlier
-            # answer was sent as a call of this function.
+            # The server sent an earlier answer as a call of the client's function. The output that
+            # the client returns for this call is therefore the user's next message.
             add_message(turn, "user", item.get("output"), is_last=item is items[-1])
             continue
         if item.get("type", "message") != "message":
@@ -186,11 +188,12 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
     }
 
 
-def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
+def _head(creation: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
     """Return the fields of a response that do not depend on the task's outcome.
 
     Args:
-        body: The request, if it created the response.
+        creation: The body of the client's request that creates the response; None if the client
+            asks for an existing response.
         task_id: The id of the task.
         decided: The number of the task's decisions, which is part of the response's id.
     """
@@ -198,8 +201,8 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
         "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decided}",
         "object": "response",
         "created_at": int(time.time()),
-        "model": "delf" if body is None else body.model,
-        "previous_response_id": None if body is None else body.previous_response_id,
+        "model": "delf" if creation is None else creation.model,
+        "previous_response_id": None if creation is None else creation.previous_response_id,
         "instructions": None,
         "metadata": {},
         "output": [],
@@ -213,7 +216,8 @@ def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, An
 def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list[dict[str, Any]]:
     """Return the output items of a response.
 
-    The output is one forced function call; or a message and, for a pending approval, its request.
+    The output is one call of the client's function, if the client forces this call. Otherwise, the
+    output is a message and, while the task waits for an approval, the approval request.
     """
     tool_call = call_of(None if body is None else body.forced, task_outcome)
     if tool_call is not None:
@@ -234,15 +238,16 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
             "content": [text],
         }
     ]
-    if task_outcome.question is not None and not task_outcome.question.record.requested.is_question:
-        request = task_outcome.question.record.requested
+    pending = None if task_outcome.question is None else task_outcome.question.record.requested
+    # A question of a script is only a message; an approval is an item of its own, too.
+    if pending is not None and not pending.is_question:
         items.append(
             {
-                "id": request.request_id,
+                "id": pending.request_id,
                 "type": "mcp_approval_request",
                 "server_label": "delf",
-                "name": request.action,
-                "arguments": json.dumps(to_jsonable(request.arguments), ensure_ascii=False),
+                "name": pending.action,
+                "arguments": json.dumps(to_jsonable(pending.arguments), ensure_ascii=False),
             }
         )
     return items

@@ -62,7 +62,7 @@ class Turn:
 
     Args:
         model: The name of the model that the client chose.
-        words: The user's newest message.
+        user_message: The user's newest message.
         history: The earlier messages, oldest first.
         instructions: The texts of system and developer messages.
         files: The attached files: pairs of name and content, or ids of uploaded files.
@@ -71,7 +71,7 @@ class Turn:
     """
 
     model: str = OWN_MODEL
-    words: str = ""
+    user_message: str = ""
     history: list[ChatMessage] = field(default_factory=list[ChatMessage])
     instructions: list[str] = field(default_factory=list[str])
     files: list[tuple[str, bytes] | str] = field(default_factory=list[tuple[str, bytes] | str])
@@ -79,25 +79,26 @@ class Turn:
     conversation: str | None = None
 
     def add_message(self, role: str, text: str) -> None:
-        """Add a message.
+        """Add a message after the earlier ones.
 
-        A user's message becomes the newest message; the message that was the newest until then
-        moves to the history.
+        A user's message becomes the newest message of the user. The newest message so far moves to
+        the history.
         """
         if role in ("system", "developer"):
             self.instructions.append(text)
         elif role == "user":
             self._move_to_history()
-            self.words = text
+            self.user_message = text
         elif text:
             self._move_to_history()
-            # A client's copy of an answer has no record of what the task read.
+            # A client sends an answer without the trust of the data that the answer is based on, so
+            # that the message gets the default trust.
             self.history.append(ChatMessage(role="assistant", content=text, at=time.time()))
 
     def _move_to_history(self) -> None:
-        if self.words:
-            self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
-            self.words = ""
+        if self.user_message:
+            self.history.append(ChatMessage(role="user", content=self.user_message, at=time.time()))
+            self.user_message = ""
 
     def attach(self, url: str, name: str | None = None) -> None:
         """Attach a file from a data URL.
@@ -117,10 +118,10 @@ class Turn:
         name = name or f"file{len(self.files) + 1}{_SUFFIXES.get(match['kind'], '')}"
         self.files.append((name, content))
 
-    def task_of(self, words: str) -> str:
+    def task_text_for(self, user_message: str) -> str:
         """Return the task's text for a user message, which follows the client's instructions."""
         kind, _, name = self.model.partition("/")
-        task = "\n\n".join([*self.instructions, words])
+        task = "\n\n".join([*self.instructions, user_message])
         return f"{name}: {task}" if kind == "worker" else task
 
 
@@ -203,7 +204,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     Raises:
         ProblemError: If the model is unknown, or the turn has no user message.
     """
-    if not turn.words.strip():
+    if not turn.user_message.strip():
         raise ProblemError(422, "the last message has to be the user's, with text")
     names = await models_of(call)
     if turn.model not in names:
@@ -212,16 +213,16 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
             404, f"no model {turn.model[:60]!r} is here: {listed_names}", param="model"
         )
     kind, _, name = turn.model.partition("/")
-    words = turn.task_of(turn.words)
+    task_text = turn.task_text_for(turn.user_message)
     strategy = "worker" if kind == "worker" else None
     if is_retry:
         existing_task = await call.service.tasks.newest(
-            words, call.key, time.time() - _MAX_RETRY_SECONDS
+            task_text, call.key, time.time() - _MAX_RETRY_SECONDS
         )
         if existing_task is not None:
             return existing_task
     fields = {
-        "task": words,
+        "task": task_text,
         "llm": name if kind == OWN_MODEL and name else None,
         "output": turn.output,
         "conversation_id": await _store_history(call, turn),
@@ -287,14 +288,15 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
         seconds: The maximum time to wait.
     """
     service = call.service
-    with service.sessions.seat(call.key, call.cookie):
+    # The number of requests of a caller that wait at the same time is limited.
+    with service.sessions.count_open_request(call.key, call.cookie):
         await service.tasks.wait(task_id, seconds)
     detail = await service.tasks.detail(task_id, call.key)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
     question: PendingRequest | None = None
     if detail.state is TaskState.WAITING:
-        records = (await service.tasks.waiting()).get(detail.task_id, ())
+        records = (await service.tasks.pending_requests()).get(detail.task_id, ())
         # Only the first, so that a reply is for the request that the person read.
         for record in records[:1]:
             question = PendingRequest(record=record, text=_question_text(call, record))
@@ -372,14 +374,14 @@ def parse_decision(text: str) -> s.DecisionRequest | None:
 def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
     """Parse a reply to a request as a decision; None if the reply decides nothing.
 
-    For a question, any text is an answer.
+    A reply to a question is an answer, unless the reply rejects the question, or only asks for the
+    task's outcome with ``continue``.
     """
     parsed = parse_decision(text)
-    if not record.requested.is_question or is_continue(text):
-        return parsed
-    if parsed is not None and parsed.root.decision == "reject":
-        return parsed
-    return decision("answer", answer=text.strip())
+    is_rejection = parsed is not None and parsed.root.decision == "reject"
+    if record.requested.is_question and not is_rejection and not is_continue(text):
+        return decision("answer", answer=text.strip())
+    return parsed
 
 
 def decision(kind: str, **fields: Any) -> s.DecisionRequest:
@@ -434,24 +436,26 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     if not turn.history:
         return None
     last_message = turn.history[-1].content
-    waiting = await call.service.tasks.waiting()
+    pending_requests = await call.service.tasks.pending_requests()
     named_requests = [
         record
-        for requests in waiting.values()
+        for requests in pending_requests.values()
         for record in requests
         if record.requested.request_id in last_message
     ]
-    is_reply = is_continue(turn.words) or parse_decision(turn.words) is not None
+    is_reply = is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
     if not named_requests and not is_reply:
         return None
     task_id = await _find_earlier_task(call, turn)
-    named_requests = [record for record in named_requests if record.task.task_id == task_id]
-    if len(named_requests) == 1:
-        request = named_requests[0]
-        parsed_decision = parse_reply(request, turn.words)
+    requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
+    if len(requests_of_task) == 1:
+        request = requests_of_task[0]
+        parsed_decision = parse_reply(request, turn.user_message)
         if parsed_decision is not None:
             await decide(call, request.requested.request_id, parsed_decision)
             return task_id
+    # Without a pending request, a reply such as "continue" or "approve" only asks for the outcome,
+    # because the request may have been decided already. Any other text is a new task.
     return task_id if is_reply else None
 
 
@@ -460,7 +464,7 @@ async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]
     for words in newest_first[:_MAX_REPLIES]:
-        task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
+        task_id = await call.service.tasks.newest(turn.task_text_for(words), call.key)
         if task_id is not None:
             return task_id
     return None

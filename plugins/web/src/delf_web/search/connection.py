@@ -23,11 +23,11 @@ from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     by_status,
     chain,
-    kinds_of,
+    class_names_of,
+    failure_without_response,
     message_in,
     retry_after,
     shortened,
-    unanswered,
 )
 from delf_web.search.engines import Anthropic, Engine, Google, OpenAI, Query, SearXNG
 from delf_web.search.found import Findings, Found, is_below
@@ -170,8 +170,11 @@ class WebSearch(Connection[WebSearchSettings]):
             )
         except httpx.HTTPError as error:
             message = shortened(str(error), endpoint.secrets)
-            kinds = kinds_of(chain(error))
-            raise unanswered(kinds, message, endpoint, self.settings.timeout).error() from None
+            class_names = class_names_of(chain(error))
+            failure = failure_without_response(
+                class_names, message, endpoint, self.settings.timeout
+            )
+            raise failure.error() from None
         if status != _OK or not isinstance(data, dict):
             message = shortened(message_in(data) or text, endpoint.secrets)
             wait = retry_after(response_headers, text)

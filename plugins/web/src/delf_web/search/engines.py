@@ -106,9 +106,10 @@ class OpenAI:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Add the answer, the cited pages, and then the other pages to ``findings``.
+        """Add the answer, the cited pages, and then the pages without citations.
 
-        Return None, because no further request is needed.
+        Returns:
+            None: OpenAI answers a search in one response, so that there is no next request.
         """
         if data.get("error"):
             raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
