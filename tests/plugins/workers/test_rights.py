@@ -110,7 +110,10 @@ async def test_worker_uses_a_connection_class_beside_its_file(bench, monkeypatch
         ("connections: {disk: {type: filesystem, rots: 1}}", "line 2: connections.disk"),
         ("sandbox: {paths: {a: ./a}}", "line 2: sandbox.paths: the paths need"),
         ("connections: {custom: {x: {}}}", "tools.py"),
-        ("connections: {workers: {allow: x}}", "connections.workers: the only setting is allow_workers"),
+        (
+            "connections: {workers: {allow: x}}",
+            "connections.workers: the only setting is allow_workers",
+        ),
         ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
     ],
 )
