@@ -95,9 +95,11 @@ def test_settings_can_be_one_object():
     given = DeskSettings(url="u", token=SecretStr("t"))
     assert Desk(given).settings is given
     for more in ((given, "u"), (given, given)):
-        with pytest.raises(ConnectionConfigurationError, match="takes url alone, and once"):
+        with pytest.raises(
+            ConnectionConfigurationError, match="takes one setting by position, url"
+        ):
             Desk(*more)
-    with pytest.raises(ConnectionConfigurationError, match="takes url alone, and once"):
+    with pytest.raises(ConnectionConfigurationError, match="takes one setting by position, url"):
         Desk(given, token="t")
 
 

@@ -113,7 +113,7 @@ def test_unresolvable_reference_is_reported():
 
 def test_nested_schema_with_its_own_id_is_refused():
     inner = {"$id": "http://x.example/", "$ref": "#/$defs/a"}
-    with pytest.raises(ToolDefinitionError, match="address of its own"):
+    with pytest.raises(ToolDefinitionError, match=r"its own \$id"):
         Checker({"properties": {"a": inner}, "$defs": {"a": {}}}, "x")
 
 

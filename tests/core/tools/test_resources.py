@@ -6,9 +6,9 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.catalogs import best_first, score_actions
 from delf.tools.resources import (
     add_readers,
+    change_of,
     has_read_verb,
     kinds_of_change,
-    plain_change,
     readers_mentioned,
     resource_of,
     shared_words,
@@ -89,7 +89,7 @@ def test_action_with_declared_read_effect_counts_as_read_action():
     ],
 )
 def test_plain_change_actions_are_recognised_by_name(name, change):
-    found = plain_change(name)
+    found = change_of(name)
     assert (found and (found.kind, set(found.nouns))) == change
 
 
@@ -122,7 +122,7 @@ def test_words_shared_by_most_names_are_not_resources():
     shared = shared_words(CLUSTER)
     assert shared == {"core", "v1", "namespaced"}
     assert resource_of("patch_core_v1_namespaced_config_map", shared) == "config"
-    assert plain_change("patch_core_v1_namespace", shared).nouns == {"namespac"}
+    assert change_of("patch_core_v1_namespace", shared).nouns == {"namespac"}
     assert shared_words(["list_core_pods", "list_core_nodes"]) == frozenset()
 
 

@@ -13,7 +13,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.strategy import ToolChoice
 from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
-from delf.tools.find_tools import own_tools
+from delf.tools.find_tools import find_tools_if_needed
 from delf.tools.function import tool
 from delf.tools.stubs import render_stubs, select_fitting, stubs_of
 from delf.tools.type_texts import shorten, with_types
@@ -260,8 +260,8 @@ async def test_record_type_shared_by_tools_is_defined_once():
 
 async def test_find_tools_exists_only_if_tools_are_hidden():
     tools = await load_toolset([read(1), read(2)])
-    assert own_tools(tools.choice()) == ()
-    (find,) = own_tools(tools.showing(frozenset({"read_1"})).choice())
+    assert find_tools_if_needed(tools.choice()) == ()
+    (find,) = find_tools_if_needed(tools.showing(frozenset({"read_1"})).choice())
     (found,) = await find.actions()
     assert "1 more tools" in found.summary
     assert "def read_2(" in await found.call(words="read 2")
@@ -272,7 +272,7 @@ async def test_find_tools_exists_only_if_tools_are_hidden():
 )
 async def test_find_tools_returns_a_named_tool_in_full(words):
     choice = await choice_of([Kitchen(), *map(read, range(30))], 1_500)
-    (find,) = own_tools(choice)
+    (find,) = find_tools_if_needed(choice)
     (action,) = await find.actions()
     found = await action.call(words=words)
     assert '?"dressing": {' in found

@@ -171,7 +171,7 @@ class _Mark:
 
 
 @overload
-def action(permission: F, /) -> F: ...
+def action(function: F, /) -> F: ...
 @overload
 def action(
     permission: str | None = None,
@@ -394,7 +394,7 @@ def check_flow(
     if sinks is not None and contents is not None:
         raise ToolDefinitionError(
             f"{place}: sinks and contents are given at once",
-            hint="give one of them: all parameters that it does not name are the other",
+            hint="give only sinks (then all other parameters are contents) or only contents",
         )
     return {
         "trust": trust if isinstance(trust, str) else dict(trust),

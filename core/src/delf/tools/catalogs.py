@@ -9,7 +9,7 @@ from typing import Final
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import Ranking, stem, words_of
-from delf.tools.resources import kinds_of_change, plain_change, shared_words
+from delf.tools.resources import change_of, kinds_of_change, shared_words
 from delf.tools.steps import short_steps_of, steps_of
 
 _CACHE_KEY: Final = "ranking"
@@ -83,6 +83,8 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     for part_scores in (task_scores, *step_scores):
         for number, score in part_scores.items():
             best_scores[number] = max(best_scores.get(number, 0.0), score)
+    # All scores above are relative to the best action. Times the best task score, they are low
+    # again if even the best action matches the task weakly.
     scores = {
         number: best_task_score
         * (_TASK_WEIGHT * task_scores.get(number, 0.0) + (1 - _TASK_WEIGHT) * score)
@@ -104,7 +106,9 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         task: The user's task, in plain words.
     """
     matches = list(score_actions(catalog, task))
-    changes = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
+    # Actions that create, update or delete what a step names come early, because word search ranks
+    # some of them low: "mark the task as done" shares only one word with `update_task`.
+    changes = in_turn([_changes_in_step(catalog, step) for step in steps_of(task)])
     short_step_matches = in_turn(
         [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
@@ -121,8 +125,8 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
     return [catalog[number].name for number in order]
 
 
-def _plain_changes(catalog: Catalog, step: str) -> list[int]:
-    """Return positions of actions that create, update or delete a resource that a step names.
+def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
+    """Return positions in the catalog of actions that change a resource that a step names.
 
     Word search misses some of these: the step "mark the task as done" needs ``update_task``, but
     shares only one word with that name.
@@ -132,30 +136,33 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
         return []
     # Maps each word to its first position: later entries of the reversed list override earlier
     # ones.
-    positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    word_positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
     ranked_changes: list[tuple[int, bool, int, bool, int]] = []
     # "Add the label new to the ticket" may create a label, or update a ticket: only the resource
     # after "to" or "from" is updated.
     container = "".join(_CONTAINER_PREPOSITION.split(step, maxsplit=1)[1:])
     container_words = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
     shared = shared_words(entry.name for entry in catalog)
-    for number, entry in enumerate(catalog):
-        change = None if entry.reads else plain_change(entry.name, shared)
-        if change is None or change.kind not in kinds or not change.nouns <= positions.keys():
+    for catalog_position, entry in enumerate(catalog):
+        change = None if entry.reads else change_of(entry.name, shared)
+        if change is None or change.kind not in kinds:
+            continue
+        if not change.nouns <= word_positions.keys():  # the step does not name the resource
             continue
         if container_words is not None:
             is_in_container = change.nouns <= container_words
             if is_in_container != (change.kind == "update"):
                 continue
-        noun_positions = sorted(positions[noun] for noun in change.nouns)
+        noun_positions = sorted(word_positions[noun] for noun in change.nouns)
         # In "the label of an issue" the words of "issue label" are apart.
         is_apart = noun_positions[-1] - noun_positions[0] >= len(noun_positions)
         replaces = entry.name.rpartition(".")[2].startswith(_REPLACE_VERBS)
         # Sorted by the first noun in the step; then adjacent nouns, more nouns, and updates of a
         # part before replacements come first.
         rank = (noun_positions[0], is_apart, -len(noun_positions), replaces)
-        ranked_changes.append((*rank, number))
-    return [number for *_, number in sorted(ranked_changes)[:_CHANGES_PER_STEP]]
+        ranked_changes.append((*rank, catalog_position))
+    best_changes = sorted(ranked_changes)[:_CHANGES_PER_STEP]
+    return [catalog_position for *_, catalog_position in best_changes]
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:

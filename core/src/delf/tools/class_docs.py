@@ -62,7 +62,7 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
         parsed = read_docstring(_doc(each))
         docs |= {name: _line(text) for name, text in parsed.parameters.items() if text}
         docs |= {name: _line(text) for name, text in parsed.attributes.items() if text}
-        docs |= _texts_under_fields(each)
+        docs |= _attribute_docstrings(each)
     return docs
 
 
@@ -96,16 +96,17 @@ def _line(text: str) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
-def _texts_under_fields(owner: type[Any]) -> dict[str, str]:
+def _attribute_docstrings(owner: type[Any]) -> dict[str, str]:
+    """Return the string literals below a class's attributes, by attribute name."""
     try:
         path = inspect.getsourcefile(owner)
     except (TypeError, OSError):  # a built-in class, or one without a source file
         return {}
-    return dict(_texts_of(path).get(owner.__qualname__, {})) if path else {}
+    return dict(_attribute_docstrings_in_file(path).get(owner.__qualname__, {})) if path else {}
 
 
 @functools.lru_cache(maxsize=32)
-def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
+def _attribute_docstrings_in_file(path: str) -> Mapping[str, Mapping[str, str]]:
     """Return the string literals below the fields of all classes in a file.
 
     The result maps the qualified name of a class to a mapping from field name to text.

@@ -118,8 +118,8 @@ class Connection(Generic[S]):
             interprets the keys of the mapping.
         contents: The parameters that are only text for people to read, by name of action, for
             services whose actions declare none.
-        first: The settings as one object, ``Desk(DeskSettings(url=…))``; or the first setting
-            without its name, ``Desk(url)``.
+        positional_settings: The settings as one object, ``Desk(DeskSettings(url=…))``; or the
+            first setting without its name, ``Desk(url)``.
         settings: The settings by name. Omitted settings are read from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
@@ -140,7 +140,7 @@ class Connection(Generic[S]):
 
     def __init__(
         self,
-        *first: Any,
+        *positional_settings: Any,
         name: str | None = None,
         allow: Permission = None,
         confirm: Permission = None,
@@ -156,7 +156,7 @@ class Connection(Generic[S]):
         self.trust = _checked_trust(trust, self.name)
         self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
-        self.settings = self._make_settings(first, settings)
+        self.settings = self._make_settings(positional_settings, settings)
         # Two underscores, so that a subclass may have an attribute of any name.
         self.__kept = _KeptSecrets()
         self._check_actions()
@@ -220,8 +220,8 @@ class Connection(Generic[S]):
         name = next(iter(self.Settings.model_fields))
         if len(positional) > 1 or name in settings or isinstance(positional[0], self.Settings):
             raise ConnectionConfigurationError(
-                f"connection {self.name!r} takes {name} alone, and once, without a name",
-                hint="give the others by name",
+                f"connection {self.name!r} takes one setting by position, {name}, and only once",
+                hint="give all other settings by name",
             )
         return self.Settings.for_instance(self.name, {**settings, name: positional[0]})
 

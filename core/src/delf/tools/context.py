@@ -128,9 +128,10 @@ class ChildResult:
             TaskLimitError: If the child reached its timeout or budget.
             ToolExecutionError: If the child failed in another way.
         """
-        if not self.status:
-            kind = TaskLimitError if self.at_limit else ToolExecutionError
-            raise kind(f"{who} failed: {self.error}", hint=self.hint)
+        has_succeeded = self.status
+        if not has_succeeded:
+            error_type = TaskLimitError if self.at_limit else ToolExecutionError
+            raise error_type(f"{who} failed: {self.error}", hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +312,7 @@ class CallContext:
         Args:
             question: The question, in plain words.
             arguments: The values to use; a person may change them.
-            name: The second part of the question's full name, ``connection.name``.
+            name: The question's name; people see ``<connection>.<name>``.
             fit: Validates values that the person edited and returns them converted; raises
                 ``ToolRefusedError`` for invalid values.
 
@@ -322,7 +323,7 @@ class CallContext:
 
 
 def read_once(
-    content_by_path: dict[str, bytes],
+    content_by_name: dict[str, bytes],
     path_by_name: Mapping[str, Path],
     name: str,
     max_bytes: int,
@@ -331,7 +332,7 @@ def read_once(
     """Return the content of a file for a call, reading each file at most once per call.
 
     Args:
-        content_by_path: The content of the files that the call has read so far, by name. The
+        content_by_name: The content of the files that the call has read so far, by name. The
             function adds the content of the file.
         path_by_name: The paths of the task's files by name.
         name: The name of the file.
@@ -341,16 +342,16 @@ def read_once(
     Raises:
         ToolRefusedError: If the file is missing or too large.
     """
-    # A script may name one of the task's files by a path.
-    key = name if reader is not None or name in path_by_name else Path(name).name
-    if key not in content_by_path:
-        content_by_path[key] = (
-            _read_known(path_by_name, key, max_bytes) if reader is None else reader()
+    if reader is None and name not in path_by_name:
+        name = Path(name).name  # a script may write "folder/a.csv" for the task's file "a.csv"
+    if name not in content_by_name:
+        content_by_name[name] = (
+            _read_known(path_by_name, name, max_bytes) if reader is None else reader()
         )
-    size = len(content_by_path[key])
+    size = len(content_by_name[name])
     if size > max_bytes:
-        raise ToolRefusedError(f"{key} has more than {max_bytes:,} bytes")
-    return content_by_path[key]
+        raise ToolRefusedError(f"{name} has more than {max_bytes:,} bytes")
+    return content_by_name[name]
 
 
 def _read_known(path_by_name: Mapping[str, Path], name: str, max_bytes: int) -> bytes:

@@ -17,7 +17,7 @@ _MAX_RESULTS: Final = 10
 _DETAIL: Final = Detail(argument=800, other=800, result=3_000)
 
 
-def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
+def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
     """Return the tool ``find_tools`` if the prompt omits or shortens tools; else nothing.
 
     Args:
@@ -33,12 +33,13 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
         descriptions = [
             choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
         ]
-        return render_stubs(descriptions, _DETAIL, named_by(words)) or f"no tool fits {words!r}"
+        is_in_words = named_by(words)
+        return render_stubs(descriptions, _DETAIL, is_in_words) or f"no tool fits {words!r}"
 
     more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (
         f"{more_note}Gives the whole stub of a tool by its name, or stubs of those that fit some "
-        'words; read them first, as rerun(await find_tools("a, b"), "what is left")'
+        'words; read them first, as rerun(await find_tools("a, b"), "the work that remains")'
     )
     find_tool = tool(name=FIND_TOOLS, description=summary, effect="read", confirm=False)
     return (find_tool(find_tools),)

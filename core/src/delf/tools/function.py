@@ -70,7 +70,7 @@ class Tool(Generic[P, R]):
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    function: str | None = None,
+    tool_name: str | None = None,
     /,
     *,
     name: str | None = None,
@@ -200,7 +200,7 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
     ):
         raise ToolDefinitionError(
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
-            hint='it can be "text", another text, a callable, or left out',
+            hint="give True, False, a string or a callable, or leave handle_error out",
         )
     if inspect.iscoroutinefunction(handle_error):
         raise ToolDefinitionError(

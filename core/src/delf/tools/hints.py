@@ -74,7 +74,7 @@ class _Context(NamedTuple):
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        fields: The budget of fields, shared by all nested records: each field that is written takes
+        field_budget: The budget of fields, shared by all nested records: each field that is written takes
             an item from this iterator, and an empty iterator ends the list of fields.
     """
 
@@ -82,7 +82,7 @@ class _Context(NamedTuple):
     depth: int = _DEEPEST
     enclosing: tuple[Any, ...] = ()
     bound: Mapping[Any, Any] = types.MappingProxyType({})
-    fields: Iterator[int] = iter(())
+    field_budget: Iterator[int] = iter(())
 
 
 def type_text(hint: Any, *, as_input: bool = False) -> str:
@@ -99,13 +99,13 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
     for depth in range(_DEEPEST, 1, -1):
         try:
             # Each field takes an item of the iterator, so that it counts the fields at all depths.
-            remaining_fields = iter(range(_MAX_FIELDS))
-            text = _hint_text(hint, _Context(as_input, depth, fields=remaining_fields))
+            field_budget = iter(range(_MAX_FIELDS))
+            text = _hint_text(hint, _Context(as_input, depth, field_budget=field_budget))
         except _TooManyFieldsError:
             continue
         if len(text) <= _MAX_CHARACTERS:
             return text
-    return _hint_text(hint, _Context(as_input, 1, fields=itertools.count()))
+    return _hint_text(hint, _Context(as_input, 1, field_budget=itertools.count()))
 
 
 def doc_of(hint: Any) -> str:
@@ -226,11 +226,16 @@ def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
 
 
 def _named_tuple_fields(hint: Any, as_input: bool) -> list[RecordField]:
-    kinds = _hints_of(hint)
+    types = _hints_of(hint)
     defaults: Mapping[str, Any] = getattr(hint, "_field_defaults", {})
     return [
-        RecordField(n, kinds.get(n, Any), not as_input or n not in defaults, doc_of(kinds.get(n)))
-        for n in hint._fields
+        RecordField(
+            name=name,
+            hint=types.get(name, Any),
+            required=not as_input or name not in defaults,
+            doc=doc_of(types.get(name)),
+        )
+        for name in hint._fields
     ]
 
 
@@ -366,7 +371,8 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     inner = context._replace(enclosing=(*context.enclosing, key), bound=type_by_variable)
     field_texts: list[str] = []
     for field in fields:
-        if next(context.fields, None) is None:
+        # All records in the text share the budget: each field takes one item of the iterator.
+        if next(context.field_budget, None) is None:
             raise _TooManyFieldsError
         optional_mark = "" if field.required else "?"
         field_texts.append(f'{optional_mark}"{field.name}": {_hint_text(field.hint, inner)}')
@@ -416,11 +422,16 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
     record = origin if isinstance(origin, type) else hint
     fields = record_fields(record, as_input=context.as_input) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
+        if origin is typing.Literal:
+            return
         inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
-        for arg in inner_types if origin is not typing.Literal else ():
-            if arg is not Ellipsis:
-                yield f"{path}[]", "" if _is_union(origin) else doc_of(arg)
-                yield from _notes(arg, context, path)
+        for inner_type in inner_types:
+            if inner_type is Ellipsis:
+                continue
+            # The description of a union's member is part of the union's own description.
+            item_doc = "" if _is_union(origin) else doc_of(inner_type)
+            yield f"{path}[]", item_doc
+            yield from _notes(inner_type, context, path)
         return
     if hint in context.enclosing or len(context.enclosing) >= context.depth:
         return

@@ -22,13 +22,13 @@ MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
 # Counting the steps for a million values, such as the rows of an answer, takes seconds.
 # The maximum number of subschemas of a schema that is checked without counting steps first.
-_MAX_UNCOUNTED_PARTS: Final = 50
+_MAX_QUICK_PARTS: Final = 50
 # The library has no time limit, so the steps are counted before each check.
 _STEPS: Final = 20_000
 # The number by which the step limit of a check grows for each part of the value.
 _STEPS_PER_PART: Final = 50
 _PATTERN_STEPS: Final = 100
-_VALUES_A_STEP: Final = 20
+_ENUM_VALUES_PER_STEP: Final = 20
 _MAX_BACKTRACKS: Final = 10_000
 # The maximum number of subschemas for one part of a value, if ``unevaluated`` keywords are used.
 #
@@ -125,7 +125,8 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
-            self._is_cheap = self._check_schema()
+            # Any other schema may need many steps, which are counted before each check of a value.
+            self._is_quick_for_any_value = self._check_subschemas()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = (
@@ -153,7 +154,7 @@ class Checker:
 
         try:
             size = _count_parts(value)
-            if not self._is_cheap and not self._takes_few_steps(value, size):
+            if not self._is_quick_for_any_value and not self._takes_few_steps(value, size):
                 return [Fault((), "it would take too long to check", unchecked=True)]
             if self._validator.is_valid(value):
                 return []
@@ -170,7 +171,7 @@ class Checker:
 
     # -- the schema ---------------------------------------------------------------------
 
-    def _check_schema(self) -> bool:
+    def _check_subschemas(self) -> bool:
         """Check all subschemas; return True if checking any value against the schema is quick.
 
         Raises:
@@ -182,40 +183,42 @@ class Checker:
         visited_ids: set[int] = set()
         pending: list[Any] = [self._root]
         applied_schemas = _AppliedSchemas(self._target)
-        is_cheap = True
+        is_quick = True
         while pending:
             node = pending.pop()
             if not isinstance(node, dict):
                 continue
             subschema = cast("dict[str, Any]", node)
             if id(subschema) in visited_ids:
-                is_cheap = False  # a shared or recursive schema
+                is_quick = False  # a shared or recursive schema
                 continue
             visited_ids.add(id(subschema))
             if len(visited_ids) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
-            is_cheap = is_cheap and not any(name in subschema for name in _EXPENSIVE)
-            is_cheap = is_cheap and len(_as_list(subschema.get("enum"))) <= _VALUES_A_STEP
-            self._check_addresses(subschema)
+            is_quick = is_quick and not any(name in subschema for name in _EXPENSIVE)
+            is_quick = is_quick and len(_as_list(subschema.get("enum"))) <= _ENUM_VALUES_PER_STEP
+            self._check_reference_keywords(subschema)
             for pattern in (
                 subschema.get("pattern"),
                 *_as_dict(subschema.get("patternProperties")),
             ):
                 _check_pattern(pattern)
-            if applied_schemas.count(subschema) > _MAX_APPLIED_SCHEMAS and any(
-                name in subschema for name in _UNEVALUATED
-            ):
+            # Each "unevaluated" keyword checks a value again against all subschemas that apply.
+            has_unevaluated = any(name in subschema for name in _UNEVALUATED)
+            applied_count = applied_schemas.count(subschema)
+            if has_unevaluated and applied_count > _MAX_APPLIED_SCHEMAS:
                 raise ValueError("it takes too long to check")
             pending += self._subschemas(subschema)
-        return is_cheap and len(visited_ids) <= _MAX_UNCOUNTED_PARTS
+        return is_quick and len(visited_ids) <= _MAX_QUICK_PARTS
 
-    def _check_addresses(self, schema: dict[str, Any]) -> None:
+    def _check_reference_keywords(self, schema: dict[str, Any]) -> None:
+        """Raise ``ValueError`` for dynamic references, and for the ``$id`` of a subschema."""
         for name in _DYNAMIC_REFERENCES:
             if name in schema:
                 raise ValueError(f"{name} is not followed")
         name = schema.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
         if schema is not self._root and isinstance(name, str) and not name.startswith("#"):
-            raise ValueError("a schema within it has an address of its own")
+            raise ValueError("a subschema has its own $id, which is not supported")
 
     def _subschemas(self, schema: dict[str, Any]) -> Iterator[Any]:
         yield from _in_place_subschemas(schema, self._target)
@@ -296,9 +299,10 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
 
 
 def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
-    """Return the properties of the subschema that a JSON pointer leads to."""
+    """Return the properties of the subschema that contains the keyword at the end of a path."""
     node: Any = root
-    for part in list(path)[:-1]:
+    path_of_subschema = list(path)[:-1]
+    for part in path_of_subschema:
         if isinstance(node, list) and isinstance(part, int):
             node = cast("list[Any]", node)[part]
         else:
@@ -342,7 +346,7 @@ class _AppliedSchemas:
         parts = _in_place_subschemas(schema, self._target)
         count = 1 + sum(self.count(_as_dict(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
-            count *= 2  # the library applies them again
+            count *= 2  # jsonschema applies all subschemas a second time for such a keyword
         self._counts[id(schema)] = count
         return count
 
@@ -370,7 +374,7 @@ class _Steps:
             return self._steps[key]
         if len(self._steps) > self._max_steps:
             return self._max_steps + 1
-        count = 1 + len(_as_list(subschema.get("enum"))) // _VALUES_A_STEP
+        count = 1 + len(_as_list(subschema.get("enum"))) // _ENUM_VALUES_PER_STEP
         if "pattern" in subschema and isinstance(value, str):
             count += _PATTERN_STEPS
         count += sum(

@@ -79,10 +79,10 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 
 
 def shared_words(names: Iterable[str]) -> frozenset[str]:
-    """Return the words that occur in most names, such as ``core``, ``v1`` and ``namespaced``.
+    """Return the words that occur in most names, and therefore name no particular resource.
 
-    In this example, the words of the actions name no resource. Empty for a small number of
-    names.
+    For the Kubernetes API these are ``core``, ``v1`` and ``namespaced``. Empty for a small number
+    of names.
 
     Args:
         names: The names of actions, such as ``tickets.close``.
@@ -96,15 +96,14 @@ def shared_words(names: Iterable[str]) -> frozenset[str]:
 
 
 def nouns_of(name: str) -> list[str]:
-    """Return the nouns of an action's name, singular, in order: ``flow``, ``run``.
+    """Return the singular nouns in an action's name: ``["flow", "run"]`` for ``list_flow_runs``.
 
     Args:
         name: ``connection.method``, or the bare name of a function.
     """
     method = name.rpartition(".")[2]
-    return [
-        singular(word) for word in _words(method) if word not in _VERBS - {"run"} | _IGNORED_WORDS
-    ]
+    other_words = (_VERBS - {"run"}) | _IGNORED_WORDS  # in "list_flow_runs", "run" is a noun
+    return [singular(word) for word in _words(method) if word not in other_words]
 
 
 class Change(NamedTuple):
@@ -120,14 +119,15 @@ class Change(NamedTuple):
 
 
 @functools.lru_cache(20_000)
-def plain_change(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
+def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     """Return the change that an action's name expresses, if the name has no other verb.
 
     Args:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
-        shared: Words that are no resource, from :func:`shared_words`.
+        shared: Words in most actions' names, which name no resource, from :func:`shared_words`.
     """
-    verbs = [word for word in _words(name.rpartition(".")[2]) if word in _VERBS - {"run"}]
+    known_verbs = _VERBS - {"run"}  # in "update_flow_run", "run" is a noun
+    verbs = [word for word in _words(name.rpartition(".")[2]) if word in known_verbs]
     kinds = {kind for kind, words in _CHANGE_VERBS.items() if words.issuperset(verbs)}
     nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
     return Change(kinds.pop(), nouns) if verbs and len(kinds) == 1 and nouns else None
@@ -165,7 +165,7 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
         names: The chosen actions, best first.
         catalog: All actions.
     """
-    readers = _read_actions(catalog)
+    readers = _read_actions_by_rarest_noun(catalog)
     yielded_names: set[str] = set()
     for name in names:
         nouns = _nouns(name)
@@ -201,8 +201,8 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
     shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     mentioned_readers: list[tuple[int, str]] = []
-    for group in chain.from_iterable(_read_actions(catalog).values()):
-        group_nouns = {noun for noun in group.nouns if not noun.endswith(".")} - shared
+    for group in chain.from_iterable(_read_actions_by_rarest_noun(catalog).values()):
+        group_nouns = _without_connection(group.nouns) - shared
         if group_nouns and group_nouns <= positions.keys():
             last_position = max(positions[noun] for noun in group_nouns)
             mentioned_readers.append((last_position, group.names[0]))
@@ -221,11 +221,10 @@ class _ReadActions(NamedTuple):
     names: list[str]
 
 
-def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_ReadActions]]:
-    """Group read actions by the nouns in their names.
-
-    Returns a mapping from a noun to the groups in which that noun is the rarest noun.
-    """
+def _read_actions_by_rarest_noun(
+    catalog: Sequence[CatalogEntry],
+) -> Mapping[str, Sequence[_ReadActions]]:
+    """Group the read actions that have the same nouns; return the groups by their rarest noun."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):
@@ -256,7 +255,12 @@ def is_about_resource(parameter: str, name: str) -> bool:
         name: The action's name.
     """
     parameter_words = frozenset(stem(word) for word in _words(parameter))
-    return parameter_words == frozenset(noun for noun in _nouns(name) if not noun.endswith("."))
+    return parameter_words == _without_connection(_nouns(name))
+
+
+def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
+    """Return the result of :func:`_nouns` without the name of the connection, which has a dot."""
+    return frozenset(noun for noun in nouns if not noun.endswith("."))
 
 
 @functools.lru_cache(20_000)

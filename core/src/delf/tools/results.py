@@ -21,13 +21,13 @@ class Result(NamedTuple):
         name: The name of the record, such as ``FlowRun``.
         record: The definition of the record: its keys and their types.
         text: The result type as shown, such as ``list[FlowRun]``.
-        first: The first tool that returns the record.
+        first_tool: The first tool that returns the record.
     """
 
     name: str
     record: str
     text: str
-    first: ToolDescription
+    first_tool: ToolDescription
 
 
 Results = Mapping[str, Result]
@@ -35,10 +35,13 @@ Results = Mapping[str, Result]
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
-    """Give names to the records that at least two tools return, alone or in a list.
+    """Give names to the record types that at least two tools return, alone or in a list.
 
     Args:
-        tools: The shown tools.
+        tools: The tools that the prompt shows.
+
+    Returns:
+        A mapping from a tool's return type, as ``list[{"id": int}]``, to the type with the name.
     """
     tools_by_record: dict[str, list[ToolDescription]] = {}
     for tool in tools:
@@ -52,13 +55,16 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
             continue
         name = _record_name(record_tools, used_names)
         used_names.add(name)
-        first = record_tools[0]
-        full_returns = first.returns if first.full_types is None else first.full_types().returns
+        first_tool = record_tools[0]
+        full_types = first_tool.full_types
+        full_returns = first_tool.returns if full_types is None else full_types().returns
         full_match = _RECORD.fullmatch(full_returns)
         full_record = record if full_match is None else full_match["record"]
         for tool in record_tools:
-            text = tool.returns.replace(record, name, 1)
-            results[tool.returns] = Result(name, full_record, text, first)
+            type_with_name = tool.returns.replace(record, name, 1)
+            results[tool.returns] = Result(
+                name=name, record=full_record, text=type_with_name, first_tool=first_tool
+            )
     return results
 
 

@@ -27,14 +27,17 @@ def steps_of(task: str) -> list[str]:
 
 
 def short_steps_of(task: str) -> list[str]:
-    """Return the parts of a task with one or two significant words, at most twelve.
+    """Return at most twelve parts of a task that have only one or two significant words.
+
+    Empty for a task that has only one part.
 
     Args:
         task: The task in plain words.
     """
     parts = _parts(task)
-    short_parts = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
-    return short_parts[:_MAX_STEPS] if len(parts) > 1 else []
+    if len(parts) == 1:
+        return []
+    return [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS][:_MAX_STEPS]
 
 
 def _parts(task: str) -> list[str]:

@@ -25,7 +25,7 @@ from delf.tools.resources import (
 )
 from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import Parameter
-from delf.tools.type_texts import Named, shorten
+from delf.tools.type_texts import NameTest, shorten
 
 FIND_TOOLS: Final = "find_tools"
 # The number of a result's keys that are shown even if the type exceeds its limit.
@@ -111,28 +111,30 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     """
     max_size = choice.budget
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
-    names = ""
+    omitted_names = ""
     if choice.left_out:
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
-        names = names_of(other_names, _without_notes(max_size))
-        max_size -= len(names)
-    task_names = named_by(task)
-    best_details = _details_of_best(choice, task_names, task) if choice.left_out else _NO_DETAILS
-    # From the most to the least detailed: the limits of all tools, and of the best matching ones.
-    options = [(detail, best_details) for detail in _DETAILS[:-1]]
+        omitted_names = names_of(other_names, _without_notes(max_size))
+        max_size -= len(omitted_names)
+    is_in_task = named_by(task)
+    best_details = _details_of_best(choice, is_in_task, task) if choice.left_out else _NO_DETAILS
+    # Each option has the limits for all tools, and larger ones for the best matching tools by name.
+    # The options become ever smaller: first the limits for all tools shrink to MIN, then the length
+    # of the notes on the best matching tools.
+    options = [(detail, best_details) for detail in _DETAILS if detail != MIN]
     options += [
         (MIN, {name: best._replace(notes=max_notes) for name, best in best_details.items()})
         for max_notes in (_BEST_NOTES if best_details else (0,))
     ]
-    fitting = (
+    fitting_options = (
         (detail, best)
         for detail, best in options
-        if _size(shown_tools, detail, task_names, max_size, best) <= max_size
+        if _size(shown_tools, detail, is_in_task, max_size, best) <= max_size
     )
-    detail, best_details = next(fitting, (MIN, _NO_DETAILS))
-    text = "\n".join(_lines(list(choice.shown), detail, task_names, best_details))
-    return "\n".join(filter(None, [text, names]))
+    detail, best_details = next(fitting_options, (MIN, _NO_DETAILS))
+    text = "\n".join(_lines(list(choice.shown), detail, is_in_task, best_details))
+    return "\n".join(filter(None, [text, omitted_names]))
 
 
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
@@ -146,12 +148,12 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         task: The user's task, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
-    if whole_size(by_name.values(), choice.budget) <= choice.budget:
+    if whole_size(by_name.values(), choice.budget) <= choice.budget:  # all tools fit
         wanted_names = (name for name in ranked if name in by_name)
         return frozenset(add_readers(wanted_names, choice.catalog))
     budget = _without_notes(choice.budget)
-    task_names = named_by(task)
-    best_details = _details_of_best(choice, task_names, task)
+    is_in_task = named_by(task)
+    best_details = _details_of_best(choice, is_in_task, task)
     kept_tools: dict[str, ToolDescription] = {}
     ranked_names = [name for name in ranked if name in by_name]
     known_names = frozenset(ranked_names)
@@ -159,20 +161,22 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     matches = best_first(choice.catalog, task)[:_MAX_BEST]
     first_names = [name for name in matches if name in known_names]
     first_names += ranked_names[:_MAX_BEST]
-    readers = readers_mentioned(task, choice.catalog)
-    first_names += [name for name in readers if name in known_names]
+    # Read actions of the resources that the task names, since scripts have to find records first.
+    read_names = readers_mentioned(task, choice.catalog)
+    first_names += [name for name in read_names if name in known_names]
     wanted_names = dict.fromkeys([*first_names, *add_readers(ranked_names, choice.catalog)])
     remaining_tools = [by_name[name] for name in wanted_names]
     for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
-        names = names_of((name for name in by_name if name not in kept_tools), budget)
-        size = _size([*kept_tools.values()], MIN, task_names, budget, best_details) + len(names)
+        omitted_names = names_of((name for name in by_name if name not in kept_tools), budget)
+        stubs_size = _size([*kept_tools.values()], MIN, is_in_task, budget, best_details)
         remaining_tools, selected = _select_within(
             remaining_tools,
-            budget - size,
-            task_names,
+            budget - stubs_size - len(omitted_names),
+            is_in_task,
             best_details,
             kept_tools,
-            is_listed=_MORE_RESOURCES not in names,
+            # If the names take too much space, the prompt has the resources of some tools instead.
+            lists_each_omitted_name=_MORE_RESOURCES not in omitted_names,
         )
         if not selected:
             break
@@ -188,21 +192,22 @@ def _without_notes(budget: int) -> int:
 def _select_within(
     tools: Sequence[ToolDescription],
     max_size: int,
-    task_names: Named,
+    is_in_task: NameTest,
     best_details: Mapping[str, Detail],
     kept_tools: Mapping[str, ToolDescription],
     *,
-    is_listed: bool,
+    lists_each_omitted_name: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
     """Select the tools whose stubs fit.
 
     Args:
         tools: The tools to choose from, best first.
         max_size: The number of characters left for stubs.
-        task_names: Returns True for a key or value that the text of the task mentions.
-        best_details: The limits of the best matching tools.
+        is_in_task: Returns True for a key or value that the text of the task mentions.
+        best_details: The limits on the length of the best matching tools' stubs, by name of tool.
+            All other stubs have the limits ``MIN``.
         kept_tools: The tools that were selected before, by name.
-        is_listed: Whether the list of names has each tool that is not selected.
+        lists_each_omitted_name: Whether the prompt has the name of each tool without a stub.
 
     Returns:
         The tools that were not selected, and the selected tools by name.
@@ -213,12 +218,12 @@ def _select_within(
     for number, tool in enumerate(tools, 1):
         results = named_results((tool, tool))  # twice, as only a repeated record gets a name
         detail = best_details.get(tool.name, MIN)
-        size = len(_stub(tool, detail, task_names, results)) + 1
+        size = len(_stub(tool, detail, is_in_task, results)) + 1
         if tool.returns not in shown_texts and (result := results.get(tool.returns)):
-            size += len(_definition(result, detail, task_names)) + _INDENT_AND_NEWLINE
+            size += len(_definition(result, detail, is_in_task)) + _INDENT_AND_NEWLINE
         size += 0 if tool.connection in shown_texts else len(_head(tool)) + 1
         # The list of names no longer has the name of the tool, nor the comma and blank after it.
-        size -= len(tool.method) + 2 if is_listed else 0
+        size -= len(tool.method) + 2 if lists_each_omitted_name else 0
         if size > max_size:
             rest.append(tool)
             if len(rest) > _MAX_MISFITS:
@@ -231,20 +236,20 @@ def _select_within(
 
 
 def render_stubs(
-    tools: Iterable[ToolDescription], detail: Detail = WHOLE, task_names: Named | None = None
+    tools: Iterable[ToolDescription], detail: Detail = WHOLE, is_in_task: NameTest | None = None
 ) -> str:
     """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        task_names: Returns True for a key or value that the text of the task mentions. These keys
+        is_in_task: Returns True for a key or value that the text of the task mentions. These keys
             and values are never left out.
     """
-    return "\n".join(_lines(list(tools), detail, task_names or _never))
+    return "\n".join(_lines(list(tools), detail, is_in_task or _is_never_in_task))
 
 
-def _details_of_best(choice: ToolChoice, task_names: Named, task: str) -> Mapping[str, Detail]:
+def _details_of_best(choice: ToolChoice, is_in_task: NameTest, task: str) -> Mapping[str, Detail]:
     """Choose the best matching tools, which are shown in more detail than the others.
 
     Returns the detail by tool name. As many tools are chosen as fit a fixed share of the prompt's
@@ -256,7 +261,7 @@ def _details_of_best(choice: ToolChoice, task_names: Named, task: str) -> Mappin
     for name in best_first(choice.catalog, task)[:_MAX_BEST]:
         if name not in by_name:
             continue
-        size = _size([by_name[name]], _BEST_DETAIL, task_names, choice.budget)
+        size = _size([by_name[name]], _BEST_DETAIL, is_in_task, choice.budget)
         if size <= remaining_size:
             best_names.append(name)
             remaining_size -= size
@@ -270,13 +275,13 @@ def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
         tools: The tools.
         enough: The number at which counting stops; any larger number means "too many".
     """
-    return _size(list(tools), _COMPLETE_TYPES, _never, enough)
+    return _size(list(tools), _COMPLETE_TYPES, _is_never_in_task, enough)
 
 
 def _size(
     tools: Sequence[ToolDescription],
     detail: Detail,
-    task_names: Named,
+    is_in_task: NameTest,
     enough: int,
     best_details: Mapping[str, Detail] = _NO_DETAILS,
 ) -> int:
@@ -285,7 +290,7 @@ def _size(
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0
-    for line in _lines(tools, detail, task_names, best_details):
+    for line in _lines(tools, detail, is_in_task, best_details):
         size += len(line) + 1
         if size > enough:
             break
@@ -295,7 +300,7 @@ def _size(
 def _lines(
     tools: Sequence[ToolDescription],
     detail: Detail,
-    task_names: Named,
+    is_in_task: NameTest,
     best_details: Mapping[str, Detail] = _NO_DETAILS,
 ) -> Iterable[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
@@ -303,7 +308,7 @@ def _lines(
     Args:
         tools: The tools.
         detail: The limits for each stub.
-        task_names: Returns True for a key or value that the text of the task mentions.
+        is_in_task: Returns True for a key or value that the text of the task mentions.
         best_details: The limits of the best matching tools by name, if these are larger.
     """
     results = named_results(tools)
@@ -315,11 +320,12 @@ def _lines(
     }
 
     def stub_lines(tool: ToolDescription, indent: str) -> Iterable[str]:
-        result = results.get(tool.returns)
-        if result is not None and result.first is tool:
-            result_detail = max(details_of_results.get(result.name, detail), detail)
-            yield f"{indent}{_definition(result, result_detail, task_names)}"
-        yield _stub(tool, max(best_details.get(tool.name, detail), detail), task_names, results)
+        """Yield the stub of a tool, after the definition of its result type at the first use."""
+        named_result = results.get(tool.returns)
+        if named_result is not None and named_result.first_tool is tool:
+            result_detail = max(details_of_results.get(named_result.name, detail), detail)
+            yield f"{indent}{_definition(named_result, result_detail, is_in_task)}"
+        yield _stub(tool, max(best_details.get(tool.name, detail), detail), is_in_task, results)
 
     for tool in tools:
         if not tool.connection:
@@ -331,12 +337,14 @@ def _lines(
             yield from stub_lines(tool, "    ")
 
 
-def _definition(result: Result, detail: Detail, task_names: Named) -> str:
+def _definition(result: Result, detail: Detail, is_in_task: NameTest) -> str:
+    """Return the line that defines a result type, ``Name = {...}  # notes``, within the limits."""
     limit = 2 * detail.result  # the definition is written once for all tools that return the record
-    kind = shorten(result.record, limit, task_names, 2 * _MIN_RESULT_KEYS)
-    full_types = None if result.first.full_types is None else result.first.full_types()
-    notes = _truncate("" if full_types is None else full_types.notes, detail.notes)
-    return f"{result.name} = {kind}{f'  # {notes}' if notes else ''}"
+    record_text = shorten(result.record, limit, is_in_task, 2 * _MIN_RESULT_KEYS)
+    get_full_types = result.first_tool.full_types
+    full_notes = "" if get_full_types is None else get_full_types().notes
+    notes = _truncate(full_notes, detail.notes)
+    return f"{result.name} = {record_text}{f'  # {notes}' if notes else ''}"
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
@@ -380,7 +388,7 @@ def names_of(names: Iterable[str], budget: int) -> str:
     return "\n".join(text)
 
 
-def _never(_name: str) -> bool:
+def _is_never_in_task(_name: str) -> bool:
     return False
 
 
@@ -388,18 +396,27 @@ def _head(tool: ToolDescription) -> str:
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
-def _stub(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
+def _stub(tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results) -> str:
     """Return the stub of a tool within the limits; built-in tools have no limits."""
     if tool.built_in:
-        return _stub_text(tool, WHOLE, task_names, results)
-    text = _stub_text(tool, detail, task_names, results)
+        return _stub_text(tool, WHOLE, is_in_task, results)
+    text = _stub_text(tool, detail, is_in_task, results)
     return (
-        text if len(text) <= detail.max_stub else _stub_text(tool, _SHORTEST, task_names, results)
+        text if len(text) <= detail.max_stub else _stub_text(tool, _SHORTEST, is_in_task, results)
     )
 
 
-def _stub_text(tool: ToolDescription, detail: Detail, task_names: Named, results: Results) -> str:
-    """Format a tool as a function with a docstring, within the limits of its parts."""
+def _stub_text(
+    tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results
+) -> str:
+    """Format a tool as a function with a docstring, within the limits of its parts.
+
+    Args:
+        tool: The tool.
+        detail: The limits.
+        is_in_task: Returns True for the keys and values that the task names.
+        results: The result types that the prompt defines by name.
+    """
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
     if tool.full_types is not None:
         full_types = tool.full_types()
@@ -410,16 +427,16 @@ def _stub_text(tool: ToolDescription, detail: Detail, task_names: Named, results
         )
     named_result = results.get(tool.returns)
     if named_result is not None:
-        result = named_result.text
+        return_type = named_result.text
     else:
-        result = shorten(returns, detail.result, task_names, _MIN_RESULT_KEYS, detail.values)
-    records = [p.name for p in parameters if p.type_text.startswith("{")]
-    only_record = records[0] if len(records) == 1 else ""
+        return_type = shorten(returns, detail.result, is_in_task, _MIN_RESULT_KEYS, detail.values)
+    record_names = [p.name for p in parameters if p.type_text.startswith("{")]
     parameter_texts = ", ".join(
-        _parameter(p, detail, task_names, tool.name, p.name == only_record) for p in parameters
+        _parameter(p, detail, is_in_task, tool.name, is_only_record=record_names == [p.name])
+        for p in parameters
     )
     indent = "    " if tool.connection else ""
-    head = f"{indent}async def {tool.method}({parameter_texts}) -> {result}:"
+    head = f"{indent}async def {tool.method}({parameter_texts}) -> {return_type}:"
     summary = _one_line(tool.summary, max(detail.summary, detail.notes))
     if tool.notes:
         end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
@@ -429,7 +446,7 @@ def _stub_text(tool: ToolDescription, detail: Detail, task_names: Named, results
     docs = [
         (p.name, _describe(p.doc, p.notes, detail))
         for p in parameters
-        if detail.docs or p.required or task_names(p.name)
+        if detail.docs or p.required or is_in_task(p.name)
     ]
     if detail.docs:
         notes = "" if named_result else result_notes  # the definition of the record has the notes
@@ -457,22 +474,37 @@ def _truncate(text: str, max_length: int) -> str:
 
 
 def _parameter(
-    parameter: Parameter, detail: Detail, task_names: Named, action: str, is_only_record: bool
+    parameter: Parameter,
+    detail: Detail,
+    is_in_task: NameTest,
+    action: str,
+    *,
+    is_only_record: bool,
 ) -> str:
-    """Format a parameter as in a signature, with its type shortened to the limits."""
+    """Format a parameter as in a signature, with its type shortened to the limits.
+
+    Args:
+        parameter: The parameter.
+        detail: The limits: ``detail.argument`` for the types of important parameters,
+            ``detail.other`` for all other types.
+        is_in_task: Returns True for the names that the task mentions.
+        action: The name of the action.
+        is_only_record: Whether no other parameter of the action is a record.
+    """
     is_shortest = detail == _SHORTEST
-    is_named = task_names(parameter.name)
+    is_mentioned = is_in_task(parameter.name)
+    if is_shortest:
+        is_relevant = is_mentioned and is_about_resource(parameter.name, action)
+    else:
+        is_relevant = is_mentioned or is_only_record
     is_important = (
-        parameter.required
-        or (is_only_record and not is_shortest)
-        or _is_simple(parameter.type_text, detail.other)
-        or (is_named and (not is_shortest or is_about_resource(parameter.name, action)))
+        parameter.required or is_relevant or _is_simple(parameter.type_text, detail.other)
     )
     limit, min_keys = (detail.argument, _MIN_PARAMETER_KEYS) if is_important else (detail.other, 0)
-    is_short = not is_important and detail.other < _SHORT_LIMIT
-    values = min(detail.values, _MAX_VALUES_IF_SHORT) if is_short else detail.values
-    kind = shorten(parameter.type_text, limit, task_names, min_keys, values)
-    text = f"{parameter.name}: {kind}"
+    has_short_type = not is_important and detail.other < _SHORT_LIMIT
+    values = min(detail.values, _MAX_VALUES_IF_SHORT) if has_short_type else detail.values
+    type_text = shorten(parameter.type_text, limit, is_in_task, min_keys, values)
+    text = f"{parameter.name}: {type_text}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
 

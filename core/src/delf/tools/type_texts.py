@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-Named = Callable[[str], bool]
+NameTest = Callable[[str], bool]
 """A function that returns True for a key or value that the text of a task mentions."""
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
@@ -14,8 +14,9 @@ _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _LITERAL: Final = "Literal["
 _LIST: Final = "list["
 _ITEMS: Final = "*"
-_MORE: Final = "..."
+_ELLIPSIS: Final = "..."
 _DEEPEST: Final = 12
+_MAX_GROUP_LEVELS: Final = 36
 # The maximum number of keys of an envelope, a record such as ``{"data": …, "next": …}``.
 _MAX_ENVELOPE_KEYS: Final = 3
 # The limits to try, from long to short: the depth of nested records, and the number of keys.
@@ -50,7 +51,7 @@ class _Group(NamedTuple):
 
     is_record: bool
     items: tuple[_Item, ...]
-    is_cut: bool
+    is_shortened: bool
 
 
 _Parts = tuple[str | _Group, ...]
@@ -61,45 +62,48 @@ class _Limits(NamedTuple):
 
     Args:
         depth: The number of nested record levels.
-        names: The maximum number of keys of each record.
-        values: The maximum number of values of each ``Literal``.
-        is_outer: Whether all enclosing records are envelopes. An envelope does not count as a
-            level.
+        max_keys: The maximum number of keys of each record.
+        max_values: The maximum number of values of each ``Literal``.
+        is_within_envelopes: Whether all enclosing records are envelopes. An envelope does not count
+            as a level.
     """
 
     depth: int
-    names: int
-    values: int
-    is_outer: bool = True
+    max_keys: int
+    max_values: int
+    is_within_envelopes: bool = True
 
 
 _UNLIMITED: Final = _Limits(1_000, 1_000_000, 1_000_000)
 
 
-def shorten(text: str, limit: int, task_names: Named, names: int = 60, values: int = 12) -> str:
+def shorten(
+    text: str, limit: int, is_in_task: NameTest, max_keys: int = 60, max_values: int = 12
+) -> str:
     """Shorten a type to a number of characters, as far as possible.
 
-    First, inner records become ``dict``; then further keys become ``...``. The first ``names`` keys
-    of the outermost records stay even beyond the limit. Keys and values that the task names always
-    stay.
+    First, inner records become ``dict``; then further keys become ``...``. The first ``max_keys``
+    keys of the outermost records stay even beyond the limit. Keys and values that the task names
+    always stay.
 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        task_names: Returns True for a key or value that the text of the task mentions.
-        names: The maximum number of keys of the outermost records.
-        values: The maximum number of values of each ``Literal``.
+        is_in_task: Returns True for a key or value that the text of the task mentions.
+        max_keys: The maximum number of keys of the outermost records.
+        max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
         return text
     try:
-        parts = _Reader(text).parts("")
+        parts = _TypeParser(text).parse_type(ends="")
     except ValueError:
         return text
     short_text = text
-    for depth, max_names in (*_SHORTENING_STEPS, (1, names)):
-        limits = _Limits(depth, min(max_names, names) if depth == 1 else max_names, values)
-        short_text = _format_type(parts, limits, task_names)
+    for depth, max_keys_at_depth in (*_SHORTENING_STEPS, (1, max_keys)):
+        shows_only_outermost = depth == 1
+        key_limit = min(max_keys_at_depth, max_keys) if shows_only_outermost else max_keys_at_depth
+        short_text = _format_type(parts, _Limits(depth, key_limit, max_values), is_in_task)
         if len(short_text) <= limit:
             break
     return short_text
@@ -115,17 +119,17 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
     """
     for path, kind in sorted((tuple(path), kind) for path, kind in types_by_path):
         try:
-            parts = _Reader(text).parts("")
-        except ValueError:
+            parts = _TypeParser(text).parse_type(ends="")
+        except ValueError:  # a type that cannot be parsed stays as it is
             break
-        text = _format_type(_with_type(parts, path, kind), _UNLIMITED, _never)
+        text = _format_type(_with_type(parts, path, kind), _UNLIMITED, _is_never_in_task)
     return text
 
 
 def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
     """Return a parsed type in which the value at a path may also be of a type ``kind``."""
     if not path:
-        text = _format_type(parts, _UNLIMITED, _never)
+        text = _format_type(parts, _UNLIMITED, _is_never_in_task)
         if kind.startswith(f"{text} ("):  # the same type with a remark, as "str (a date)"
             return (kind,)
         return parts if _admits(text, kind) else (*parts, f" | {kind}")
@@ -160,38 +164,44 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
     """Return a type that also allows ``kind`` at ``path`` inside the items of its first list.
 
     A type without a list is returned unchanged.
+
+    Args:
+        parts: Texts and groups in order: ``list[{"id": int}] | None`` has the parts ``list[``, the
+            group of the record, and ``] | None``.
+        path: The path within the items.
+        kind: The type to add.
     """
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts
-    before, _, first = str(parts[begin]).partition(_LIST)
+    before_list, _, text_after_bracket = str(parts[begin]).partition(_LIST)
     # The type of the items ends at the bracket that closes the list.
-    inner: list[str | _Group] = []
-    depth = 1
-    for number, part in enumerate((first, *parts[begin + 1 :]), begin):
+    item_parts: list[str | _Group] = []
+    open_brackets = 1
+    for part_index, part in enumerate((text_after_bracket, *parts[begin + 1 :]), begin):
         if isinstance(part, _Group):
-            inner.append(part)
+            item_parts.append(part)
             continue
-        for at, char in enumerate(part):
-            depth += (char == "[") - (char == "]")
-            if not depth:
-                item_parts = _with_type((*inner, part[:at]), path, kind)
+        for char_index, char in enumerate(part):
+            open_brackets += (char == "[") - (char == "]")
+            if not open_brackets:
+                item_parts.append(part[:char_index])
                 return (
                     *parts[:begin],
-                    before + _LIST,
-                    *item_parts,
-                    part[at:],
-                    *parts[number + 1 :],
+                    before_list + _LIST,
+                    *_with_type(tuple(item_parts), path, kind),
+                    part[char_index:],
+                    *parts[part_index + 1 :],
                 )
-        inner.append(part)
+        item_parts.append(part)
     return parts
 
 
-def _never(_name: str) -> bool:
+def _is_never_in_task(_name: str) -> bool:
     return False
 
 
-class _Reader:
+class _TypeParser:
     """A recursive parser of types in stub notation.
 
     Args:
@@ -202,13 +212,20 @@ class _Reader:
         self._text = text
         self._at: int = 0
 
-    def parts(self, ends: str, level: int = 0) -> _Parts:
+    def parse_type(self, ends: str, level: int = 0) -> _Parts:
         """Parse a type up to one of the characters in ``ends``; to the end if ``ends`` is empty.
+
+        Args:
+            ends: The characters at which the type ends.
+            level: The number of groups (records and ``Literal`` types) around the type.
+
+        Returns:
+            Texts and groups in turn; the first part and the last one are texts.
 
         Raises:
             ValueError: If brackets do not match or nest too deeply.
         """
-        if level > 3 * _DEEPEST:
+        if level > _MAX_GROUP_LEVELS:
             raise ValueError("nested too deeply")
         parts: list[str | _Group] = []
         plain_letters: list[str] = []
@@ -238,56 +255,63 @@ class _Reader:
         return (*parts, "".join(plain_letters))
 
     def _group(self, is_literal: bool, level: int) -> _Group:
-        """Parse a record or a ``Literal``, from its opening bracket to its end."""
+        """Parse a record, such as ``{key: type, ...}``, or a ``Literal`` to its closing bracket.
+
+        A last item ``...`` means that further items were left out.
+        """
         self._at += len(_LITERAL) if is_literal else 1
         closing = "]" if is_literal else "}"
         items: list[_Item] = []
-        is_cut = False
+        is_shortened = False
         while True:
             while self._text[self._at : self._at + 1] == " ":
                 self._at += 1
             head = None if is_literal else _KEY.match(self._text, self._at)
             if head is not None:
                 self._at = head.end()
-            parts = self.parts(f",{closing}", level + 1)
-            name = "" if head is None else head[0]
-            key = name.strip("?: ") if name else str(parts[0])
-            if not name and parts == (_MORE,):
-                is_cut = True
+            item_parts = self.parse_type(f",{closing}", level + 1)
+            key_text = "" if head is None else head[0]  # as '?"name": '; a value has no key
+            if not key_text and item_parts == (_ELLIPSIS,):
+                is_shortened = True
             else:
-                items.append(_Item(key.strip("\"'"), name, parts))
+                name = key_text.strip("?: ") if key_text else str(item_parts[0])
+                items.append(_Item(name.strip("\"'"), key_text, item_parts))
             self._at += 1
             if self._text[self._at - 1] == closing:
-                return _Group(not is_literal, tuple(items), is_cut)
+                return _Group(not is_literal, tuple(items), is_shortened)
 
 
-def _format_type(parts: _Parts, limits: _Limits, task_names: Named) -> str:
+def _format_type(parts: _Parts, limits: _Limits, is_in_task: NameTest) -> str:
     return "".join(
-        part if isinstance(part, str) else _group_text(part, limits, task_names) for part in parts
+        part if isinstance(part, str) else _group_text(part, limits, is_in_task) for part in parts
     )
 
 
-def _group_text(group: _Group, limits: _Limits, task_names: Named) -> str:
+def _group_text(group: _Group, limits: _Limits, is_in_task: NameTest) -> str:
     """Format a record or a ``Literal`` within the limits; items that the task names always stay."""
-    max_items = limits.values
+    max_items = limits.max_values
     if group.is_record:
-        max_items = limits.names if limits.depth > 0 else 0
+        max_items = limits.max_keys if limits.depth > 0 else 0
     ranked_items = group.items if group.is_record else sorted(group.items, key=_is_path)
     first_ids = {id(item) for item in ranked_items[:max_items]}
     kept_items = [
-        item for item in group.items if id(item) in first_ids or _is_named(item, task_names)
+        item for item in group.items if id(item) in first_ids or _is_named(item, is_in_task)
     ]
     if not kept_items and group.is_record:
         return "dict"
-    is_envelope = limits.is_outer and group.is_record and _is_envelope(group)
-    depth = limits.depth if is_envelope else limits.depth - 1
+    # An envelope is an outer record that only wraps the data, and does not count as a level.
+    is_envelope = limits.is_within_envelopes and group.is_record and _is_envelope(group)
+    inner_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
-        is_named = group.is_record and task_names(item.key)
-        inner = limits._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
-        item_texts.append(item.head + _format_type(item.parts, inner, task_names))
-    if group.is_cut or len(kept_items) < len(group.items):
-        item_texts.append(_MORE)
+        # A record under a key that the task names shows its keys even beyond the limit of depth.
+        min_depth = 1 if group.is_record and is_in_task(item.key) else 0
+        inner_limits = limits._replace(
+            depth=max(inner_depth, min_depth), is_within_envelopes=is_envelope
+        )
+        item_texts.append(item.head + _format_type(item.parts, inner_limits, is_in_task))
+    if group.is_shortened or len(kept_items) < len(group.items):
+        item_texts.append(_ELLIPSIS)
     text = ", ".join(item_texts)
     return f"{{{text}}}" if group.is_record else f"{_LITERAL}{text}]"
 
@@ -310,9 +334,9 @@ def _is_path(item: _Item) -> bool:
     return "." in item.key
 
 
-def _is_named(item: _Item, task_names: Named) -> bool:
+def _is_named(item: _Item, is_in_task: NameTest) -> bool:
     """Return True if the task names an item or a part of it."""
-    if task_names(item.key):
+    if is_in_task(item.key):
         return True
     groups = [part for part in item.parts if isinstance(part, _Group)]
-    return any(_is_named(inner, task_names) for group in groups for inner in group.items)
+    return any(_is_named(inner, is_in_task) for group in groups for inner in group.items)

@@ -29,7 +29,7 @@ from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, r
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import MAX_SCRIPT, Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
-from delf.tools.find_tools import own_tools
+from delf.tools.find_tools import find_tools_if_needed
 from delf.tools.stubs import stubs_of
 from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
@@ -92,7 +92,7 @@ class CodegenStrategy:
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
         """Return ``find_tools`` if the prompt omits or shortens tools."""
-        return own_tools(choice)
+        return find_tools_if_needed(choice)
 
     async def solve(self, host: StrategyHost) -> str:
         """Ask for scripts and run them until a script succeeds.

@@ -18,7 +18,7 @@ from delf.errors import (
 from delf.messages import Message, ModelReply, user
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
-from delf.tools.find_tools import own_tools
+from delf.tools.find_tools import find_tools_if_needed
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Misread, Result
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
@@ -70,7 +70,7 @@ class StreamStrategy:
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
         """Return ``find_tools`` if the prompt omits tools."""
-        return own_tools(choice)
+        return find_tools_if_needed(choice)
 
     async def solve(self, host: StrategyHost) -> str:
         """Make the model's tool calls until the model answers without a call.
