@@ -45,7 +45,7 @@ _MAX_RETURNS: Final = 420
 _MAX_VISITS: Final = 20_000
 _MAX_ARGUMENTS: Final = 500
 # The argument's name if an action's schema does not describe an object with properties.
-_ONLY_ARGUMENT: Final = "arguments"
+_NAMELESS_ARGUMENT: Final = "arguments"
 
 
 class _StubLimits(NamedTuple):
@@ -69,7 +69,7 @@ class _StubLimits(NamedTuple):
 _SHORT_LIMITS: Final = _StubLimits(260, 160, SHORT, 0)
 _FULL_LIMITS: Final = _StubLimits(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
-Seen = tuple[str | None, frozenset[Found]]
+ObservedTypes = tuple[str | None, frozenset[Found]]
 """A pair: the type of the results so far (None without results), and the types of values in these
 results that the schema forbids.
 """
@@ -86,7 +86,7 @@ def action_from_schema(
     description: str = "",
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
-    learned_types: Callable[[], Seen] | None = None,
+    observed_types: Callable[[], ObservedTypes] | None = None,
     unknown: str = "Any",
 ) -> Action:
     """Make an action whose parameters are the properties of a JSON schema.
@@ -101,7 +101,7 @@ def action_from_schema(
         description: The description; its first sentences are shown to the model.
         result: The schema of the result, if known.
         effect: The effect of a call.
-        learned_types: Returns the types that were observed in earlier results.
+        observed_types: Returns the types of earlier results.
         unknown: The result type to show without a schema and without an earlier result.
 
     Raises:
@@ -125,15 +125,18 @@ def action_from_schema(
         )
 
     def full_types() -> FullTypes:
-        """Return the declared types, extended by types that earlier results had."""
+        """Return the declared types, with the result type extended by what earlier results showed.
+
+        Without a declared result type, the type observed in earlier results is the result type.
+        """
         declared = declared_types()
-        returns = declared.returns
-        learned, undeclared = (
-            (None, frozenset[Found]()) if learned_types is None else learned_types()
+        observed_type, forbidden_types = (
+            (None, frozenset[Found]()) if observed_types is None else observed_types()
         )
-        if result is None and learned is not None:
-            returns = learned
-        return replace(declared, returns=with_types(returns, undeclared))
+        result_type = declared.returns
+        if result is None and observed_type is not None:
+            result_type = observed_type
+        return replace(declared, returns=with_types(result_type, forbidden_types))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _MAX_SUMMARY, _MAX_DESCRIPTION)
@@ -190,14 +193,12 @@ class _Arguments:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
         self._names: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
-        self._takes_others = merged_object is not None and merged_object.additional
-        self._is_single = merged_object is None
-        required = {_ONLY_ARGUMENT} if merged_object is None else merged_object.required
-        properties = (
-            {_ONLY_ARGUMENT: self._root_schema}
-            if merged_object is None
-            else merged_object.properties
-        )
+        if merged_object is None:  # the schema is not an object, so its value is the only argument
+            properties, required = {_NAMELESS_ARGUMENT: self._root_schema}, {_NAMELESS_ARGUMENT}
+        else:
+            properties, required = merged_object.properties, merged_object.required
+        self._has_one_nameless_argument = merged_object is None
+        self._accepts_unknown_arguments = merged_object is not None and merged_object.additional
         if len(properties) > _MAX_ARGUMENTS:
             raise ToolDefinitionError(
                 f"{action} takes {len(properties):,} arguments; at most {_MAX_ARGUMENTS} are read"
@@ -240,7 +241,7 @@ class _Arguments:
             "type": "object",
             "properties": dict(self._schemas),
             "required": [item.name for item in self.parameters if item.required],
-            "additionalProperties": self._takes_others,
+            "additionalProperties": self._accepts_unknown_arguments,
             **definitions,
         }
 
@@ -251,7 +252,7 @@ class _Arguments:
             ToolRefusedError: If the arguments are invalid.
         """
         unknown = [name for name in arguments if name not in self._names]
-        if unknown and not self._takes_others:
+        if unknown and not self._accepts_unknown_arguments:
             raise self._refusal(
                 f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
             )
@@ -287,8 +288,8 @@ class _Arguments:
         return cast("dict[str, Any]", self._with_schema_names(arguments))
 
     def _with_schema_names(self, arguments: Mapping[str, Any]) -> Any:
-        if self._is_single:
-            return arguments.get(_ONLY_ARGUMENT)
+        if self._has_one_nameless_argument:
+            return arguments.get(_NAMELESS_ARGUMENT)
         return {self._names.get(name, name): value for name, value in arguments.items()}
 
     def _argument_name(self, part: str | int) -> str:

@@ -41,7 +41,10 @@ def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str
     """
     hints: list[str] = []
     size = 0
-    for path, text in dict.fromkeys(_hints(document, schema, "", depth, (), [_MAX_VISITS])):
+    all_hints = _hints(
+        document, schema, path="", depth=depth, parent_refs=(), remaining_visits=[_MAX_VISITS]
+    )
+    for path, text in dict.fromkeys(all_hints):
         hint = f"{path}: {text}" if path else text
         if size + len(hint) <= max_chars:
             hints.append(hint)

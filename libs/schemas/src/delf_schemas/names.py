@@ -19,6 +19,8 @@ _MAX_LEAD: Final = 200
 _SYMBOLS: Final = {
     "<": " lt ", ">": " gt ", "+": " plus ", "=": " eq ", "!": " not ", "*": " star "
 }  # fmt: skip
+# The end of a sentence. Two letters before the full stop exclude abbreviations such as "e.g.".
+_SENTENCE_END: Final = re.compile(r"(?<=[^.\s][^.\s])[.!?](?=\s|$)")
 
 
 def sentence(text: object, limit: int = 120) -> str:
@@ -27,7 +29,7 @@ def sentence(text: object, limit: int = 120) -> str:
         return ""
     head = text.strip()[: limit * 8].split("\n\n", 1)[0]
     line = clean(head, limit * 3)
-    end = re.search(r"(?<=[^.\s][^.\s])[.!?](?=\s|$)", line)
+    end = _SENTENCE_END.search(line)
     if end:
         line = line[: end.end()]
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
@@ -53,12 +55,13 @@ def sentences(text: object, limit: int = 120) -> str:
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first
+    # Long descriptions are cut first; cleaning shortens the text, so more than the limit is kept.
     line = clean(text.strip()[: limit * 8], limit * 3)
-    ends = [end.end() for end in re.finditer(r"(?<=[^.\s][^.\s])[.!?](?=\s|$)", line)]
-    fitting = [end for end in ends if end <= limit]
     if len(line) <= limit:
         return line
-    return line[: fitting[-1]] if fitting else first
+    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
+    ends_within_limit = [end for end in ends if end <= limit]
+    return line[: ends_within_limit[-1]] if ends_within_limit else first
 
 
 def leads(text: object, limit: int) -> str:
@@ -98,20 +101,22 @@ def method_name(name: str) -> str:
 
 
 def _python_name(name: str, prefix: str) -> str:
+    """Return a valid Python name; hashes keep shortened and replaced names different."""
     name = name.strip("_")
     if not name or not (name[0].isalpha()):
         name = f"{prefix}_{name}".rstrip("_")
     if len(name) > _MAX_NAME:
-        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
-        name = f"{name[: _MAX_NAME - 5].rstrip('_')}_{digest}"
-    if keyword.iskeyword(name) or not name.isidentifier():
-        name = f"{name}_" if keyword.iskeyword(name) else f"{prefix}_{mark_of(name)}"
-    return name
+        hash_text = short_hash(name, digest_size=2)
+        name = f"{name[: _MAX_NAME - 1 - len(hash_text)].rstrip('_')}_{hash_text}"
+    if keyword.iskeyword(name):
+        return f"{name}_"
+    return name if name.isidentifier() else f"{prefix}_{short_hash(name)}"
 
 
-def mark_of(text: str) -> str:
-    """Return a short stable hash of a text, for a unique name."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+def short_hash(text: str, digest_size: int = 4) -> str:
+    """Return a short stable hash of a text, for a unique name; two characters for each byte."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=digest_size).hexdigest()
 
 
 def unique(name: str, used_names: Container[str], *suffixes: str) -> str:
@@ -138,4 +143,4 @@ def argument_name(name: str) -> str:
         return f"{plain_name}_" if keyword.iskeyword(plain_name) else plain_name
     if any(c in _SYMBOLS for c in plain_name):
         plain_name = "".join(_SYMBOLS.get(c, c) for c in plain_name)
-    return _python_name(snake(plain_name), "p") if snake(plain_name) else f"p_{mark_of(name)}"
+    return _python_name(snake(plain_name), "p") if snake(plain_name) else f"p_{short_hash(name)}"

@@ -75,8 +75,11 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come before those of the keys.
     """
-    distinct_keys = dict.fromkeys(_keys(document, schema, mode, (), (), [_MAX_VISITS]))
-    keys = sorted(distinct_keys, key=lambda key: key.rank)
+    all_keys = _keys(
+        document, schema, mode, path=(), parent_refs=(), remaining_visits=[_MAX_VISITS]
+    )
+    # The ranks sort descriptions with units and those of numbers before all others.
+    keys = sorted(dict.fromkeys(all_keys), key=lambda key: key.rank)
     texts_by_name: dict[str, set[str]] = {}
     for key in keys:
         texts_by_name.setdefault(key.path[-1], set()).add(key.text)
@@ -103,7 +106,16 @@ def _keys(
     parent_refs: tuple[str, ...],
     remaining_visits: list[int],
 ) -> Iterator[_Key]:
-    """Yield the described keys of a record and of the records in it, outer keys first."""
+    """Yield the described keys of a record and of the records in it, outer keys first.
+
+    Args:
+        document: The document, for resolving references.
+        schema: The schema of the record.
+        mode: ``in`` for parameters, ``out`` for results.
+        path: The keys that lead to the record.
+        parent_refs: The references that lead to the record.
+        remaining_visits: A list of one number, the budget that all recursive calls share.
+    """
     remaining_visits[0] -= 1
     if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _MAX_DEPTH:
         return
@@ -121,7 +133,7 @@ def _keys(
             continue
         part_path = (*path, clean(name, 60))
         if text := _text(document, name, resolved_part):
-            yield _Key(part_path, text, -1 if _UNITS.search(text) else _rank(resolved_part))
+            yield _Key(part_path, text, _sort_rank(resolved_part, text))
         nested_schemas.append((part, part_path))
     for keyword in ("allOf", "anyOf", "oneOf"):
         nested_schemas += [(part, path) for part in _list_at(resolved, keyword)]
@@ -132,12 +144,16 @@ def _keys(
         yield from _keys(document, part, mode, part_path, parent_refs, remaining_visits)
 
 
-def _rank(schema: Mapping[str, Any]) -> int:
+def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
+    """Return the rank of a key's description: the lowest comes first in the prompt."""
+    if _UNITS.search(description):
+        return -1
     kinds = schema.get("type")
     kinds = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
     if "integer" in kinds or "number" in kinds:
         return 0
-    return 1 if "string" in kinds and "enum" not in schema else 2
+    is_free_text = "string" in kinds and "enum" not in schema
+    return 1 if is_free_text else 2
 
 
 def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:

@@ -165,7 +165,7 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
         if math.isfinite(value):
             return value
         raise Misfit(path, f"{value} is not a number that can be sent")
-    elif value.bit_length() < 3 * _MAX_DIGITS:  # a digit takes over three bits
+    elif value.bit_length() < 3 * _MAX_DIGITS:  # a decimal digit needs more than three bits
         return value
     raise Misfit(path, f"has over {_MAX_DIGITS} digits")
 

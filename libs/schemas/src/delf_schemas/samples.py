@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from delf.machine.contexts import shared_task
-from delf_schemas.shapes import Shapes, safe_text
+from delf_schemas.shapes import (
+    CONTENT,
+    HAS_OPTIONAL_KEYS,
+    NOTATION,
+    SOMETIMES_JSON,
+    Shapes,
+    safe_text,
+)
 
 Place = tuple[str, ...]
 """The keys and list indexes that lead to a value, with ``*`` for every index."""
@@ -28,20 +35,12 @@ _MAX_SAMPLES: Final = 20
 _MAX_UNDECLARED: Final = 100
 _MIN_ALIKE: Final = 3
 _MAX_TYPE_CHARS: Final = 420
-_JSON: Final = "contentSchema"
 _MAX_LINES: Final = 1_000
 _MAX_LITERAL: Final = 20_000
-# The schema keyword for a text's notation if the text is not one JSON value: ``lines`` (JSON
-# lines), ``literal`` (Python) or ``mixed``.
-_NOTATION: Final = "x-written"
 _LINES: Final = "lines"
 _LITERAL: Final = "literal"
 _MIXED: Final = "mixed"
-_KEYS: Final = {"properties", "additionalProperties"}
-# The schema keyword for a record that lacks some of its keys in some results.
-_HAS_OPTIONAL_KEYS: Final = "x-seen"
-# The schema keyword for a text that is JSON in some results and plain text in others.
-_SOMETIMES_JSON: Final = "x-at-times"
+_OBJECT_KEYWORDS: Final = {"properties", "additionalProperties"}
 
 
 class Store(Protocol):
@@ -68,10 +67,12 @@ class Samples:
         self.has_unapplied_types = False
         """True if something was learned since the flag was last reset."""
         stored = _mapping(None if store is None else store.read())
-        self._shapes = _mapping(stored.get("shapes"))
-        stored_types = _mapping(stored.get("found")).items()
-        self._undeclared = {
-            name: dict.fromkeys(_parse_records(records)) for name, records in stored_types
+        self._shapes_by_action = _mapping(stored.get("shapes"))
+        # Types of values in results that the action's schema does not declare, with their paths.
+        # The mappings of each action's types to None are ordered sets.
+        self._undeclared_types_by_action = {
+            name: dict.fromkeys(_parse_types(stored_types))
+            for name, stored_types in _mapping(stored.get("found")).items()
         }
         self._counts: dict[str, int] = {}
         self._write_task: asyncio.Task[None] | None = None
@@ -79,7 +80,7 @@ class Samples:
 
     def type_of(self, name: str) -> str | None:
         """Return the type of an action's results so far; None before the first result."""
-        schema = self._shapes.get(name)
+        schema = self._shapes_by_action.get(name)
         if not isinstance(schema, dict):
             return None
         return safe_text(Shapes(_NoReferences()), schema, "out", _MAX_TYPE_CHARS)
@@ -89,7 +90,7 @@ class Samples:
 
         Each type has the path of its value inside the result.
         """
-        return frozenset(self._undeclared.get(name, ()))
+        return frozenset(self._undeclared_types_by_action.get(name, ()))
 
     def wants(self, name: str) -> bool:
         """Count a result of an action; return True if the result belongs to the sample.
@@ -102,14 +103,14 @@ class Samples:
 
     def note(self, name: str, value: Any) -> None:
         """Learn the shape of a result, and save the shape in the background."""
-        merged_shape = merge_shapes(self._shapes.get(name), shape_of(value))
-        if merged_shape != self._shapes.get(name):
-            self._shapes[name] = merged_shape
+        merged_shape = merge_shapes(self._shapes_by_action.get(name), shape_of(value))
+        if merged_shape != self._shapes_by_action.get(name):
+            self._shapes_by_action[name] = merged_shape
             self._mark_changed()
 
     def note_undeclared(self, name: str, types: Iterable[Found]) -> frozenset[Found]:
         """Record undeclared types in an action's result; return the types that are new."""
-        known_types = self._undeclared.setdefault(name, {})
+        known_types = self._undeclared_types_by_action.setdefault(name, {})
         new = frozenset(types).difference(known_types)
         if not new or len(known_types) >= _MAX_UNDECLARED:
             return new
@@ -128,11 +129,11 @@ class Samples:
     async def _write(self, store: Store) -> None:
         while self._has_unsaved_changes:
             self._has_unsaved_changes = False
-            types_by_name = {
+            stored_types = {
                 name: [[list(path), kind] for path, kind in types]
-                for name, types in self._undeclared.items()
+                for name, types in self._undeclared_types_by_action.items()
             }
-            content = {"shapes": dict(self._shapes), "found": types_by_name}
+            content = {"shapes": dict(self._shapes_by_action), "found": stored_types}
             await asyncio.to_thread(store.write, content)
 
     async def aclose(self) -> None:
@@ -165,7 +166,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _parse_records(data: Any) -> Iterable[Found]:
+def _parse_types(data: Any) -> Iterable[Found]:
     for pair in cast("list[Any]", data) if isinstance(data, list) else []:
         place, kind = cast("list[Any]", pair) if _is_pair(pair) else (None, None)
         if isinstance(place, list) and isinstance(kind, str):
@@ -229,7 +230,7 @@ def _content(text: str) -> Mapping[str, Any]:
             value = parser(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        return {_JSON: shape_of(value, 1), **({_NOTATION: notation} if notation else {})}
+        return {CONTENT: shape_of(value, 1), **({NOTATION: notation} if notation else {})}
     return {}
 
 
@@ -263,15 +264,20 @@ def _is_keyed_by_id(shapes: list[dict[str, Any]]) -> bool:
 
 def _is_name(key: str) -> bool:
     """Return True if a key looks like a field's name, not like an id or other data."""
-    # A leading @ or $ belongs to a format (@type, $ref); inside a key, it shows an address.
+    # Names may start with @ or $, as `@type` and `$ref`. Any other key with one of these signs,
+    # such as an email address, is data.
     plain_name = key.lstrip("@$").replace("-", "_")
-    if key[:1] == "@":
+    if key[:1] == "@":  # in JSON of OData, names such as `@odata.type` have dots
         plain_name = plain_name.replace(".", "_")
     return len(key) <= 40 and plain_name.isidentifier() and sum(c.isdigit() for c in key) <= 3
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Merge two shapes to one that describes the samples of both."""
+    """Merge two schemas of samples to one that describes the samples of both.
+
+    The schema of a string that encodes data has the schema of these data (``CONTENT``), and the
+    notation (``NOTATION``) if the string is not one JSON value.
+    """
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)
@@ -283,48 +289,55 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     if "items" in old or "items" in second:
         result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
     string_shapes = [shape for shape in (old, second) if "string" in _kinds(shape)]
-    contents = [shape[_JSON] for shape in string_shapes if _JSON in shape]
+    contents = [shape[CONTENT] for shape in string_shapes if CONTENT in shape]
     if contents:
         # With only one shape of content, it is merged with itself, which changes nothing.
-        result[_JSON] = merge_shapes(contents[0], contents[-1])
-        notations = {shape.get(_NOTATION) for shape in string_shapes if _JSON in shape}
-        if notations != {None}:
-            result[_NOTATION] = (notations.pop() or "") if len(notations) == 1 else _MIXED
-        if len(contents) < len(string_shapes) or any(
-            _SOMETIMES_JSON in shape for shape in string_shapes
-        ):
-            result[_SOMETIMES_JSON] = True
+        result[CONTENT] = merge_shapes(contents[0], contents[-1])
+        notations = {shape.get(NOTATION) for shape in string_shapes if CONTENT in shape}
+        if len(notations) > 1:
+            result[NOTATION] = _MIXED
+        elif None not in notations:  # None stands for JSON, which needs no mark
+            result[NOTATION] = notations.pop()
+        some_string_is_plain_text = len(contents) < len(string_shapes)
+        if some_string_is_plain_text or any(SOMETIMES_JSON in shape for shape in string_shapes):
+            result[SOMETIMES_JSON] = True
     return result
 
 
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge the keys of two object schemas, and return the schema keywords for the merged keys.
+    """Merge the properties of two object schemas; return the schema keywords that describe them.
 
-    If no key is in both schemas, the keys depend on the call's arguments, as the columns of a query
-    do. The keywords then have only the type of the values, as ``additionalProperties``.
+    The names of properties that differ completely depend on the call's arguments, as the columns
+    of a query do. In this case, the only keyword is ``additionalProperties``, with the merged
+    schema of all values.
     """
-    objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
+    objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if len(objects) < 2:
-        copied_keys = (*_KEYS, "required", _HAS_OPTIONAL_KEYS)
-        return {key: shape[key] for shape in objects for key in copied_keys if key in shape}
+        copied_keywords = (*_OBJECT_KEYWORDS, "required", HAS_OPTIONAL_KEYS)
+        return {
+            keyword: shape[keyword]
+            for shape in objects
+            for keyword in copied_keywords
+            if keyword in shape
+        }
     first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
-    is_open = any("additionalProperties" in shape for shape in objects)
-    # An empty record does not count as different.
-    is_alike = bool(required) or not (first_properties and second_properties)
-    if is_alike and not is_open and len(names) <= _MAX_KEYS:
+    has_variable_names = any("additionalProperties" in shape for shape in objects)
+    # A record without properties does not count as different.
+    share_names = bool(required) or not (first_properties and second_properties)
+    if share_names and not has_variable_names and len(names) <= _MAX_KEYS:
         properties = {
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
             for name in names
         }
-        optional_flag = {_HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
+        optional_flag = {HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
         return {"properties": properties, "required": required, **optional_flag}
-    values: Any = None
+    merged_value: Any = None
     for shape in objects:
         for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):
-            values = merge_shapes(values, value) if value else values
-    return {"additionalProperties": values or {}}
+            merged_value = merge_shapes(merged_value, value) if value else merged_value
+    return {"additionalProperties": merged_value or {}}
 
 
 def _kinds(shape: dict[str, Any]) -> list[str]:

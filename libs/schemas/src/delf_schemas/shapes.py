@@ -14,6 +14,16 @@ from delf_schemas.names import snake
 
 Mode = Literal["in", "out"]
 
+CONTENT: Final = "contentSchema"
+"""The schema keyword for the data that a text encodes."""
+NOTATION: Final = "x-written"
+"""The schema keyword for the notation of these data, if the text is not one JSON value: ``lines``
+(JSON lines), ``literal`` (Python) or ``mixed``."""
+SOMETIMES_JSON: Final = "x-at-times"
+"""The schema keyword for a text that is JSON in some results and plain text in others."""
+HAS_OPTIONAL_KEYS: Final = "x-seen"
+"""The schema keyword for a record that lacks some of its keys in some results."""
+
 _NOTATIONS: Final = {
     "lines": "a value of JSON on each line, together",
     "literal": "a Python literal, for ast.literal_eval",
@@ -88,7 +98,7 @@ class Shapes:
     Args:
         document: The document, for resolving references.
         budget: The maximum number of schemas to visit; further schemas become ``Any``.
-        dates: Whether results contain ``date`` and ``datetime`` objects instead of text.
+        has_date_objects: Whether results contain ``date`` and ``datetime`` objects instead of text.
         extent: The limits on how much of a schema is shown.
     """
 
@@ -97,12 +107,12 @@ class Shapes:
         document: Document,
         budget: int | None = None,
         *,
-        dates: bool = False,
+        has_date_objects: bool = False,
         extent: Extent = SHORT,
     ) -> None:
         self._document = document
         self._extent = extent
-        self._dates = dates
+        self._has_date_objects = has_date_objects
         self._remaining_budget = math.inf if budget is None else budget
         self._cache: dict[tuple[str, int, str], str] = {}
         self._recursive_names: dict[str, str] = {}
@@ -252,11 +262,11 @@ class Shapes:
         return "Any" if merged_object is None else "dict"
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
-        content = schema.get("contentSchema")
+        content = schema.get(CONTENT)
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
-            or_text = ", or plain text" if "x-at-times" in schema else ""
-            notation = _NOTATIONS.get(str(schema.get("x-written", "")), "JSON")
+            or_text = ", or plain text" if SOMETIMES_JSON in schema else ""
+            notation = _NOTATIONS.get(str(schema.get(NOTATION, "")), "JSON")
             return (
                 f"str ({notation}: {self._type_text(cast('Any', content), depth, mode)}{or_text})"
             )
@@ -264,7 +274,12 @@ class Shapes:
             return "bytes"
         if kind == "string" and is_binary(schema):
             return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
-        if kind == "string" and self._dates and mode == "out" and schema.get("format") in _DATES:
+        if (
+            kind == "string"
+            and self._has_date_objects
+            and mode == "out"
+            and schema.get("format") in _DATES
+        ):
             return _DATES[schema["format"]]
         if kind in _TYPES:
             return _TYPES[kind]
@@ -275,13 +290,13 @@ class Shapes:
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             record_properties = cast("dict[str, Any]", properties)
-            has_missing_keys = schema.get("x-seen") is True
+
             return self._object_text(
                 record_properties,
                 _required_names(schema),
                 depth,
                 mode,
-                marks_optional=has_missing_keys,
+                marks_optional=schema.get(HAS_OPTIONAL_KEYS) is True,
             )
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
@@ -325,20 +340,22 @@ class Shapes:
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
-    """Sort the properties of an object by importance, because a shortened type omits the last.
+    """Sort an object's properties by importance, because shortening a type omits the last ones.
 
-    In parameters and large objects, required properties come first. In large objects,
-    enumerations are next.
+    In parameters, required properties come first. In large objects, required properties come first
+    unless all properties are required, and enumerations come next.
     """
     is_large = len(properties) > _MAX_UNSORTED
-    if mode == "out" and (not is_large or required.issuperset(properties)):
-        required = set()
+    sorts_by_enum = is_large
+    requires_all = required.issuperset(properties)
+    sorts_by_required = mode == "in" or (is_large and not requires_all)
 
     def rank(name: str) -> int:
-        if name in required:
+        if sorts_by_required and name in required:
             return 0
         part = properties[name]
-        return 1 if is_large and isinstance(part, dict) and "enum" in part else 2
+        is_enum = isinstance(part, dict) and "enum" in part
+        return 1 if sorts_by_enum and is_enum else 2
 
     return sorted(properties, key=rank)
 
@@ -475,7 +492,8 @@ def merge_object(
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    # Schemas may be recursive, or double with each level.
+    # Schemas may be recursive, and may have twice as many parts at each level. The list of one
+    # number counts the visits of all recursive calls.
     visits = [0] if visits is None else visits
     visits[0] += 1
     if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
@@ -487,8 +505,9 @@ def merge_object(
         kinds = cast("list[Any]", kind)
         nullable = nullable or "null" in kinds
         non_null_kinds = [k for k in kinds if k != "null"]
-        # Three or more types do not mean an object; "several" only has to differ from "object".
-        kind = "several" if len(kinds) > 2 else next(iter(non_null_kinds), None)
+        if len(kinds) > 2:  # a value of three or more types is not always an object
+            return None
+        kind = next(iter(non_null_kinds), None)
     if kind not in (None, "object"):
         return None
     properties: Any = resolved.get("properties")
@@ -504,9 +523,10 @@ def merge_object(
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
         merged_part = merge_object(document, part, depth + 1, visits)
         if merged_part is None:
-            if kind is None and not result.properties:
-                return None
-            continue
+            # A schema that says itself that it is an object stays one without this part.
+            if kind == "object" or result.properties:
+                continue
+            return None
         is_object = is_object or bool(merged_part.properties)
         for name, value in merged_part.properties.items():
             first_property = result.properties.get(name)

@@ -323,7 +323,7 @@ class MCP(Connection[MCPSettings]):
             tool.input_schema,
             description=tool.description or tool.title or "",
             result=tool.output_schema,
-            learned_types=functools.partial(self._results.seen, tool),
+            observed_types=functools.partial(self._results.seen, tool),
             unknown=UNDECLARED,
         )
         call_without_context = action.call

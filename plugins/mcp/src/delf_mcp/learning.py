@@ -10,7 +10,7 @@ from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
 from delf.tools.type_texts import with_types
 from delf_mcp.settings import MCPSettings
-from delf_schemas.actions import Seen, result_text
+from delf_schemas.actions import ObservedTypes, result_text
 from delf_schemas.samples import Found, Samples, kind_at, place_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Results:
         self._checkers: dict[str, Checker | None] = {}
         self._reported: dict[str, set[Found]] = {}
 
-    def seen(self, tool: types.Tool) -> Seen:
+    def seen(self, tool: types.Tool) -> ObservedTypes:
         """Return what was learned about a tool's results.
 
         Returns:

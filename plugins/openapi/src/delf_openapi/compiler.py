@@ -124,7 +124,7 @@ def compile_endpoints(
         endpoints: The operations.
         warnings: Receives a line for each skipped operation.
     """
-    shapes = Shapes(document, dates=document.converts_dates)
+    shapes = Shapes(document, has_date_objects=document.converts_dates)
     entries: dict[str, Entry] = {}
     for endpoint in endpoints:
         try:

@@ -56,7 +56,7 @@ class API:
     @functools.cached_property
     def full_shapes(self) -> Shapes:
         """The formatter that writes the specification's types without truncating them."""
-        return Shapes(self.document, dates=self.document.converts_dates, extent=FULL)
+        return Shapes(self.document, has_date_objects=self.document.converts_dates, extent=FULL)
 
     @property
     def info(self) -> Mapping[str, Any]:
