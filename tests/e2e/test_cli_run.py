@@ -114,7 +114,7 @@ def test_weaker_isolation_is_reported_once_on_a_machine(here):
     first, again = (delf("run", "x", "--llm", llm, cwd=here).stderr for _ in range(2))
     other = delf("run", "x", "--llm", llm, cwd=here / "other").stderr
     assert first.count("warning: scripts run in the sandbox 'local'") == 1
-    assert 'sandbox = "local" accepts it, and delf doctor shows what else there is' in first
+    assert 'set sandbox = "local" to accept this isolation; delf doctor lists other' in first
     assert "warning: scripts run" not in again
     assert "warning: scripts run" not in other
     assert (

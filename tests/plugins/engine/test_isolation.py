@@ -20,7 +20,14 @@ from delf_engine.sandboxes.starting import choose_sandbox
 from delf_sandbox_local.backend import LocalBackend
 from delf_sandbox_monty.backend import MontyBackend
 
-CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts=True, kernel=False)
+CONFINED = Measured(
+    makes_system_calls=True,
+    protects_files=True,
+    blocks_network=True,
+    protects_processes=True,
+    blocks_new_processes=True,
+    has_own_kernel=False,
+)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="confinement is Linux's")
 
 
@@ -50,9 +57,10 @@ async def measured(backend: Any, *, thorough: bool = False) -> Measured:
 @pytest.mark.slow
 async def test_unconfined_sandbox_is_detected() -> None:
     found = await measured(open_backend(), thorough=True)
-    assert found.calls
-    assert not any((found.files, found.network, found.processes, found.starts, found.forks))
-    assert (found.memory, found.cpu) == (True, True)
+    assert found.makes_system_calls
+    assert not any((found.protects_files, found.blocks_network, found.protects_processes))
+    assert not any((found.blocks_new_processes, found.limits_process_count))
+    assert (found.limits_memory, found.limits_cpu) == (True, True)
     assert {
         "a file of the host",
         "an input file, to write",
@@ -66,12 +74,20 @@ async def test_unconfined_sandbox_is_detected() -> None:
 @linux
 async def test_local_sandbox_confines_every_attempt() -> None:
     found = await measured(LocalBackend(pool_size=0), thorough=True)
-    assert found == replace(CONFINED, memory=True, cpu=True, forks=True)
+    assert found == replace(
+        CONFINED, limits_memory=True, limits_cpu=True, limits_process_count=True
+    )
 
 
 async def test_monty_sandbox_confines_every_attempt() -> None:
     found = await measured(MontyBackend(), thorough=True)
-    assert found == replace(CONFINED, calls=False, memory=True, cpu=True, forks=True)
+    assert found == replace(
+        CONFINED,
+        makes_system_calls=False,
+        limits_memory=True,
+        limits_cpu=True,
+        limits_process_count=True,
+    )
     assert found.trusted_isolation("interpreter") == "interpreter"
     assert found.trusted_isolation("container") == "interpreter"
 

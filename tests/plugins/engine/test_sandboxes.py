@@ -79,7 +79,7 @@ async def test_weak_sandbox_choice_lists_the_skipped_backends(host):
     chosen = await choose_sandbox(host, AgentConfig(), {})
     assert chosen.warning == (
         "scripts run in the sandbox 'weak', isolated by process only (strong: no daemon); "
-        'sandbox = "weak" accepts it, and delf doctor shows what else there is'
+        'set sandbox = "weak" to accept this isolation; delf doctor lists other sandboxes'
     )
     assert chosen.passed_over
 
@@ -137,7 +137,7 @@ async def test_sandbox_with_a_python_subset_is_chosen_if_no_other_is_strong_enou
     """A script that the subset cannot run then fails; it never runs with weaker isolation."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
-    measured["part"] = replace(CONFINED, calls=False)
+    measured["part"] = replace(CONFINED, makes_system_calls=False)
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
     assert (chosen.spec.name, chosen.isolation) == ("part", "interpreter")
     offer(host, "whole", "container")
@@ -146,7 +146,14 @@ async def test_sandbox_with_a_python_subset_is_chosen_if_no_other_is_strong_enou
     assert (chosen.spec.name, chosen.warning) == ("whole", None)
 
 
-CONFINED = Measured(calls=True, files=True, network=True, processes=True, starts=True, kernel=False)
+CONFINED = Measured(
+    makes_system_calls=True,
+    protects_files=True,
+    blocks_network=True,
+    protects_processes=True,
+    blocks_new_processes=True,
+    has_own_kernel=False,
+)
 
 
 @pytest.fixture
@@ -163,7 +170,7 @@ def measured(monkeypatch):
 
 async def test_unproved_isolation_claim_is_not_enough(host, measured):
     offer(host, "boast", "vm")
-    measured["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
+    measured["boast"] = replace(CONFINED, protects_files=False, reached=("a file of the host",))
     for least in ("vm", "container", "interpreter"):
         for sandbox in ("auto", "boast"):
             with pytest.raises(SandboxUnavailableError, match="reached a file of the host"):
@@ -176,14 +183,18 @@ async def test_unproved_isolation_claim_is_not_enough(host, measured):
         ("process", CONFINED, "process"),
         ("container", CONFINED, "container"),
         ("vm", CONFINED, "container"),
-        ("vm", replace(CONFINED, kernel=True), "vm"),
-        ("container", replace(CONFINED, kernel=True), "container"),
+        ("vm", replace(CONFINED, has_own_kernel=True), "vm"),
+        ("container", replace(CONFINED, has_own_kernel=True), "container"),
         ("interpreter", CONFINED, "process"),
-        ("interpreter", replace(CONFINED, calls=False), "interpreter"),
-        ("container", replace(CONFINED, calls=False), "interpreter"),
-        ("vm", replace(CONFINED, files=False), "process"),
-        ("container", replace(CONFINED, network=False), "process"),
-        ("interpreter", replace(CONFINED, calls=False, processes=False), "process"),
+        ("interpreter", replace(CONFINED, makes_system_calls=False), "interpreter"),
+        ("container", replace(CONFINED, makes_system_calls=False), "interpreter"),
+        ("vm", replace(CONFINED, protects_files=False), "process"),
+        ("container", replace(CONFINED, blocks_network=False), "process"),
+        (
+            "interpreter",
+            replace(CONFINED, makes_system_calls=False, protects_processes=False),
+            "process",
+        ),
     ],
 )
 def test_measured_isolation_caps_declared_isolation(claimed, measured, believed):

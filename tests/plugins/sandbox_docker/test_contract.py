@@ -39,8 +39,12 @@ class TestDocker(SandboxContract):
 
 async def test_container_isolation_is_not_reported_as_vm(make_backend):
     measured = await measure(make_backend(), thorough=True)
-    assert (measured.calls, measured.files, measured.network) == (True, True, True)
-    assert (measured.processes, measured.forks) == (True, True)
+    assert (measured.makes_system_calls, measured.protects_files, measured.blocks_network) == (
+        True,
+        True,
+        True,
+    )
+    assert (measured.protects_processes, measured.limits_process_count) == (True, True)
     assert measured.trusted_isolation("container") == "container"
     assert measured.trusted_isolation("vm") == "container"
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
-from delf_confined.office import is_locked, usual_form
+from delf_confined.office import is_locked, with_usual_part_names
 
 _WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _BODY: Final = "word/document.xml"
@@ -274,8 +274,8 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     if is_locked(path):
         raise ToolExecutionError(f"{name} has a password; save it without one")
     try:
-        # usual_form() gives the parts of the archive the names that Word gives them.
-        with zipfile.ZipFile(usual_form(path)) as archive:
+        # with_usual_part_names() gives the parts of the archive the names that Word gives them.
+        with zipfile.ZipFile(with_usual_part_names(path)) as archive:
             with archive.open(_main_part_name(archive)) as part:
                 content = part.read(_MAX_TEXT_BYTES + 1)
             _note_skipped_parts(archive, name)

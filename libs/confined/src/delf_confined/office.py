@@ -37,7 +37,7 @@ def is_locked(path: str | Path) -> bool:
     return head.startswith(_OLE_SIGNATURE) and _ENCRYPTED_PART_NAME in head
 
 
-def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
+def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
     """Return a document with the usual names of its parts and transitional namespaces.
 
     A document that already has both is returned unchanged.

@@ -370,12 +370,12 @@ async def _check_sandbox(
         if backend is not None:
             await backend.aclose()
     measures |= {
-        "tried out: files of the host are out of reach": measured.files,
-        "tried out: there is no network": measured.network,
-        "tried out: processes of the host are out of reach": measured.processes,
-        "tried out: memory is limited": bool(measured.memory),
-        "tried out: processor time is limited": bool(measured.cpu),
-        "tried out: the number of processes is limited": bool(measured.forks),
+        "tried out: files of the host are out of reach": measured.protects_files,
+        "tried out: there is no network": measured.blocks_network,
+        "tried out: processes of the host are out of reach": measured.protects_processes,
+        "tried out: memory is limited": bool(measured.limits_memory),
+        "tried out: processor time is limited": bool(measured.limits_cpu),
+        "tried out: the number of processes is limited": bool(measured.limits_process_count),
     }
     isolation, text = probed.trusted_isolation(measured), state.detail or "works"
     if isolation != probed.claimed:

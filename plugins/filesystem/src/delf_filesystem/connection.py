@@ -67,7 +67,8 @@ class Filesystem(Connection[FilesystemSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # The roots decide about approvals; `confirm` can only add actions.
+        # Each root's settings say which calls need approval. `confirm` can name further actions
+        # that need approval; by default there are none.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
@@ -162,7 +163,8 @@ class Filesystem(Connection[FilesystemSettings]):
         if not self._needs_preview():
             return Allowed()
         changes = list(self._changes(name, arguments))
-        preview, basis = preview_of(changes), basis_of(changes)
+        preview = preview_of(changes)
+        basis = basis_of(changes)  # the digests of the files: the approval ends if a file changes
         asking_roots = [c.place.name for c in changes if c.place.settings.write_approval]
         if asking_roots:
             reason = f"{asking_roots[0]} asks before each write"
@@ -210,7 +212,7 @@ class Filesystem(Connection[FilesystemSettings]):
         """The bytes of a file, or a part of them."""
         place = self._roots.file(path)
         if offset < 0 or (length is not None and length < 0):
-            raise ToolRefusedError("offset and length are not negative")
+            raise ToolRefusedError("offset and length must not be negative")
         with reading(place) as file:
             file.seek(offset)
             max_bytes = place.settings.max_file_bytes
@@ -357,7 +359,7 @@ class Filesystem(Connection[FilesystemSettings]):
         """Yield the changes that a write call would make to the files."""
         match name:
             case "write_file":
-                yield self._write_change(str(arguments["path"]), arguments["content"])
+                yield self._prepare_write(str(arguments["path"]), arguments["content"])
             case "edit_file":
                 old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
                 yield self._edit_change(
@@ -368,14 +370,19 @@ class Filesystem(Connection[FilesystemSettings]):
                 if not old:
                     raise ToolRefusedError("old_text is empty")
                 path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
-                for place in self._writable(str(path), str(pattern)):
+                for place in self._files_to_change(str(path), str(pattern)):
                     content = self._content(place)
                     changed = _pattern(old).sub(_LineEnds(new, content).replacement_for, content)
                     if changed != content and b"\0" not in content[:_BINARY_CHECK_BYTES]:
                         _check_encoding(place, content, new)
                         yield Change(place, content, (changed,))
 
-    def _write_change(self, path: str, content: str | bytes) -> Change:
+    def _prepare_write(self, path: str, content: str | bytes) -> Change:
+        """Return the change that writes a file; the file keeps its byte order mark.
+
+        Raises:
+            ToolRefusedError: If the file may not be written, or becomes too large.
+        """
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
         before = self._content_before(place)
@@ -419,13 +426,15 @@ class Filesystem(Connection[FilesystemSettings]):
         except ToolExecutionError:
             return None
 
-    def _writable(self, path: str, pattern: str) -> Iterator[Place]:
+    def _files_to_change(self, path: str, pattern: str) -> Iterator[Place]:
         """Yield the files that a call of ``replace`` may change."""
         for place, status in self._files(path, pattern):
-            if path == "." and place.settings.mode != "rw":
-                continue
+            is_all_roots = path == "."
+            if is_all_roots and place.settings.mode != "rw":
+                continue  # only a call that names a read-only root raises an error, below
             self._roots.file(str(place), write=True)  # raises for a file that must not be changed
-            if status.st_nlink == 1:
+            has_other_hard_links = status.st_nlink > 1  # also outside of the root, perhaps
+            if not has_other_hard_links:
                 yield place
 
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:

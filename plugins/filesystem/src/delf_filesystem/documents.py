@@ -13,7 +13,7 @@ from delf.errors import OptionalDependencyError, ToolExecutionError
 from delf.notes import note
 from delf_confined.documents import note_textless_pages
 from delf_confined.limits import Limits
-from delf_confined.office import usual_form
+from delf_confined.office import with_usual_part_names
 from delf_confined.readers import Readers
 from delf_confined.text import decode_declared
 from delf_filesystem.roots import Place
@@ -77,7 +77,8 @@ def convert(content: bytes, name: str, suffix: str) -> str:
         stream, charset = io.BytesIO(text.encode("utf-8", "replace")), "utf-8"
     if content.startswith(_ARCHIVE):
         with contextlib.suppress(zipfile.BadZipFile, OSError):
-            stream = usual_form(stream)
+            # markitdown finds the parts of an Office document, a zip archive, only by usual names.
+            stream = with_usual_part_names(stream)
     try:
         converted = MarkItDown(enable_plugins=False).convert_stream(
             stream, stream_info=StreamInfo(extension=suffix, charset=charset)

@@ -56,7 +56,7 @@ class Glob:
         parts = pattern.strip("/").split("/")
         if len(parts) == 1 and parts != ["**"]:
             parts = ["**", *parts]
-        # None stands for `**`; fnmatch's expressions take time in proportion to their text.
+        # None stands for `**`. An expression made by fnmatch matches a name in linear time.
         self._parts = [
             None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts
         ]

@@ -138,9 +138,9 @@ class Gmail(GoogleConnection):
                 break
             ids.append(str(item["id"]))
         resources = await self._existing_messages(ids)
-        names = await self._label_names(resources)
+        labels_of = await self._label_lookup(resources)
         return Found(
-            messages=[line_of(item, names(item)) for item in resources],
+            messages=[line_of(item, labels_of(item)) for item in resources],
             notice=f"these are the first {limit}; there are more" if has_more else None,
         )
 
@@ -149,8 +149,8 @@ class Gmail(GoogleConnection):
         """A message by its id: people, subject, text (HTML reduced to text), attachments."""
         resource = await self._get(message)
         await self._fetch_large_texts(resource)
-        names = await self._label_names([resource])
-        return await asyncio.to_thread(mail_of, resource, names(resource))
+        labels_of = await self._label_lookup([resource])
+        return await asyncio.to_thread(mail_of, resource, labels_of(resource))
 
     @action("reading", effect="read", trust=_TRUST, author="verified_sender")
     async def thread(self, thread: str) -> Thread:
@@ -161,8 +161,8 @@ class Gmail(GoogleConnection):
         resources: list[dict[str, Any]] = conversation.get("messages") or []
         for item in resources:
             await self._fetch_large_texts(item)
-        names = await self._label_names(resources)
-        mails = [await asyncio.to_thread(mail_of, item, names(item)) for item in resources]
+        labels_of = await self._label_lookup(resources)
+        mails = [await asyncio.to_thread(mail_of, item, labels_of(item)) for item in resources]
         subject = mails[0]["subject"] if mails else ""
         return Thread(id=str(conversation["id"]), subject=subject, messages=mails)
 
@@ -398,7 +398,7 @@ class Gmail(GoogleConnection):
         response = await self.transport.json(Request("list labels", "GET", f"{_ME}/labels"))
         return response.get("labels") or []
 
-    async def _label_names(
+    async def _label_lookup(
         self, resources: Sequence[dict[str, Any]]
     ) -> Callable[[dict[str, Any]], list[str]]:
         """Return a function that returns the names of a message's labels.

@@ -338,6 +338,7 @@ def files_of(payload: Resource) -> list[Part]:
 
 
 def _files(payload: Resource, depth: int) -> Iterator[Part]:
+    """Yield the attachments of a message's part and of the parts in it."""
     kind = str(payload.get("mimeType") or "application/octet-stream").lower()
     body: Resource = payload.get("body") or {}
     name = decoded(str(payload.get("filename") or ""))
@@ -348,7 +349,7 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
     if is_file:
         yield Part(
             number=str(payload.get("partId") or ""),
-            name=_safe_name(name) or _extension_of(kind),
+            name=_safe_name(name) or _default_name(kind),
             type=kind,
             size=int(body.get("size") or 0),
             attachment_id=body.get("attachmentId"),
@@ -359,7 +360,8 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
             yield from _files(child, depth + 1)
 
 
-def _extension_of(kind: str) -> str:
+def _default_name(kind: str) -> str:
+    """Return a name for a file without a name, such as ``attachment.pdf``."""
     if kind == "text/calendar":
         return "invite.ics"
     return f"attachment.{re.sub(r'[^a-z0-9]', '', kind.rpartition('/')[2])[:8] or 'bin'}"

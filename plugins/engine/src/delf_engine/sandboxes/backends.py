@@ -92,10 +92,11 @@ class Probed:
         trusted = self.trusted_isolation(measurement)
         if trusted == self.claimed:
             return f"{self._name} isolates by {trusted} only"
-        summary = f"{self._name} says {self.claimed}, and is taken for {trusted}"
+        summary = f"{self._name} claims isolation {self.claimed}, but delf relies only on {trusted}"
         if measurement is None:
-            return f"{summary}: it was not measured"
-        reached = ", ".join(measurement.reached)
-        if not reached and not measurement.calls:
-            return f"{summary}: a script got at no system call, so nothing else could be tried"
-        return f"{summary}: a script reached {reached or 'the kernel of this machine'}"
+            return f"{summary}: the isolation was not measured"
+        if measurement.reached:
+            return f"{summary}: a script reached {', '.join(measurement.reached)}"
+        if not measurement.makes_system_calls:
+            return f"{summary}: a script could make no system call, so nothing else was tested"
+        return f"{summary}: a script reached the kernel of this machine"

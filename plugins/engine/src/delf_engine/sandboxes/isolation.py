@@ -47,28 +47,29 @@ class Measured:
     """The results of the isolation tests: unreachable resources and enforced limits.
 
     Args:
-        calls: Whether system calls are possible at all; an interpreter other than CPython may have
-            none.
-        files: Whether host files can neither be read nor created, and input files not changed.
-        network: Whether neither servers of the host nor other networks can be reached.
-        processes: Whether no host process can be inspected, traced or killed.
-        starts: Whether no process can be started. Containers may allow this.
-        kernel: Whether the kernel differs from the host's.
-        memory: Whether memory is limited; None if not tested.
-        cpu: Whether processor time is limited; None if not tested.
-        forks: Whether the number of processes is limited; None if not tested.
+        makes_system_calls: Whether scripts can make system calls at all; an interpreter other than
+            CPython may have none.
+        protects_files: Whether host files can neither be read nor created, and input files not
+            changed.
+        blocks_network: Whether neither servers of the host nor other networks can be reached.
+        protects_processes: Whether no host process can be inspected, traced or killed.
+        blocks_new_processes: Whether no process can be started. Containers may allow this.
+        has_own_kernel: Whether the kernel differs from the host's.
+        limits_memory: Whether memory is limited; None if not tested.
+        limits_cpu: Whether processor time is limited; None if not tested.
+        limits_process_count: Whether the number of processes is limited; None if not tested.
         reached: The reached resources, in words.
     """
 
-    calls: bool
-    files: bool
-    network: bool
-    processes: bool
-    starts: bool
-    kernel: bool
-    memory: bool | None = None
-    cpu: bool | None = None
-    forks: bool | None = None
+    makes_system_calls: bool
+    protects_files: bool
+    blocks_network: bool
+    protects_processes: bool
+    blocks_new_processes: bool
+    has_own_kernel: bool
+    limits_memory: bool | None = None
+    limits_cpu: bool | None = None
+    limits_process_count: bool | None = None
     reached: tuple[str, ...] = ()
 
     def trusted_isolation(self, claimed: Isolation) -> Isolation:
@@ -77,13 +78,15 @@ class Measured:
         Args:
             claimed: The declared isolation.
         """
-        if claimed == "process" or not (self.files and self.network and self.processes):
+        is_confined = self.protects_files and self.blocks_network and self.protects_processes
+        if claimed == "process" or not is_confined:
             return "process"
         if claimed == "interpreter":
-            return "process" if self.calls else claimed
-        if not self.calls:  # untested: the script may still find a way to make system calls
+            return "process" if self.makes_system_calls else claimed
+        if not self.makes_system_calls:
+            # All tests use system calls, so nothing showed that a container blocks them.
             return "interpreter"
-        return "container" if claimed == "vm" and not self.kernel else claimed
+        return "container" if claimed == "vm" and not self.has_own_kernel else claimed
 
 
 class _Host(ScriptHost):
@@ -208,49 +211,61 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         probe = _Probe(backend, bait)
         try:
             # Scripts one by one, because a sandbox may kill the first that tries something.
-            calls = "calls" in await probe.run("")
-            kernel = await probe.run(_KERNEL)
-            files = await probe.run(_FILES)
+            # All scripts begin with `FIND_POSIX`, which prints "calls" after a system call.
+            makes_system_calls = "calls" in await probe.run("")
+            kernel_text = await probe.run(_KERNEL)
+            file_texts = await probe.run(_FILES)
             await probe.run(CHANGES_INPUTS)
-            network = await probe.run(_NETWORK)
-            processes = await probe.run(_PROCESSES)
+            network_findings = await probe.run(_NETWORK)
+            process_findings = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
         reached_files = _reached(
             {
-                "a file of the host": bait.secret in files,
+                "a file of the host": bait.secret in file_texts,
                 "a folder of the host, to write": bait.has_strange_files(),
                 "an input file, to write": bait.has_changed_inputs(),
             }
         )
-        reached_network = [*_lines(network), *bait.visits]
+        reached_network = [*_reached_in_output(network_findings), *bait.visits]
         reached_processes = _reached(
             {
                 "a process of the host": bait.is_hit,
-                "the environment of a process": bait.secret in processes,
+                "the environment of a process": bait.secret in process_findings,
             }
         )
-        reached = [*reached_files, *reached_network, *reached_processes, *_lines(processes)]
+        new_processes = _reached_in_output(process_findings)
+        reached = [*reached_files, *reached_network, *reached_processes, *new_processes]
         measurement = Measured(
-            calls=calls,
-            files=not reached_files,
-            network=not reached_network,
-            processes=not reached_processes,
-            starts=not _lines(processes),
-            kernel=_is_other_kernel(kernel),
+            makes_system_calls=makes_system_calls,
+            protects_files=not reached_files,
+            blocks_network=not reached_network,
+            protects_processes=not reached_processes,
+            blocks_new_processes=not new_processes,
+            has_own_kernel=_is_other_kernel(kernel_text),
             reached=tuple(dict.fromkeys(reached)),
         )
-    if not thorough:
-        return measurement
-    memory = await _is_limited(backend, _TAKES_MEMORY, replace(_LIMITS, memory_bytes=_MEMORY))
-    cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
-    forks = measurement.starts or await _is_limited(
+    return await _with_limits(backend, measurement) if thorough else measurement
+
+
+async def _with_limits(backend: SandboxBackend, measurement: Measured) -> Measured:
+    """Add to a measurement whether the sandbox limits memory, processor time and processes."""
+    memory_limits = replace(_LIMITS, memory_bytes=_MEMORY)
+    limits_memory = await _is_limited(backend, _TAKES_MEMORY, memory_limits)
+    limits_cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
+    limits_process_count = measurement.blocks_new_processes or await _is_limited(
         backend, FIND_POSIX + _TAKES_PROCESSES, _LIMITS, Done
     )
-    return replace(measurement, memory=memory, cpu=cpu, forks=forks)
+    return replace(
+        measurement,
+        limits_memory=limits_memory,
+        limits_cpu=limits_cpu,
+        limits_process_count=limits_process_count,
+    )
 
 
-def _lines(text: str) -> list[str]:
+def _reached_in_output(text: str) -> list[str]:
+    """Return the resources that a script reached, from lines such as ``reached a network``."""
     mark = "reached "
     return [line.removeprefix(mark) for line in text.split("\n") if line.startswith(mark)]
 
@@ -263,7 +278,7 @@ class _Probe:
         inputs = tuple(map(str, bait.inputs))
         self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
         self._session: SandboxSession | None = None
-        self._named = {
+        self._script_constants = {
             "PATHS": [str(folder / "secret") for folder in bait.folders],
             "FOLDERS": list(map(str, bait.folders)),
             "INPUTS": [backend.visible_path(path) for path in inputs],
@@ -278,11 +293,11 @@ class _Probe:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
         # Assigned in the script, because a session takes no variables.
-        values = "".join(f"{name} = {value!r}\n" for name, value in self._named.items())
+        assignments = "".join(f"{k} = {v!r}\n" for k, v in self._script_constants.items())
         host = _Host()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS):
-                await self._session.execute(values + FIND_POSIX + script, host)
+                await self._session.execute(assignments + FIND_POSIX + script, host)
         return host.text
 
     async def aclose(self) -> None:
@@ -318,17 +333,22 @@ def _reached(tests: Mapping[str, bool]) -> list[str]:
     return [resource for resource, was_reached in tests.items() if was_reached]
 
 
-def _is_other_kernel(kernel: str) -> bool:
-    """Return whether a sandbox has another kernel than the host, from a script's description."""
-    machine = platform.uname()
+def _is_other_kernel(kernel_text: str) -> bool:
+    """Return True if a sandbox's kernel is not the host's.
+
+    Args:
+        kernel_text: The kernel's release, version and boot id, as printed by a script in the
+            sandbox; empty if the script could not read them.
+    """
+    host = platform.uname()
     try:
-        boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
+        host_boot_id = Path(_BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
-        boot = "?"
+        host_boot_id = "?"
     return (
-        bool(kernel.strip())
-        and boot not in kernel
-        and f"{machine.release} {machine.version}" not in kernel
+        bool(kernel_text.strip())
+        and host_boot_id not in kernel_text
+        and f"{host.release} {host.version}" not in kernel_text
     )
 
 

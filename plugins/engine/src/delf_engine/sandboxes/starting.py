@@ -171,10 +171,10 @@ async def choose_sandbox(
 
 
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
-    """Choose the strongest working sandbox; of equal ones, one that supports all of Python."""
+    """Choose the strongest working sandbox with all of Python; if none works, one with a subset."""
     specs = sorted(
         search.host.specs(SandboxSpec),
-        # First the sandboxes with all of Python: a subset cannot run every script.
+        # A strong sandbox with a subset of Python comes last, because it cannot run every script.
         key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
     )
     skipped: list[str] = []
@@ -207,12 +207,13 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
 
 
 def _warning(spec: SandboxSpec, skipped: list[str]) -> str | None:
+    """Return a warning if a sandbox isolates weakly, with the reasons against stronger ones."""
     if isolation_rank(spec.isolation) >= isolation_rank("container"):
         return None
     reasons = f" ({'; '.join(skipped)})" if skipped else ""
     return (
         f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
-        f'sandbox = "{spec.name}" accepts it, and delf doctor shows what else there is'
+        f'set sandbox = "{spec.name}" to accept this isolation; delf doctor lists other sandboxes'
     )
 
 

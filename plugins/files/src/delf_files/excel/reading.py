@@ -18,7 +18,7 @@ from delf.errors import ToolExecutionError
 from delf.notes import note
 from delf.protocols.formats import Peek
 from delf.values.json_reader import format_names
-from delf_confined.office import is_locked, usual_form
+from delf_confined.office import is_locked, with_usual_part_names
 from delf_confined.text import decode_if_text
 from delf_confined.words import shorten_message
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
@@ -63,7 +63,7 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
-        source = usual_form(path)
+        source = with_usual_part_names(path)
         scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
         note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
@@ -84,7 +84,7 @@ def note_without_cells(names: Sequence[str]) -> None:
 
 def _note_missing_sheets(path: str, names: Sequence[str]) -> None:
     """Add a note about sheets that the workbook lists but does not contain."""
-    root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - check_archive scanned it
+    root = ET.fromstring(_main_part(with_usual_part_names(path)))  # noqa: S314 - check_archive scanned it
     listed_names = [node.get("name", "") for node in root.iter() if node.tag.endswith("}sheet")]
     missing_names = [name for name in listed_names if name not in names]
     if missing_names:
@@ -166,7 +166,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 def _openpyxl_source(path: str) -> str | IO[bytes]:
     """Return the path for openpyxl, or a stream if openpyxl would refuse the file's extension."""
-    source = usual_form(path)
+    source = with_usual_part_names(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
     return source

@@ -145,7 +145,7 @@ class SandboxLimits(Contract):
             measured = await self._measure_once(backend)
             # The process of the script may measure its CPU time, too, but a script can bypass that
             # by system calls. None means that the system cannot be asked on this machine.
-            assert measured.cpu in (True, None), (
+            assert measured.limits_cpu in (True, None), (
                 "the operating system does not enforce the limit of processor time"
             )
 
@@ -180,7 +180,7 @@ class SandboxLimits(Contract):
             assert isinstance(outcome, (LimitReached, Crashed)), outcome
             await self._check_usable(bench)
             measured = await self._measure_once(backend)
-            assert measured.memory in (True, None), (
+            assert measured.limits_memory in (True, None), (
                 "the operating system does not enforce the memory limit"
             )
 
@@ -466,12 +466,12 @@ for number in range(40):
         """Check by system calls, below Python's own checks, that a resource is unreachable."""
         measured = await self._measure_once(backend)
         if self.cpython:
-            assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
-        cannot_touch_host_processes = measured.processes
-        cannot_start_a_process = measured.starts
+            assert measured.makes_system_calls, "delf's attempts find no way to a system call here; tell delf"
+        cannot_touch_host_processes = measured.protects_processes
+        cannot_start_a_process = measured.blocks_new_processes
         is_unreachable = {
-            "files": measured.files,
-            "network": measured.network,
+            "files": measured.protects_files,
+            "network": measured.blocks_network,
             "processes": cannot_touch_host_processes and cannot_start_a_process,
         }
         assert is_unreachable[what], (
