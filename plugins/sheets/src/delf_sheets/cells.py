@@ -91,16 +91,16 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
             "formulaValue" if formulas and value.startswith("=") and value != "=" else "stringValue"
         )
         return {key: value}, None
-    serial, kind = _serial(value)
-    if kind is None:
+    day_count, date_format = _day_count_and_format(value)
+    if date_format is None:
         raise ToolRefusedError(f"{where}: a cell cannot hold a {type(value).__name__}")
-    return {"numberValue": serial}, kind
+    return {"numberValue": day_count}, date_format
 
 
-def _serial(value: Any) -> tuple[float, str | None]:
-    """Return the number that stands for a value, and the kind of date format that shows it.
+def _day_count_and_format(value: Any) -> tuple[float, str | None]:
+    """Convert a date or time to a number of days, and return it with the format that shows it.
 
-    A date or time becomes a number of days. Other values have no format.
+    Any other value gives ``(0.0, None)``.
     """
     if isinstance(value, dt.datetime):
         # Local time without a zone: sheets have no time zones.

@@ -84,7 +84,7 @@ class Sheets(GoogleConnection):
     async def read(
         self,
         spreadsheet: str,
-        range: str = "",  # noqa: A002 - in scripts
+        range: str = "",  # noqa: A002 - scripts pass the name
         header: bool = True,
         formulas: bool = False,
     ) -> list[Any]:
@@ -104,12 +104,12 @@ class Sheets(GoogleConnection):
     async def write(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - in scripts
+        range: str,  # noqa: A002 - scripts pass the name
         rows: list[Any],
         formulas: bool = False,
     ) -> Written:
-        """Write rows, lists or dicts (with a row of names above), from a range's first cell on.
-        Texts stay texts; with `formulas` those that begin with = are formulas.
+        """Write rows, each a list or a dict, starting at a range's first cell. Dicts get a header
+        row with their keys. Texts stay texts; with `formulas` those that begin with = are formulas.
         """  # noqa: D205 - the model reads the whole paragraph
         plan = Plan(await self._book(spreadsheet))
         cells = plan.write(range, rows, formulas=formulas)
@@ -120,7 +120,9 @@ class Sheets(GoogleConnection):
     async def append(
         self, spreadsheet: str, rows: list[Any], sheet: str = "", formulas: bool = False
     ) -> Written:
-        """Add rows below the last one. Dicts are put under the names in the sheet's first row."""
+        """Add rows below the last row. The values of dicts go to the columns that the sheet's first
+        row names.
+        """  # noqa: D205 - the model reads the whole paragraph
         book = await self._book(spreadsheet)
         plan = Plan(book)
         sheet_info = book.sheet(sheet)
@@ -130,7 +132,7 @@ class Sheets(GoogleConnection):
         return Written(cells=sum(len(row) for row in grid))
 
     @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
-    async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - in scripts
+    async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - scripts pass the name
         """Take the values out of a range; formats stay."""
         plan = Plan(await self._book(spreadsheet))
         plan.clear(range)
@@ -140,7 +142,9 @@ class Sheets(GoogleConnection):
 
     @action("creating", effect="write", trust=_FIELD_TRUST, sinks=[])
     async def create(self, title: str, sheets: list[str] | None = None) -> BookInfo:
-        """A new spreadsheet at the top of the drive, with these sheets, or one."""
+        """A new spreadsheet in the top folder of the drive, with these sheets; by default with one
+        sheet.
+        """  # noqa: D205 - the model reads the whole paragraph
         body: dict[str, Any] = {"properties": {"title": title}}
         if sheets:
             body["sheets"] = [{"properties": {"title": name}} for name in sheets]
@@ -172,7 +176,7 @@ class Sheets(GoogleConnection):
     async def format(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - in scripts
+        range: str,  # noqa: A002 - scripts pass the name
         bold: bool | None = None,
         italic: bool | None = None,
         font_size: int | None = None,
@@ -197,13 +201,13 @@ class Sheets(GoogleConnection):
     async def chart(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - in scripts
+        range: str,  # noqa: A002 - scripts pass the name
         kind: ChartKind = "column",
         title: str = "",
         anchor: str = "",
     ) -> None:
-        """Draw a chart of a range: its first column against the others, named by its first row; at
-        the cell `anchor`, or beside the range.
+        """Draw a chart of a range: the first column has the labels, each other column is a series,
+        and the first row has the names. The chart is at the cell `anchor`, or beside the range.
         """  # noqa: D205 - the model reads the whole paragraph
         plan = Plan(await self._book(spreadsheet))
         plan.chart(range, kind, title, anchor)
@@ -242,7 +246,8 @@ class Sheets(GoogleConnection):
         confirmed_steps = [
             name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
         ]
-        if not confirmed_steps and not needs_confirmation(self.confirm, steps_by_name["batch"]):
+        is_batch_confirmed = needs_confirmation(self.confirm, steps_by_name["batch"])
+        if not confirmed_steps and not is_batch_confirmed:
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
         preview = "\n".join([_title(book), *(_display_step(step) for step in steps)])
@@ -250,6 +255,7 @@ class Sheets(GoogleConnection):
         if confirmed_steps:
             reason = f"its steps {', '.join(confirmed_steps)} need approval"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
+        # The engine itself asks for approval of an action that `confirm` names, here of the batch.
         return Allowed(preview=preview, basis=basis)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
@@ -269,13 +275,14 @@ class Sheets(GoogleConnection):
                 area = area.of_size(len(rows), max((len(row) for row in rows), default=1))
             lines += await self._present_values(book, area)
         text = "\n".join(lines)
+        # As basis of the approval, the text must be the same when the call is made.
         return Allowed(preview=text, basis=text)
 
     async def _present_values(self, book: Book, area: Area) -> list[str]:
         """List the current values of an area, at most those of its first rows."""
         if area.top >= area.sheet.rows or area.left >= area.sheet.columns:
             return []  # the sheet will grow
-        area_shown = area.beginning(_MAX_PREVIEW_ROWS)
+        area_shown = area.first_rows(_MAX_PREVIEW_ROWS)
         rows = await self._grid(book.id, area_shown.text, formulas=True)
         filled = [row for row in rows if any(cell is not None for cell in row)]
         if not filled:
@@ -288,6 +295,7 @@ class Sheets(GoogleConnection):
         return {item.name: item for item in actions_of(type(self), self, self.name)}
 
     def _reason_to_refuse(self, steps: list[dict[str, Any]]) -> str | None:
+        """Return why a batch is refused; None if each step is valid and allowed."""
         if not steps:
             return "there are no steps"
         steps_by_name = self._steps()
@@ -299,8 +307,10 @@ class Sheets(GoogleConnection):
             if not is_allowed(self.allow, steps_by_name[name]):
                 return f"step {number}: {name} is not allowed"
             arguments = {key: value for key, value in step.items() if key != "do"}
+            # The batch names the spreadsheet for all steps: a placeholder satisfies the validation.
+            placeholder = {"spreadsheet": "of the batch"}
             try:
-                steps_by_name[name].validate({"spreadsheet": "of the batch", **arguments})
+                steps_by_name[name].validate({**placeholder, **arguments})
             except ToolRefusedError as error:
                 return f"step {number}: {error.message}"
         return None
@@ -347,17 +357,19 @@ class Sheets(GoogleConnection):
             )
         )
 
-    async def _grid(self, spreadsheet: str, text: str, *, formulas: bool) -> list[list[Any]]:
-        cells = f"{_CELLS},userEnteredValue.formulaValue" if formulas else _CELLS
-        if not text:  # the whole first sheet; a quote in a title is written twice
-            text = (await self._book(spreadsheet)).sheets[0].title
-            text = f"'{text.replace(chr(39), chr(39) * 2)}'"
+    async def _grid(self, spreadsheet: str, cell_range: str, *, formulas: bool) -> list[list[Any]]:
+        """Read the values of a range in A1 notation; an empty range is the whole first sheet."""
+        fields = f"{_CELLS},userEnteredValue.formulaValue" if formulas else _CELLS
+        if not cell_range:
+            title = (await self._book(spreadsheet)).sheets[0].title
+            title_with_doubled_quotes = title.replace("'", "''")
+            cell_range = f"'{title_with_doubled_quotes}'"
         answer = await self.transport.json(
             Request(
-                f"read {text}",
+                f"read {cell_range}",
                 "GET",
                 f"{_BOOKS}/{segment(file_id(spreadsheet))}",
-                query={"ranges": text, "fields": f"sheets.data.rowData.values({cells})"},
+                query={"ranges": cell_range, "fields": f"sheets.data.rowData.values({fields})"},
             )
         )
         sheets: list[dict[str, Any]] = answer.get("sheets") or [{}]
@@ -376,7 +388,9 @@ class Sheets(GoogleConnection):
             await self.transport.json(request)
         except LostAnswerError:
             # If all new objects exist, the request succeeded although its answer was lost.
-            if not plan.made or not plan.made <= await self._sheet_and_chart_ids(plan.book.id):
+            if not plan.created_ids or not plan.created_ids <= await self._sheet_and_chart_ids(
+                plan.book.id
+            ):
                 raise
 
     async def _sheet_and_chart_ids(self, book: str) -> set[int]:

@@ -43,20 +43,22 @@ class Plan:
     def __init__(self, book: Book) -> None:
         self.book = book
         self.requests: list[dict[str, Any]] = []
-        self._once = False
-        self.made: set[int] = set()
-        """Ids of created objects. The service refuses a repeated batch, as these ids exist."""
+        self._is_unsafe_to_repeat = False
+        self.created_ids: set[int] = set()
+        """The ids of new sheets and charts. The service refuses to create an existing id again, so
+        a plan with such ids may be sent twice without harm.
+        """
 
     @property
     def once(self) -> bool:
         """True if sending the plan's requests twice would change the spreadsheet twice."""
-        return self._once and not self.made
+        return self._is_unsafe_to_repeat and not self.created_ids
 
     def _grow(self, area: Area, height: int, width: int) -> None:
         """Enlarge a sheet if needed, which makes the plan unsafe to send twice."""
         needed = growth(area, height, width)
         self.requests += needed
-        self._once = self._once or bool(needed)
+        self._is_unsafe_to_repeat = self._is_unsafe_to_repeat or bool(needed)
 
     # -- cells --------------------------------------------------------------------------
 
@@ -76,7 +78,7 @@ class Plan:
         return len(grid) * width
 
     def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
-        """Append rows below the last non-empty row."""
+        """Append rows below the last non-empty row; return the number of rows."""
         if not grid:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)
@@ -89,7 +91,7 @@ class Plan:
         fields = "userEnteredValue" + (",userEnteredFormat.numberFormat" if dates else "")
         body = {"sheetId": sheet.id, "rows": cells, "fields": fields}
         self.requests.append({"appendCells": body})
-        self._once = True
+        self._is_unsafe_to_repeat = True  # appending twice would add the rows twice
         return len(grid)
 
     def clear(self, where: str) -> None:
@@ -110,7 +112,7 @@ class Plan:
 
     def _new_id(self) -> int:
         new_id = random.randrange(1, 2**31 - 1)  # noqa: S311 - an id
-        self.made.add(new_id)
+        self.created_ids.add(new_id)
         return new_id
 
     def _check_fits(self, area: Area, height: int, width: int, where: str) -> None:

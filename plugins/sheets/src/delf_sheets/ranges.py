@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf.errors import ToolRefusedError, did_you_mean
 
-_CORNER: Final = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,8})")
+_CORNER: Final = re.compile(r"\$?(?P<column>[A-Za-z]{0,3})\$?(?P<row>[0-9]{0,8})")
 _MAX_CELLS: Final = 10_000_000
 
 
@@ -62,7 +62,7 @@ class Area:
         bottom, right = self.top + height, self.left + max(width, 1)
         return replace(self, bottom=bottom, right=right)
 
-    def beginning(self, max_rows: int) -> Area:
+    def first_rows(self, max_rows: int) -> Area:
         """Return the range, cut to its first ``max_rows`` rows and to the size of the sheet."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
@@ -135,13 +135,16 @@ class Book:
         if not _is_cells(cells):
             raise ToolRefusedError(f"{text!r} is not a range, as Sheet1!A1:C9 or A:C is one")
         first, _, last = cells.partition(":")
-        (left, top), (right, bottom) = _parsed_corner(first), _parsed_corner(last or first)
+        # _parsed_corner() counts columns from 0 and rows from 1.
+        left_column, top_row = _parsed_corner(first)
+        right_column, bottom_row = _parsed_corner(last or first)
+        # Area counts both from 0, and does not include the row `bottom` and the column `right`.
         area = Area(
             sheet=sheet,
-            top=(top or 1) - 1,
-            left=left or 0,
-            bottom=bottom,
-            right=None if right is None else right + 1,
+            top=(top_row or 1) - 1,
+            left=left_column or 0,
+            bottom=bottom_row,
+            right=None if right_column is None else right_column + 1,
         )
         if (area.bottom is not None and area.bottom <= area.top) or (
             area.right is not None and area.right <= area.left
@@ -211,18 +214,19 @@ def _split_title(text: str) -> tuple[str, str]:
 
 
 def _is_cells(text: str) -> bool:
+    """Return True for a cell or a range of cells, such as ``A1``, ``A1:B7``, ``A:B`` or ``1:7``."""
     first, colon, last = text.partition(":")
-    corners = [_CORNER.fullmatch(corner) for corner in ((first, last) if colon else (first,))]
-    if not all(match and match[0] for match in corners):
-        return False
-    # "A1" is a cell; "A" and "7" alone are titles.
-    return bool(colon) or all(match and match[1] and match[2] for match in corners)
+    if not colon:
+        match = _CORNER.fullmatch(first)
+        # "A1" is a cell; "A" and "7" alone are titles.
+        return match is not None and bool(match["column"] and match["row"])
+    return all(corner and _CORNER.fullmatch(corner) for corner in (first, last))
 
 
 def _parsed_corner(text: str) -> tuple[int | None, int | None]:
     """Parse a cell's name to a column from 0 and a row from 1; None for an omitted part."""
     match = _CORNER.fullmatch(text)
-    letters, digits = (match[1], match[2]) if match else ("", "")
+    letters, digits = (match["column"], match["row"]) if match else ("", "")
     column = None
     for letter in letters.upper():
         column = ((column if column is not None else -1) + 1) * 26 + ord(letter) - 65

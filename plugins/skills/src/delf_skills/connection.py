@@ -10,7 +10,7 @@ from delf import Connection, action
 from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.settings import current_folder, current_trust
 from delf_skills.library import Library
-from delf_skills.project_files import FOLDERS, SKILL
+from delf_skills.project_files import SKILL, SKILL_FOLDERS
 from delf_skills.settings import SkillsSettings
 
 _MAX_DESCRIBED_SKILLS: Final = 60
@@ -42,7 +42,7 @@ class Skills(Connection[SkillsSettings]):
                 f"{self.name}: folders: {missing} is not a folder",
                 hint="name folders that hold skills, each skill as a folder with SKILL.md",
             )
-        self._library = Library(*self.settings.places("folders", *FOLDERS), current_trust())
+        self._library = Library(*self.settings.places("folders", *SKILL_FOLDERS), current_trust())
         self._project = Library((), current_folder(), current_trust())
 
     async def context(self, task: str) -> str | None:
@@ -59,8 +59,8 @@ class Skills(Connection[SkillsSettings]):
             parts.append(f"AGENTS.md of this project:\n{shown_text}{rest_note}")
         if lines := self._skill_lines():
             parts.append(
-                f"Skills. If one fits the task, first print({self.name}.read(NAME)) and rerun, "
-                "then do as it says:\n" + "\n".join(lines)
+                f"Skills. If a skill fits the task, first print({self.name}.read(NAME)) and call "
+                "rerun, then follow the skill's instructions:\n" + "\n".join(lines)
             )
         return "\n\n".join(parts) or None
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from delf.trust.folders import UntrustedFolder, is_file, leaves, texts_in
 
-FOLDERS: Final = ("skills", ".agents/skills", ".claude/skills")
+SKILL_FOLDERS: Final = ("skills", ".agents/skills", ".claude/skills")
 """The folders of a project that may contain folders of skills, in search order."""
 SKILL: Final = "SKILL.md"
 AGENTS: Final = "AGENTS.md"
@@ -26,10 +26,10 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
     The files are the Markdown files of skills and, if a connection of the type ``skills`` is
     configured, ``AGENTS.md``. Without such a connection, ``AGENTS.md`` is for other programs. Links
-    out of the project are left out, and reading them later fails.
+    out of the project are skipped, because the plugin ``skills`` refuses to read through them.
     """
     root = folder.root.resolve()
-    skill_parents = {folder.root / name: None for name in FOLDERS}
+    skill_parents = {folder.root / name: None for name in SKILL_FOLDERS}
     for keys, value in leaves(folder.document):
         is_skills_type = keys[0] == "connections" and keys[2:] == ("type",) and value == "skills"
         if is_skills_type and is_file(folder.root / AGENTS):
