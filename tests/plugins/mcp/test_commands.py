@@ -22,7 +22,7 @@ def test_effects_command_writes_a_line_for_the_project(run, project):
     done = run("mcp", "effects", "srv")
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"add": "read", "note": "write"}}
-    assert "of 2 of its 13 tools" in done.stderr
+    assert "about 2 of its 13 tools" in done.stderr
     data = json.loads(run("mcp", "effects", "srv", "--json").stdout)
     assert data == {**tomllib.loads(done.stdout), "actions": 13}
     with project.open("a") as file:

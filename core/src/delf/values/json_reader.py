@@ -55,8 +55,8 @@ class JSONReader:
         """
         return self._decoder.raw_decode(text, start)
 
-    def tell(self) -> None:
-        """Add the collected notes to the tool call in progress, one for each kind of problem."""
+    def add_notes(self) -> None:
+        """Add notes on all problems so far to the tool call in progress, one for each kind."""
         for keys, text in (
             (self._repeated_keys, "has objects with a repeated key, and the last value was taken"),
             (

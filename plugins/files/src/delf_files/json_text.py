@@ -34,7 +34,7 @@ def read_json(text: str, about: str) -> Any:
         if value is None:
             raise
         note(f"{about} has a value of JSON on each line, and was read as their list")
-    reader.tell()
+    reader.add_notes()
     return value
 
 
@@ -78,7 +78,7 @@ def read_json_lines(text: str, about: str) -> list[Any]:
         raise failure
     if not values:
         note(f"{about}: the file has no values")
-    lines.tell()
+    lines.add_notes()
     return values
 
 
@@ -116,7 +116,7 @@ class Lines:
         if self.broken_lines and not self._valid_lines:
             raise ValueError(f"line {self._first_error}; no line of the file is valid JSON")
 
-    def tell(self) -> None:
+    def add_notes(self) -> None:
         """Add notes about skipped lines and lossy values."""
         if self.broken_lines:
             line_count = self.broken_lines + self._valid_lines
@@ -125,7 +125,7 @@ class Lines:
                 f"{self._about} has {self.broken_lines} of {line_count} lines that are not "
                 f"JSON, and they were left out: {numbers}. Line {self._first_error}"
             )
-        self._reader.tell()
+        self._reader.add_notes()
 
     def _record_broken_line(self, number: int, error: Exception) -> None:
         self.broken_lines += 1

@@ -276,7 +276,7 @@ def write_lines(
     with Path(path).open(encoding="utf-8") as source, _create(copy) as out:
         lines = Lines(about)
         out.writelines(f"{json.dumps(change(value))}\n" for value in lines.values(source))
-        lines.tell()
+        lines.add_notes()
 
 
 def write_values(
@@ -299,7 +299,7 @@ def write_values(
             out.writelines(f"{json.dumps(change(value))}\n" for value in _values(source, reader))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{about}: {error}") from None
-    reader.tell()
+    reader.add_notes()
 
 
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:

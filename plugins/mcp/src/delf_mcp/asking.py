@@ -27,7 +27,7 @@ _current_call: ContextVar[PendingCall | None] = ContextVar("delf_mcp_caller", de
 Sampling = Literal["ask", "allow", "refuse"]
 
 
-class SilenceTimeout:
+class IdleTimeout:
     """A timeout that restarts at each sign of progress, and is paused while a person is asked.
 
     Args:
@@ -40,7 +40,9 @@ class SilenceTimeout:
         self._seconds = seconds
         self._open_questions = 0
 
-    async def alive(self, progress: float, total: float | None, message: str | None) -> None:
+    async def restart_on_progress(
+        self, progress: float, total: float | None, message: str | None
+    ) -> None:
         """Restart the timeout; a progress callback of the MCP client."""
         del progress, total, message
         self._restart()
@@ -71,8 +73,8 @@ class PendingCall:
 
     def __init__(self, context: CallContext) -> None:
         self.context = context
-        self.silence: SilenceTimeout | None = None
-        self._turn = asyncio.Lock()
+        self.idle_timeout: IdleTimeout | None = None
+        self._question_lock = asyncio.Lock()
         self._question_count = 0
 
     @asynccontextmanager
@@ -82,14 +84,14 @@ class PendingCall:
         Yields:
             False if the call has already had the maximum number of questions.
         """
-        async with self._turn:
+        async with self._question_lock:
             self._question_count += 1
             if self._question_count > _MAX_QUESTIONS:
                 yield False
-            elif self.silence is None:
+            elif self.idle_timeout is None:
                 yield True
             else:
-                with self.silence.paused():
+                with self.idle_timeout.paused():
                     yield True
 
 
@@ -110,8 +112,8 @@ class ServerQuestions:
         self._calls: list[PendingCall] = []
 
     @contextmanager
-    def calling(self, context: CallContext) -> Generator[None]:
-        """Register a call in progress, so that the server may ask questions during the call."""
+    def answered_by(self, context: CallContext) -> Generator[None]:
+        """Answer the server's questions during a call through the context of the call."""
         call = PendingCall(context)
         self._calls.append(call)
         token = _current_call.set(call)
@@ -127,11 +129,11 @@ class ServerQuestions:
         call = _current_call.get()
         return None if call is None else call.context
 
-    def set_timeout(self, timeout: SilenceTimeout) -> None:
+    def set_timeout(self, timeout: IdleTimeout) -> None:
         """Set the timeout that questions of the current call pause."""
         call = _current_call.get()
         if call is not None:
-            call.silence = timeout
+            call.idle_timeout = timeout
 
     @property
     def callbacks(self) -> dict[str, Any]:

@@ -33,13 +33,17 @@ def mcp() -> None:
 
 @mcp.command()
 @click.argument("connection")
-@click.option("--accept", is_flag=True, help="Accept the tools as they are now for `effects`.")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Trust the current tools: `effects` in delf.toml applies to them.",
+)
 @as_json_option
 @click.pass_context
 def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
 
-    The line has an effect only in delf.toml; keep the parts that you believe. Each call of a tool
+    Copy the line into delf.toml, and delete the hints that you do not believe. Each call of a tool
     that the line does not name needs approval. So does each call of a tool that has changed since
     you wrote the line.
 
@@ -58,8 +62,8 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
         click.echo(json.dumps({"effects": reversible, "actions": len(declared)}, indent=2))
         return
     click.echo(
-        f"# The server says this of {len(reversible)} of its {len(declared)} tools. "
-        "Keep what you believe.",
+        f"# The server gives hints about {len(reversible)} of its {len(declared)} tools. "
+        "Delete the hints that you do not believe.",
         err=True,
     )
     entries = [
@@ -75,8 +79,8 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
 
     Args:
         server: The connection.
-        accept: Whether to trust the tools as they are now, so that the setting ``effects`` applies
-            to them.
+        accept: Whether to record the current tools as trusted, so that the setting ``effects``
+            applies to them.
 
     Raises:
         ConfigurationError: If the connection is not to an MCP server.

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client, MCPError
 
-    from delf_mcp.asking import SilenceTimeout
+    from delf_mcp.asking import IdleTimeout
     from delf_mcp.link import Link
-    from delf_mcp.listing import OmittedItem, Sieve
+    from delf_mcp.listing import InvalidItemFilter, OmittedItem
     from delf_mcp.oauth import OpenURL
 
 _log = logging.getLogger(__name__)
@@ -154,7 +154,9 @@ class MCP(Connection[MCPSettings]):
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.stale = False
-            server.sieve.take_omitted("tools")  # forget the omitted tools of an earlier listing
+            server.item_filter.take_omitted(
+                "tools"
+            )  # forget the omitted tools of an earlier listing
             capabilities = client.server_capabilities
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
@@ -173,7 +175,7 @@ class MCP(Connection[MCPSettings]):
                     flow=_RESOURCE_FLOW,
                 )
                 actions.setdefault(action.name, action)
-        omitted = [*server.sieve.take_omitted("tools"), *omitted]
+        omitted = [*server.item_filter.take_omitted("tools"), *omitted]
         self._report_notices(omitted, changed, tools, actions)
         self.declared = {tool.name: declared_by(tool) for tool in tools}
         self.listed = tuple(actions.values())
@@ -314,6 +316,8 @@ class MCP(Connection[MCPSettings]):
         self._trusted_digests = dict(self._digests)
 
     def _make_action(self, server: _Server, tool: types.Tool) -> Action:
+        """Make the action that calls a tool; the server may ask questions during calls of tasks."""
+
         async def send(arguments: dict[str, Any]) -> Any:
             return await self._call(server, tool, arguments)
 
@@ -323,7 +327,7 @@ class MCP(Connection[MCPSettings]):
             tool.input_schema,
             description=tool.description or tool.title or "",
             result=tool.output_schema,
-            observed_types=functools.partial(self._results.seen, tool),
+            observed_types=functools.partial(self._results.observed_types, tool),
             unknown=UNDECLARED,
         )
         call_without_context = action.call
@@ -332,7 +336,7 @@ class MCP(Connection[MCPSettings]):
             context: CallContext | None = arguments.pop(CONTEXT, None)
             if context is None:
                 return await call_without_context(**arguments)
-            with server.questions.calling(context):
+            with server.questions.answered_by(context):
                 return await call_without_context(**arguments)
 
         return replace(action, call=call, context=CONTEXT)
@@ -373,7 +377,7 @@ class MCP(Connection[MCPSettings]):
         self._notices = texts
 
     def _log_omitted(self, server: _Server, *kinds: str) -> None:
-        omitted = [item for kind in kinds for item in server.sieve.take_omitted(kind)]
+        omitted = [item for kind in kinds for item in server.item_filter.take_omitted(kind)]
         for item in omitted[:_MAX_NOTICES]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
@@ -383,11 +387,14 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.repair import note_losses
         from delf_mcp.results import files_of, result_of
 
-        async with self._link(server, tool.name, calling=True) as (client, silence):
-            server.questions.set_timeout(silence)
-            result = await client.call_tool(tool.name, arguments, progress_callback=silence.alive)
+        # The timeout restarts at each sign of progress, and is paused during questions.
+        async with self._link(server, tool.name, calling=True) as (client, idle_timeout):
+            server.questions.set_timeout(idle_timeout)
+            result = await client.call_tool(
+                tool.name, arguments, progress_callback=idle_timeout.restart_on_progress
+            )
         value = result_of(tool.name, result)
-        note_losses(result.meta)
+        note_losses(result.meta)  # values that could not be read from the server's JSON
         context = server.questions.context  # None if the call is not made by a task
         if faults := await self._results.learn(tool, value):
             message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"
@@ -404,7 +411,7 @@ class MCP(Connection[MCPSettings]):
     @asynccontextmanager
     async def _link(
         self, server: _Server, what: str, *, starting: bool = False, calling: bool = False
-    ) -> AsyncGenerator[tuple[Client, SilenceTimeout]]:
+    ) -> AsyncGenerator[tuple[Client, IdleTimeout]]:
         """Yield the server's client, and the timeout of the block.
 
         Args:
@@ -421,7 +428,7 @@ class MCP(Connection[MCPSettings]):
         import mcp_types as types
         from mcp import MCPError
 
-        from delf_mcp.asking import SilenceTimeout
+        from delf_mcp.asking import IdleTimeout
         from delf_mcp.limits import MAX_ERROR_CHARACTERS
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
@@ -436,12 +443,12 @@ class MCP(Connection[MCPSettings]):
         try:
             with quietly():
                 async with asyncio.timeout(seconds) as limit:
-                    yield client, SilenceTimeout(limit, seconds)
+                    yield client, IdleTimeout(limit, seconds)
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                server_end = server.link.server_end
-                server_end.report()
-                why = f" ({visible(server_end.cause)})" if server_end.cause else ""
+                server_exit = server.link.server_exit
+                server_exit.report()
+                why = f" ({visible(server_exit.cause)})" if server_exit.cause else ""
                 raise lost_response_type(
                     f"{self.name}: the MCP server ended during {what}; whether it did it is not "
                     f"known{why}. The next call starts it again"
@@ -513,12 +520,12 @@ class _Server:
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
         from delf_mcp.asking import ServerQuestions
         from delf_mcp.link import Link
-        from delf_mcp.listing import Sieve
+        from delf_mcp.listing import InvalidItemFilter
         from delf_mcp.target import Target
 
         self.stale = False
         self.questions = ServerQuestions(name, settings.sampling, settings.roots)
-        self.sieve: Sieve = Sieve(settings.max_tools)
+        self.item_filter: InvalidItemFilter = InvalidItemFilter(settings.max_tools)
         target = Target(
             name,
             settings,
@@ -526,7 +533,7 @@ class _Server:
             connection.keep_secret,
             connection.show,
             self._mark_stale,
-            self.sieve,
+            self.item_filter,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
 

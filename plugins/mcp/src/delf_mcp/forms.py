@@ -91,7 +91,7 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         return Rejected()
     content: Mapping[str, Any] = result.content or {}
     reason = str(content.get(_REASON) or "")
-    if not _fits_message(request):
+    if not _fits_message(request):  # the form was too long to show, so it offered only rejection
         return Rejected(reason=reason or NO_REASON)
     if (question := Question.from_request(request)) is not None:
         return _answer_of(question, content.get(_ANSWER))

@@ -34,7 +34,7 @@ class Results:
         self._checkers: dict[str, Checker | None] = {}
         self._reported: dict[str, set[Found]] = {}
 
-    def seen(self, tool: types.Tool) -> ObservedTypes:
+    def observed_types(self, tool: types.Tool) -> ObservedTypes:
         """Return what was learned about a tool's results.
 
         Returns:
@@ -43,41 +43,45 @@ class Results:
         """
         if not self._settings.sample:
             return None, frozenset()
-        samples, key = self._get_samples(), _key(tool)
+        samples, tool_key = self._get_samples(), _sample_key(tool)
+        # A field that is declared as text may contain JSON, whose type is shown to the model.
         types_in_json_texts = {
-            ((name,), kind)
-            for name in (tool.output_schema or {}).get("properties", ())
-            if (kind := samples.type_of(f"{key} {name}"))
+            ((field,), type_name)
+            for field in (tool.output_schema or {}).get("properties", ())
+            if (type_name := samples.type_of(_sample_key(tool, field)))
         }
-        return samples.type_of(key), samples.undeclared_types(key) | types_in_json_texts
+        undeclared_types = samples.undeclared_types(tool_key) | types_in_json_texts
+        return samples.type_of(tool_key), undeclared_types
 
     async def learn(self, tool: types.Tool, value: Any) -> str:
         """Learn the types of a result.
 
         Returns:
             The types that contradict the tool's schema and were not reported yet, each with the
-            path of the first such value, as ``None at a.b``. Empty if there are none.
+            path of the first such value, as ``None at a.b``. Except for ``None``, only types that
+            change the result type that the model sees. Empty if there are none.
         """
-        samples, key = self._get_samples(), _key(tool)
+        samples, key = self._get_samples(), _sample_key(tool)
         if not self._settings.sample or not samples.wants(key):
             return ""
         if tool.output_schema is None:
             samples.note(key, value)
             return ""
-        for name, text in _json_like_texts(value):
-            samples.note(f"{key} {name}", text)
+        for field, text in _texts_with_data(value):
+            samples.note(_sample_key(tool, field), text)
         paths = await asyncio.to_thread(self._undeclared_types, tool, key, value)
         reported = self._reported.setdefault(key, set(samples.undeclared_types(key)))
         new_types = [found for found in paths if found not in reported]
         reported.update(new_types)
-        declared = result_text(tool.output_schema) if new_types else ""
-        # Only these types change how the result's type is shown to the model.
-        shown_types = {found for found in new_types if with_types(declared, [found]) != declared}
-        samples.note_undeclared(key, shown_types)
+        declared_type = result_text(tool.output_schema) if new_types else ""
+        types_that_change_it = {
+            found for found in new_types if with_types(declared_type, [found]) != declared_type
+        }
+        samples.note_undeclared(key, types_that_change_it)
         return ", ".join(
-            f"{kind} at {paths[place, kind]}"
-            for place, kind in new_types
-            if kind == "None" or (place, kind) in shown_types
+            f"{type_name} at {paths[place, type_name]}"
+            for place, type_name in new_types
+            if type_name == "None" or (place, type_name) in types_that_change_it
         )
 
     async def aclose(self) -> None:
@@ -97,7 +101,8 @@ class Results:
         """Return the types in a result that contradict the tool's schema.
 
         Returns:
-            A mapping from (place, type) to the path of the first value of that type.
+            A mapping from (place, type) to the path of the first value of that type, such as
+            ``orders.0.date``. A place is a path with ``*`` instead of list indexes.
         """
         if key not in self._checkers:
             try:
@@ -114,10 +119,10 @@ class Results:
         }
 
 
-def _json_like_texts(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the key and the text of each text field of a record that may contain JSON.
+def _texts_with_data(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the key and the text of each field whose text may be JSON or a Python literal.
 
-    Some servers put their whole result as JSON into one text field.
+    Some servers put their whole result as such a text into one field of a record.
     """
     if not isinstance(value, dict):
         return
@@ -126,11 +131,13 @@ def _json_like_texts(value: Any) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def _key(tool: types.Tool) -> str:
-    """Return a key for samples that changes with the tool's description.
+def _sample_key(tool: types.Tool, field: str | None = None) -> str:
+    """Return the key for the sample of a tool's results, or of one field of the results.
 
-    A changed tool may return other data.
+    The key changes with the tool's description and schemas, because a changed tool may return other
+    data.
     """
     from delf_mcp.listing import digest_of
 
-    return f"{tool.name} {digest_of(tool)[:16]}"
+    tool_key = f"{tool.name} {digest_of(tool)[:16]}"
+    return tool_key if field is None else f"{tool_key} {field}"

@@ -103,7 +103,7 @@ async def _repair_event(event: bytes) -> bytes:
     return b"\n".join([*other_lines, b"data: " + repaired_body, b"", b""])
 
 
-async def bounded(response: httpx2.Response) -> None:
+async def limit_response_size(response: httpx2.Response) -> None:
     """Limit the size of a response's body; a response hook of httpx.
 
     A compressed response is refused, because delf requests none, and it could expand without limit.

@@ -26,15 +26,15 @@ _CLOSE_SECONDS: Final = 10.0
 Streams = tuple[Any, Any]
 
 
-class ServerEnd:
-    """The end of one run of a server: who is informed, and the cause.
+class ServerExit:
+    """The end of one run of a server: its cause, and a callback.
 
     Args:
-        on_end: Called with this object when the server has ended.
+        on_exit: Called with this object when the server has ended.
     """
 
-    def __init__(self, on_end: Callable[[ServerEnd], None]) -> None:
-        self._on_end = on_end
+    def __init__(self, on_exit: Callable[[ServerExit], None]) -> None:
+        self._on_exit = on_exit
         self.cause = ""
         self.stderr_tail = ""
         """The last part of the child process's standard error."""
@@ -45,10 +45,10 @@ class ServerEnd:
 
     def report(self) -> None:
         """Report that the server has ended."""
-        self._on_end(self)
+        self._on_exit(self)
 
 
-Open = Callable[[ServerEnd], AbstractAsyncContextManager[Client]]
+Open = Callable[[ServerExit], AbstractAsyncContextManager[Client]]
 """A function that starts a server and opens its client.
 
 The function reports the end of the server to its argument.
@@ -71,14 +71,14 @@ class Link:
         self._name = name
         self._open = open_client
         self._start_timeout = start_timeout
-        self._turn = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
         self._client: Client | None = None
-        self._owner: asyncio.Task[None] | None = None
+        self._client_task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._server_end = ServerEnd(self._on_end)
+        self._server_exit = ServerExit(self._on_exit)
         self._failures = 0
         self._start_time = 0.0
-        self._not_before = 0.0
+        self._earliest_start_time = 0.0
 
     async def client(self) -> Client:
         """Return the client of the running server, starting the server if necessary.
@@ -88,22 +88,22 @@ class Link:
         """
         if self._client is not None:
             return self._client
-        async with self._turn:
+        async with self._start_lock:
             if self._client is None:
-                await self._stop_owner()  # the task of the server that has ended
+                await self._stop_client_task()  # left over from a server that has ended
                 await self._wait_for_restart()
                 self._client = await self._start()
             return self._client
 
     @property
-    def server_end(self) -> ServerEnd:
+    def server_exit(self) -> ServerExit:
         """The record of how the server process that was started last ended."""
-        return self._server_end
+        return self._server_exit
 
-    def _on_end(self, server_end: ServerEnd) -> None:
+    def _on_exit(self, server_exit: ServerExit) -> None:
         """Forget a server that has ended, so that the next call starts the server again."""
         # A failed start is counted by _start(); the end of an older server is of no interest.
-        if self._client is None or server_end is not self._server_end:
+        if self._client is None or server_exit is not self._server_exit:
             return
         self._client = None
         self._stop.set()
@@ -113,28 +113,28 @@ class Link:
 
     async def aclose(self) -> None:
         """Stop the server; the next call starts the server again."""
-        async with self._turn:
+        async with self._start_lock:
             self._client = None
-            await self._stop_owner()
+            await self._stop_client_task()
 
     def _back_off(self, failures: int) -> None:
         self._failures = failures
         seconds = min(_FIRST_PAUSE_SECONDS * 2 ** (failures - 1), _MAX_PAUSE_SECONDS)
-        self._not_before = time.monotonic() + seconds
+        self._earliest_start_time = time.monotonic() + seconds
 
     async def _wait_for_restart(self) -> None:
         """Wait until the server may be started again after failures."""
-        seconds = self._not_before - time.monotonic()
+        seconds = self._earliest_start_time - time.monotonic()
         if seconds > 0:
             await asyncio.sleep(seconds)
 
     async def _start(self) -> Client:
-        self._stop, self._server_end = asyncio.Event(), ServerEnd(self._on_end)
+        self._stop, self._server_exit = asyncio.Event(), ServerExit(self._on_exit)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # With an empty context, later callers do not see the context variables of this caller.
         context = contextvars.Context()
-        self._owner = asyncio.get_running_loop().create_task(
-            self._run_client(ready, self._stop, self._server_end),
+        self._client_task = asyncio.get_running_loop().create_task(
+            self._run_client(ready, self._stop, self._server_exit),
             name=f"mcp server of {self._name}",
             context=context,
         )
@@ -163,18 +163,18 @@ class Link:
 
     # The same task enters and leaves the client, because anyio's cancel scopes require it.
     async def _run_client(
-        self, ready: asyncio.Future[Client], stop: asyncio.Event, server_end: ServerEnd
+        self, ready: asyncio.Future[Client], stop: asyncio.Event, server_exit: ServerExit
     ) -> None:
         """Open a client, and close the client when ``stop`` is set.
 
         Args:
             ready: The future that gets the client, or the error of the start.
             stop: Set by the caller to close the client.
-            server_end: Gets the report that the client is closed.
+            server_exit: Gets the report that the client is closed.
         """
         try:
             with quietly():
-                async with self._open(server_end) as client:
+                async with self._open(server_exit) as client:
                     if not ready.done():
                         ready.set_result(client)
                     await stop.wait()
@@ -187,25 +187,25 @@ class Link:
             else:
                 ready.set_exception(error)
         finally:
-            server_end.report()
+            server_exit.report()
 
     async def _disconnect(self) -> None:
         self._back_off(self._failures + 1)
-        if self._owner is not None:
-            self._owner.cancel()
-            await asyncio.wait({self._owner}, timeout=_CLOSE_SECONDS)
+        if self._client_task is not None:
+            self._client_task.cancel()
+            await asyncio.wait({self._client_task}, timeout=_CLOSE_SECONDS)
 
-    async def _stop_owner(self) -> None:
+    async def _stop_client_task(self) -> None:
         """Stop the task that owns the client, which closes the client."""
-        owner, self._owner = self._owner, None
+        client_task, self._client_task = self._client_task, None
         self._stop.set()
-        if owner is None or owner.done():
+        if client_task is None or client_task.done():
             return
-        await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
-        if not owner.done():
-            owner.cancel()
+        await asyncio.wait({client_task}, timeout=_CLOSE_SECONDS)
+        if not client_task.done():
+            client_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({owner}, timeout=_CLOSE_SECONDS)
+                await asyncio.wait({client_task}, timeout=_CLOSE_SECONDS)
 
 
 class WatchedStream:
@@ -213,14 +213,16 @@ class WatchedStream:
 
     Args:
         stream: The stream.
-        server_end: Gets the report when the stream has ended.
-        sieve: Called with each message, and may remove parts of the message.
+        server_exit: Gets the report when the stream has ended.
+        remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
 
-    def __init__(self, stream: Any, server_end: ServerEnd, sieve: Callable[[Any], None]) -> None:
+    def __init__(
+        self, stream: Any, server_exit: ServerExit, remove_invalid_items: Callable[[Any], None]
+    ) -> None:
         self._stream = stream
-        self._server_end = server_end
-        self._sieve = sieve
+        self._server_exit = server_exit
+        self._remove_invalid_items = remove_invalid_items
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -228,22 +230,23 @@ class WatchedStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        """Return the next message."""
+        """Return the next message; report if the stream has ended."""
         try:
             message = await self._stream.receive()
         except Exception:  # whatever was raised, the stream has ended
-            self._server_end.report()
+            self._server_exit.report()
             raise
-        self._sieve(message)
+        self._remove_invalid_items(message)
         return message
 
     async def __anext__(self) -> Any:
+        """Return the next message; report if the stream has ended."""
         try:
             message = await self._stream.__anext__()
         except (StopAsyncIteration, Exception):
-            self._server_end.report()
+            self._server_exit.report()
             raise
-        self._sieve(message)
+        self._remove_invalid_items(message)
         return message
 
     def __aiter__(self) -> WatchedStream:
@@ -264,18 +267,18 @@ class WatchedStream:
 @asynccontextmanager
 async def watched(
     transport: AbstractAsyncContextManager[Streams],
-    server_end: ServerEnd,
-    sieve: Callable[[Any], None],
+    server_exit: ServerExit,
+    remove_invalid_items: Callable[[Any], None],
 ) -> AsyncGenerator[Streams]:
-    """Open a transport, and wrap its incoming messages in a :class:`WatchedStream`.
+    """Open a transport, and wrap its messages in a :class:`WatchedStream`.
 
     Args:
         transport: The transport.
-        server_end: The record of how the server ended; ``report`` is called when the stream ends.
-        sieve: Called with each message from the server, and may remove parts of the message.
+        server_exit: Gets the report when the server has ended.
+        remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
     async with transport as (read, write):
-        yield WatchedStream(read, server_end, sieve), write
+        yield WatchedStream(read, server_exit, remove_invalid_items), write
 
 
 def first_of(error: BaseException) -> str:

@@ -59,7 +59,7 @@ class OmittedItem:
     why: str
 
 
-class Sieve:
+class InvalidItemFilter:
     """Removes invalid items from a server's lists.
 
     Otherwise the client library would reject the whole list.
@@ -80,9 +80,10 @@ class Sieve:
         self._omitted = [item for item in self._omitted if item.kind != kind]
         return items
 
-    def __call__(self, message: Any) -> None:
-        """Remove invalid items from a message, if the message is a list."""
+    def remove_invalid_items(self, message: Any) -> None:
+        """Remove invalid items from the lists in a response, such as the list of tools."""
         response = message.message if isinstance(message, SessionMessage) else None
+        # Before the protocol version is negotiated, servers send no lists.
         if self.version is None or not isinstance(response, types.JSONRPCResponse):
             return
         for kind, method in _METHODS.items():
@@ -115,14 +116,16 @@ class Sieve:
         return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
+        """Return the first fault of a result, with its path in the item; None if valid."""
         try:
             validate_server_result(method, self.version or "", result)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            path = ".".join(map(str, first["loc"][2:]))
+            path_in_item = first["loc"][2:]  # without the list's key and the item's index
+            path = ".".join(map(str, path_in_item))
             text = f"{path}: {first['msg']}" if path else first["msg"]
             return clean(text, _MAX_REASON_CHARACTERS)
-        except KeyError:  # the protocol version has no such list
+        except KeyError:  # this version of the protocol does not have the method
             return None
         return None
 

@@ -73,12 +73,12 @@ class TokenFile:
         """Return the stored tokens; None if there are none."""
         tokens = self._read("tokens", OAuthToken)
         if tokens is not None:
-            self._learn(tokens)
+            self._redact_from_now_on(tokens)
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store tokens with their issuer."""
-        self._learn(tokens)
+        self._redact_from_now_on(tokens)
         # In one write, so that a refresh token is never stored with the issuer of other tokens.
         self._write(
             issuer=self._pending_issuer, tokens=tokens.model_dump(mode="json", exclude_none=True)
@@ -94,7 +94,7 @@ class TokenFile:
             self._add_secret(client_info.client_secret)
         self._write(client=client_info.model_dump(mode="json", exclude_none=True))
 
-    def _learn(self, tokens: OAuthToken) -> None:
+    def _redact_from_now_on(self, tokens: OAuthToken) -> None:
         self._add_secret(tokens.access_token)
         if tokens.refresh_token:
             self._add_secret(tokens.refresh_token)
@@ -190,13 +190,13 @@ class RedirectListener:
         writer.close()
 
 
-Check = Callable[["httpx2.Request"], Awaitable[None]]
+RequestHook = Callable[["httpx2.Request"], Awaitable[None]]
 
 
 def login(
     name: str, settings: MCPSettings, add_secret: Callable[[str], None], open_url: OpenURL
-) -> tuple[httpx2.Auth, Check] | None:
-    """Return the OAuth authentication for a server's requests, and a check of each request.
+) -> tuple[httpx2.Auth, RequestHook] | None:
+    """Return the OAuth authentication for a server's requests, and a hook that guards credentials.
 
     Args:
         name: The connection's name.
@@ -205,7 +205,8 @@ def login(
         open_url: Shows a URL to the user.
 
     Returns:
-        The authentication and the check; None if OAuth is off.
+        The authentication, and a hook that is called with each request and raises if the request
+        would send credentials to a wrong server. None if OAuth is off.
 
     Raises:
         ConnectionConfigurationError: If settings are missing.
@@ -214,7 +215,7 @@ def login(
         return None
     tokens = TokenFile(_token_path(name, settings), add_secret)
     auth = _provider(name, settings, settings.url, tokens, open_url)
-    return auth, key_guard(name, settings, tokens)
+    return auth, credential_guard(name, settings, tokens)
 
 
 def _provider(
@@ -285,7 +286,7 @@ def _client_credentials_login(
     )
 
 
-def key_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
+def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> RequestHook:
     """Return a request hook that prevents an MCP server from stealing the user's credentials.
 
     The MCP server chooses the login server. The hook therefore raises if the user's secret or

@@ -18,7 +18,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from delf_mcp.limits import MAX_INVALID_LINES, MAX_MESSAGE_BYTES
-from delf_mcp.link import ServerEnd
+from delf_mcp.link import ServerExit
 from delf_mcp.repair import needs_repair, repaired
 
 _END_SECONDS: Final = 2.0
@@ -44,7 +44,7 @@ async def running(
     args: tuple[str, ...],
     env: Mapping[str, str],
     cwd: str | None,
-    server_end: ServerEnd,
+    server_exit: ServerExit,
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Run a program as a server; at the end, stop the program and all its child processes.
 
@@ -55,7 +55,7 @@ async def running(
         args: The arguments.
         env: Environment variables in addition to PATH, HOME and similar variables.
         cwd: The working directory.
-        server_end: Gets the cause of the end, and the last part of the standard error.
+        server_exit: Gets the cause when the server ends, and the last part of its standard error.
 
     Yields:
         The streams of messages from and to the server.
@@ -76,9 +76,9 @@ async def running(
     )
     to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    reader = asyncio.create_task(_read_messages(process, to_session, server_end))
+    reader = asyncio.create_task(_read_messages(process, to_session, server_exit))
     writer = asyncio.create_task(_write_messages(process, from_session, to_session))
-    stderr_reader = asyncio.create_task(_read_stderr(process, server_end))
+    stderr_reader = asyncio.create_task(_read_stderr(process, server_exit))
     try:
         yield read, write
     finally:
@@ -97,7 +97,7 @@ async def running(
 
 
 async def _read_messages(
-    process: asyncio.subprocess.Process, to_session: Any, server_end: ServerEnd
+    process: asyncio.subprocess.Process, to_session: Any, server_exit: ServerExit
 ) -> None:
     """Send the program's messages to the session until the end or a fault.
 
@@ -116,13 +116,13 @@ async def _read_messages(
                 if not line:
                     break
             except asyncio.LimitOverrunError:
-                server_end.set_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
+                server_exit.set_cause(f"it sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
                 break
             message = await _parse_in_time(line)
             if message is None:
                 invalid_lines += bool(line.strip())
                 if invalid_lines > MAX_INVALID_LINES:
-                    server_end.set_cause("its output is not the protocol")
+                    server_exit.set_cause("its output is not the protocol")
                     break
                 continue
             invalid_lines = 0
@@ -182,14 +182,14 @@ async def _write_messages(
         await to_session.aclose()  # ends the wait for responses
 
 
-async def _read_stderr(process: asyncio.subprocess.Process, server_end: ServerEnd) -> None:
-    """Read the program's standard error, and store its last part in ``server_end``."""
+async def _read_stderr(process: asyncio.subprocess.Process, server_exit: ServerExit) -> None:
+    """Read the program's standard error, and store its last part in ``server_exit``."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it is a pipe
     tail = b""
     while piece := await stderr.read(_READ_BYTES):
         tail = (tail + piece)[-_STDERR_TAIL_BYTES:]
-        server_end.stderr_tail = tail.decode("utf-8", "replace")
+        server_exit.stderr_tail = tail.decode("utf-8", "replace")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

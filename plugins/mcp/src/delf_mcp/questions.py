@@ -106,7 +106,8 @@ def _block_text(block: Any) -> str:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.ImageContent):
-        # The digest makes different pictures different questions for remembered decisions.
+        # A person's decision may be remembered for the same text. With the digest, the text of
+        # another picture differs.
         digest = hashlib.sha256(block.data.encode()).hexdigest()[:16]
         size = len(base64.b64decode(block.data))
         return f"(a picture, {block.mime_type}, {size:,} bytes, sha256 {digest})"

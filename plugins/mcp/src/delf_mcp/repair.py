@@ -38,7 +38,7 @@ def repaired(text: str) -> str:
     reader = JSONReader("the server's answer")
     value = reader.value(text)
     with notes_of_call() as notes:
-        reader.tell()
+        reader.add_notes()  # about repeated keys and other lost values
     is_wrapped = isinstance(value, dict) and _wrap_data(cast("dict[str, Any]", value))
     if not notes and not is_wrapped and not _SURROGATE.search(text):
         return text

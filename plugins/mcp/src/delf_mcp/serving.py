@@ -148,13 +148,13 @@ class Served:
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
-        self._calls = make_agent(strategy=ONE_CALL, on_confirm=self._confirm)
-        self._tasks = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
+        self._call_agent = make_agent(strategy=ONE_CALL, on_confirm=self._confirm)
+        self._task_agent = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
         self._tools: dict[str, types.Tool] = {}
-        self._names: dict[str, str] = {}
+        self._action_names: dict[str, str] = {}
         self._outputs = Outputs()
         self._suspended: dict[str, Work] = {}
-        self._turn = asyncio.Lock()
+        self._listing_lock = asyncio.Lock()
 
     def server(self) -> Server[Any]:
         """Return an MCP server with the tools, to run on any transport."""
@@ -172,8 +172,8 @@ class Served:
         """Stop all work, and release resources."""
         for work in self._suspended.values():
             work.task.cancel()
-        await self._calls.astop()
-        await self._tasks.astop()
+        await self._call_agent.astop()
+        await self._task_agent.astop()
 
     async def list_tools(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -220,7 +220,7 @@ class Served:
         elif params.name not in self._tools:
             return _failed(f"there is no tool {params.name!r}")
         else:
-            work = Work(self._begin(params.name, params.arguments or {}))
+            work = Work(self._run_task_or_call(params.name, params.arguments or {}))
         try:
             async with work.sending_progress(context):
                 return await self._next_result(context, work)
@@ -261,21 +261,24 @@ class Served:
             if self._suspended.pop(key, None) is not None:
                 work.task.cancel()
 
-        work.abandon_after(self._tasks.config.approval_timeout, abandon)
+        work.abandon_after(self._task_agent.config.approval_timeout, abandon)
         return key
 
-    async def _begin(self, tool: str, arguments: Mapping[str, Any]) -> list[types.ContentBlock]:
+    async def _run_task_or_call(
+        self, tool: str, arguments: Mapping[str, Any]
+    ) -> list[types.ContentBlock]:
+        """Run a task, for the tool ``run``, or call an action; return the result's content."""
         work = _work.get()
         listeners = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
             task = str(arguments.get("task", ""))
-            response = await self._tasks.arun(task, listeners=listeners, trust="outside")
+            response = await self._task_agent.arun(task, listeners=listeners, trust="outside")
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
-        call = call_task(self._names[tool], arguments)
-        response = await self._calls.arun(call, listeners=listeners, trust="outside")
+        call = call_task(self._action_names[tool], arguments)
+        response = await self._call_agent.arun(call, listeners=listeners, trust="outside")
         response.raise_for_status()
         return blocks_of(response.text)
 
@@ -289,25 +292,25 @@ class Served:
         return await answer
 
     async def _list_once(self) -> dict[str, types.Tool]:
-        async with self._turn:
+        async with self._listing_lock:
             if self._tools:
                 return self._tools
-            response = await self._calls.arun(LIST)
+            response = await self._call_agent.arun(LIST)
             response.raise_for_status()
-            tools = {_RUN: _run_tool()}
+            tools = {_RUN: _definition_of_run()}
             for item in json.loads(response.text):
                 if item["name"].startswith(_OWN_TOOLS) or item["name"] == ASK:
                     continue
                 name = _unique_name(
                     _NOT_IN_NAMES.sub("_", item["name"])[:_MAX_NAME_CHARACTERS], tools
                 )
-                self._names[name] = item["name"]
+                self._action_names[name] = item["name"]
                 tools[name] = _tool(name, item)
             self._tools = tools
             return tools
 
 
-def _run_tool() -> types.Tool:
+def _definition_of_run() -> types.Tool:
     return types.Tool(
         name=_RUN,
         description="Do a task: delf writes a script for it, which may use all connections.",

@@ -19,9 +19,9 @@ from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
 from delf.settings import reveal_secrets
 from delf.terminal import visible
-from delf_mcp.limits import MAX_MESSAGE_BYTES, bounded
-from delf_mcp.link import ServerEnd, first_of, watched
-from delf_mcp.listing import Sieve
+from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
+from delf_mcp.link import ServerExit, first_of, watched
+from delf_mcp.listing import InvalidItemFilter
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
 from delf_mcp.settings import MCPSettings
@@ -44,7 +44,7 @@ class Target:
         add_secret: Called with each received secret, to redact the secret from now on.
         open_url: Shows a URL to the user.
         on_tools_changed: Called when the server's tools may have changed.
-        sieve: Removes invalid items from the server's lists.
+        item_filter: Removes invalid items from the server's lists.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Target:
         add_secret: Callable[[str], None],
         open_url: OpenURL,
         on_tools_changed: Callable[[], None],
-        sieve: Sieve,
+        item_filter: InvalidItemFilter,
     ) -> None:
         self._on_tools_changed = on_tools_changed
-        self._sieve = sieve
+        self._item_filter = item_filter
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
@@ -66,27 +66,27 @@ class Target:
         self._open_url = open_url
 
     @asynccontextmanager
-    async def open(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
+    async def open(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
         """Start or reach the server, and yield a client.
 
         Args:
-            server_end: Stores why the server ended, and calls a function when it has ended.
+            server_exit: Stores why the server ended, and calls a function when it has ended.
         """
         open_client = self._open_url_client if self._settings.url else self._open_program_client
-        async with open_client(server_end) as client:
+        async with open_client(server_exit) as client:
             yield client
 
     @asynccontextmanager
-    async def _open_url_client(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
+    async def _open_url_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
         settings = self._settings
         # Ask for uncompressed responses, because compressed responses could expand without limit.
         headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
-        auth_and_check = login(self._name, settings, self._add_secret, self._open_url)
-        auth, check = (None, None) if auth_and_check is None else auth_and_check
+        auth_and_guard = login(self._name, settings, self._add_secret, self._open_url)
+        auth, guard_credentials = (None, None) if auth_and_guard is None else auth_and_guard
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
-        hooks: dict[str, list[Any]] = {"response": [bounded]}
-        if check is not None:
-            hooks["request"] = [check]
+        hooks: dict[str, list[Any]] = {"response": [limit_response_size]}
+        if guard_credentials is not None:
+            hooks["request"] = [guard_credentials]
         async with httpx2.AsyncClient(
             transport=async_transport(httpx2),
             headers=headers,
@@ -97,26 +97,26 @@ class Target:
             transport = streamable_http_client(
                 settings.url or "", http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
             )
-            async with self._client(transport, server_end) as client:
+            async with self._client(transport, server_exit) as client:
                 yield client
 
     @asynccontextmanager
-    async def _open_program_client(self, server_end: ServerEnd) -> AsyncGenerator[Client]:
+    async def _open_program_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
         settings = self._settings
         command = settings.command or ""
         transport = running(
-            command, settings.args, reveal_secrets(settings.env), settings.cwd, server_end
+            command, settings.args, reveal_secrets(settings.env), settings.cwd, server_exit
         )
         has_started = False
         try:
-            async with self._client(transport, server_end) as client:
+            async with self._client(transport, server_exit) as client:
                 has_started = True
                 yield client
         except Exception as error:
             if has_started:
                 raise
-            cause = server_end.cause or first_of(error)
-            stderr = " ".join(server_end.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
+            cause = server_exit.cause or first_of(error)
+            stderr = " ".join(server_exit.stderr_tail.split())[-_MAX_STDERR_CHARACTERS:]
             output_note = f"; it wrote: {visible(stderr)}" if stderr else ""
             raise ConnectionUnavailableError(
                 f"{self._name}: the MCP server {command!r} does not start: {cause}{output_note}",
@@ -124,9 +124,9 @@ class Target:
             ) from None
 
     @asynccontextmanager
-    async def _client(self, transport: Any, server_end: ServerEnd) -> AsyncGenerator[Client]:
-        self._sieve.version = None
-        streams: Any = watched(transport, server_end, self._sieve)
+    async def _client(self, transport: Any, server_exit: ServerExit) -> AsyncGenerator[Client]:
+        self._item_filter.version = None  # the validity of items depends on the negotiated version
+        streams: Any = watched(transport, server_exit, self._item_filter.remove_invalid_items)
         new_client = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
@@ -135,7 +135,7 @@ class Target:
             **self._callbacks,
         )
         async with new_client as client:
-            self._sieve.version = client.protocol_version
+            self._item_filter.version = client.protocol_version
             # A pattern in the server's schema could make the library's check run forever.
             client.session.validate_tool_result = _skip_validation
             self._on_tools_changed()

@@ -76,7 +76,7 @@ class Answer:
         except ValueError:
             # The bytes happened to be valid UTF-8, but the declared charset is another.
             value = reader.value(self._text().removeprefix("\ufeff"))
-        reader.tell()  # adds notes about repeated keys and similar faults to the call
+        reader.add_notes()  # about repeated keys and similar faults
         return value
 
     def _text(self) -> str:
