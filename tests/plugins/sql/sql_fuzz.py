@@ -222,7 +222,7 @@ async def fuzz(
         except ServerError as error:
             called = error.called
             figures.failed += 1
-        seen = {name.lower() for name in statement.calls | statement.attributes}
+        seen = {name.lower() for name in statement.calls | statement.names_after_dot}
         figures.calls += len(called & seen)
         for name in called - seen:
             figures.unseen.append((name, text))
@@ -312,7 +312,7 @@ def mariadb_runner(url: str) -> Generator[Run]:
     from pymysql.err import MySQLError
 
     backend = backend_of(url, statement_timeout=2)
-    with backend.session(reader=True) as session:
+    with backend.session(read_only=True) as session:
         driver: Any = session.connection.driver_connection
 
         async def run(text: str) -> set[str]:
@@ -354,7 +354,7 @@ def duckdb_runner(url: str) -> Generator[Run]:
 
     settings = SQLSettings.for_instance("db", {"url": url})
     backend = DuckdbEngine(make_target("db", settings), settings)
-    with backend.session(reader=True) as session:
+    with backend.session(read_only=True) as session:
         driver: Any = session.connection.driver_connection
 
         async def run(text: str) -> set[str]:

@@ -101,8 +101,8 @@ async def test_killed_query_process_is_an_error_and_the_next_works(sql):
 
 
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
-@pytest.mark.parametrize("reader", [True, False])
-def test_process_can_write_only_beside_its_database(reader, tmp_path):
+@pytest.mark.parametrize("read_only", [True, False])
+def test_process_can_write_only_beside_its_database(read_only, tmp_path):
     """The process itself is confined, even for writes that DuckDB would allow."""
     from delf.values.encoding import dumps, loads
     from delf_confined.children import Template
@@ -111,7 +111,7 @@ def test_process_can_write_only_beside_its_database(reader, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     template = Template()
-    writable = () if reader else (str(own),)
+    writable = () if read_only else (str(own),)
     limits = Limits(writable=writable, file_bytes=10_000)
     done = {}
     for name, place in (("own", own / "x.csv"), ("other", tmp_path / "x.csv")):
@@ -119,7 +119,7 @@ def test_process_can_write_only_beside_its_database(reader, tmp_path):
         done[name] = loads(child.call(dumps({"path": str(place)}), 10_000)).get("value")
         child.end()
     template.close()
-    assert done == {"own": None if reader else True, "other": None}
+    assert done == {"own": None if read_only else True, "other": None}
 
 
 if sys.platform != "linux":  # pragma: no cover

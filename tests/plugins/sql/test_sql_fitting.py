@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from delf.errors import DelfError, ToolRefusedError
 from delf_sql.backends.duckdb_child import DuckdbEngine
-from delf_sql.placeholders import Bound, bind
+from delf_sql.placeholders import BoundStatement, bind
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
 from delf_sql.targets import assigned
@@ -148,11 +148,11 @@ def store_all_in_duckdb(database: Any, kind: str) -> dict[str, Any]:
     settings = SQLSettings(url=database.url)
     engine = DuckdbEngine(make_target("sql", settings), settings)
 
-    def bound(text: str, params: Any = None) -> Bound:
+    def bound(text: str, params: Any = None) -> BoundStatement:
         return bind(*normalise(text, "duckdb"), params, "duckdb", for_duckdb)
 
     found: dict[str, Any] = {}
-    with engine.session(reader=False) as session:
+    with engine.session(read_only=False) as session:
         engine.change(session, [bound(f"CREATE TABLE v (id varchar, v {kind})")], returns=False)
         for name, value in VALUES.items():
             try:
@@ -220,7 +220,7 @@ STORED = {
 @pytest.mark.parametrize("text", STORED)
 def test_parameters_are_matched_to_their_columns(text):
     pieces = text.split("?")
-    found = assigned(Bound(pieces, [None] * (len(pieces) - 1)), "mysql")
+    found = assigned(BoundStatement(pieces, [None] * (len(pieces) - 1)), "mysql")
     assert [(column, parameter) for _, column, parameter in found] == STORED[text]
 
 

@@ -61,7 +61,7 @@ async def test_duckdb_queries_change_nothing_under_fuzzing(duckdb_database):
 
 async def test_fuzzer_detects_a_gate_that_ignores_attributes(postgres_database):
     def blind(text, dialect):
-        return replace(read_everything(text, dialect), attributes=frozenset())
+        return replace(read_everything(text, dialect), names_after_dot=frozenset())
 
     postgres_database.run(POSTGRESQL_CANARIES)
     async with postgresql_runner(postgres_database.url) as run:

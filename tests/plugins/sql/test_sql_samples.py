@@ -15,7 +15,11 @@ TOWNS = [f"Town {letter}{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 def held(name, values, kind="text"):
     table = Table(Relation(name="t"), [Column(name=name, type=kind)])
-    return with_samples(table, [[value] for value in values], lambda _: True).columns[0].holds
+    return (
+        with_samples(table, [[value] for value in values], lambda _: True)
+        .columns[0]
+        .value_description
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,9 +77,9 @@ def test_small_table_of_codes_is_shown_with_its_meanings(label, rows, words):
     columns = [Column(name="code", type="text", primary_key=True), Column(name=label, type="text")]
     table = Table(Relation(name="t"), columns)
     found = with_samples(table, rows, lambda _: True).columns
-    assert [column.holds for column in found] == [None, words]
+    assert [column.value_description for column in found] == [None, words]
     outside = with_samples(table, rows, lambda column: column != "code").columns
-    assert "by code" not in str(outside[1].holds)
+    assert "by code" not in str(outside[1].value_description)
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_function_names_are_case_folded_like_the_database():
         frozenset({"Weird", "x"}),
     )
     assert statement.calls == {"lower", "Weird", "x"}
-    assert statement.attributes == {"fn"}
+    assert statement.names_after_dot == {"fn"}
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ class Stubborn:
         self.can_stop, self.leave = can_stop, threading.Event()
 
     @contextlib.contextmanager
-    def session(self, *, reader: bool):
+    def session(self, *, read_only: bool):
         yield self
 
     def stop(self, session):
@@ -372,7 +372,7 @@ async def test_statement_finished_during_cancellation_returns_its_result(can_sto
     backend = Stubborn(can_stop)
     database = Database(backend, 1, 0.01)
     try:
-        running = database.run(lambda session: session.leave.wait(30), reader=False)
+        running = database.run(lambda session: session.leave.wait(30), read_only=False)
         if can_stop:
             assert await running is True
         else:

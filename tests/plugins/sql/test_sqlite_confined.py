@@ -14,10 +14,10 @@ from delf_confined import landlock, seccomp
 CHILD = """
 import sys, socket, subprocess
 from pathlib import Path
-from delf_sql.sqlite_child import Opening, confine
+from delf_sql.sqlite_child import OpenOptions, confine
 file, writes, library = sys.argv[1:4]
-opening = Opening("", True, 1.0, 1.0, 1, [], [], 1, [file], [writes] if writes else [], library)
-confine(opening)
+open_options = OpenOptions("", True, 1.0, 1.0, 1, [], [], 1, [file], [writes] if writes else [], library)
+confine(open_options)
 exec(sys.argv[4])
 """
 pytestmark = pytest.mark.skipif(

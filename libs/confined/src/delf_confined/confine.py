@@ -53,7 +53,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         readable_paths = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*readable_paths, *readable], writable)
     if seccomp.is_supported():
-        seccomp.install(threads=True, writes=bool(writable), locks=True)
+        seccomp.install(allow_threads=True, allow_writes=bool(writable), allow_locks=True)
 
 
 def _set_resource_limits(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:

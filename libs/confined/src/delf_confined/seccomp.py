@@ -136,16 +136,21 @@ def is_supported() -> bool:
 
 
 def build(
-    machine: str, pid: int, *, threads: bool, writes: bool = True, locks: bool = False
+    machine: str,
+    pid: int,
+    *,
+    allow_threads: bool,
+    allow_writes: bool = True,
+    allow_locks: bool = False,
 ) -> bytes:
     """Build a seccomp filter, and return its BPF instructions.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         pid: The id of the confined process, the only allowed target of signals.
-        threads: Whether the process may start threads.
-        writes: Whether the process may create, change, move and remove files.
-        locks: Whether the process may lock files.
+        allow_threads: Whether the process may start threads.
+        allow_writes: Whether the process may create, change, move and remove files.
+        allow_locks: Whether the process may lock files.
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
@@ -160,11 +165,13 @@ def build(
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    for name, block in _blocks(pid, threads=threads, writes=writes, locks=locks).items():
+    for name, block in _blocks(
+        pid, allow_threads=allow_threads, allow_writes=allow_writes, allow_locks=allow_locks
+    ).items():
         number = _CHECKED_CALLS[name][_NUMBER_INDEX[machine]]
         if number is not None:
             code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
-    for first, last in _number_ranges(calls.numbers(machine, writes=writes)):
+    for first, last in _number_ranges(calls.numbers(machine, writes=allow_writes)):
         code += [
             _instruction(_JUMP_AT_LEAST, 0, 2, first),
             _instruction(_JUMP_ABOVE, 1, 0, last),
@@ -180,35 +187,48 @@ def build(
 
 
 @cache
-def build_filter(machine: str, *, threads: bool, writes: bool = True, locks: bool = False) -> bytes:
+def build_filter(
+    machine: str, *, allow_threads: bool, allow_writes: bool = True, allow_locks: bool = False
+) -> bytes:
     """Build a seccomp filter with a placeholder for the process id.
 
     The result is cached, so that a process which forks confined processes builds the filter once.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        threads: As in :func:`build`.
-        writes: As in :func:`build`.
-        locks: As in :func:`build`.
+        allow_threads: As in :func:`build`.
+        allow_writes: As in :func:`build`.
+        allow_locks: As in :func:`build`.
     """
-    return build(machine, _PLACEHOLDER_PID, threads=threads, writes=writes, locks=locks)
+    return build(
+        machine,
+        _PLACEHOLDER_PID,
+        allow_threads=allow_threads,
+        allow_writes=allow_writes,
+        allow_locks=allow_locks,
+    )
 
 
-def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
+def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool = False) -> None:
     """Install a seccomp filter for the system calls of this process and of its later threads.
 
     The filter cannot be removed.
 
     Args:
-        threads: As in :func:`build`.
-        writes: As in :func:`build`.
-        locks: As in :func:`build`.
+        allow_threads: As in :func:`build`.
+        allow_writes: As in :func:`build`.
+        allow_locks: As in :func:`build`.
 
     Raises:
         OSError: If the kernel refuses.
     """
     libc = system.libc()
-    code = build_filter(platform.machine(), threads=threads, writes=writes, locks=locks)
+    code = build_filter(
+        platform.machine(),
+        allow_threads=allow_threads,
+        allow_writes=allow_writes,
+        allow_locks=allow_locks,
+    )
     code = code.replace(struct.pack("=I", _PLACEHOLDER_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -220,28 +240,30 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
             raise OSError(number, "the kernel refuses the seccomp filter")
 
 
-def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, list[bytes]]:
+def _blocks(
+    pid: int, *, allow_threads: bool, allow_writes: bool, allow_locks: bool
+) -> dict[str, list[bytes]]:
     """Return a mapping from each call with checked arguments to its block of instructions."""
     own_process = (0, pid)
     return {
         "futex": _allow_values(1, _FUTEX_OPERATIONS, mask=_FUTEX_OPERATION_MASK),
         "mmap": _allow_without_bits(3, _REFUSED_MMAP_FLAGS),
         "madvise": _forbid_arguments(2, _REFUSED_MADVICE),
-        "open": _allow_opening(1) if writes else _allow_reading(1),
-        "openat": _allow_opening(2) if writes else _allow_reading(2),
+        "open": _allow_opening(1) if allow_writes else _allow_reading(1),
+        "openat": _allow_opening(2) if allow_writes else _allow_reading(2),
         "clock_gettime": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_getres": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_nanosleep": _allow_without_bits(0, _CLOCK_SIGN_BIT),
-        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if writes else _return(_REFUSE),
+        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if allow_writes else _return(_REFUSE),
         "ioctl": _allow_values(1, _IOCTLS),
-        "fcntl": _allow_values(1, (*_FCNTLS, *_FILE_LOCKS) if locks else _FCNTLS),
+        "fcntl": _allow_values(1, (*_FCNTLS, *_FILE_LOCKS) if allow_locks else _FCNTLS),
         "pipe2": _allow_without_bits(1, ~_PIPE_FLAGS),
         "sendto": _allow_without_address(),
         "recvfrom": _allow_without_bits(3, ~_RECEIVE_FLAGS),
         "getsockopt": _require_argument(1, _SOL_SOCKET) + _allow_values(2, _SOCKET_OPTIONS),
         "socketpair": _require_argument(0, _AF_UNIX)
         + _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
-        "clone": _allow_new_thread() if threads else _return(_REFUSE),
+        "clone": _allow_new_thread() if allow_threads else _return(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _return(_UNKNOWN_CALL),
         "prctl": _allow_values(0, _PRCTLS),

@@ -43,7 +43,9 @@ def main(descriptor: int) -> None:
     landlock.prepare()
     if seccomp.is_supported():
         for writes in (False, True):
-            seccomp.build_filter(os.uname().machine, threads=True, writes=writes, locks=True)
+            seccomp.build_filter(
+                os.uname().machine, allow_threads=True, allow_writes=writes, allow_locks=True
+            )
     imported_names: set[str] = set()
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:

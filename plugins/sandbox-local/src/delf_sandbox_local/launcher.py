@@ -54,7 +54,7 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, max_th
     if landlock.version():
         landlock.restrict([*sys.path, *system.INTERPRETER_FILES, *readable], [scratch])
     if seccomp.is_supported():
-        seccomp.install(threads=max_threads > 0)
+        seccomp.install(allow_threads=max_threads > 0)
         _disable_utime(scratch)
 
 

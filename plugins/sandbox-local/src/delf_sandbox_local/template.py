@@ -71,7 +71,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     landlock.prepare()
     if seccomp.is_supported():
         for threads in (False, True):
-            seccomp.build_filter(platform.machine(), threads=threads)
+            seccomp.build_filter(platform.machine(), allow_threads=threads)
     gc.collect()
     gc.freeze()  # keep the pages shared with forks
     return namespace_names, server

@@ -118,48 +118,51 @@ class OwnTables:
         return None if tree.find(*unknown_calls) else tree
 
     def _trust_of_tree(self, tree: exp.Expression) -> Trust | Mapping[str, Trust]:
+        """Return ``own`` if a query reads only tables that the user declares as own.
+
+        For any other query of a single table, return the trust by column; else ``outside``.
+        """
         from sqlglot import exp
 
-        tables = self._source_tables(tree)
-        if not tables or None in tables:
+        sources = self._source_tables(tree)
+        tables = [table for table in sources if table is not None]
+        if not tables or len(tables) < len(sources):  # some source may not be a table
             return _OUTSIDE
-        if all(self.has_table(table) for table in tables if table):
+        if all(self.has_table(table) for table in tables):
             return "own"
         is_one_table = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
-        return self._trust_by_column(tree, tables[0] or "") if is_one_table else _OUTSIDE
+        return self._trust_by_column(tree, tables[0]) if is_one_table else _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the names of the tables that a query reads, and None for each doubtful source.
 
-        A source is doubtful if it may be something else than a table, such as a common table
-        expression (CTE). Inside and before the definition of a CTE, its name means a table.
+        A table may have the same name as a common table expression (CTE). In the query of this CTE
+        and of earlier CTEs, the name may mean the table: the result then has None for it.
         """
         from sqlglot import exp
 
-        expressions: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
-        clause = tree.find(exp.With)
-        if len([*tree.find_all(exp.CTE)]) != len(expressions) or (
-            clause and clause.args.get("recursive")
-        ):
-            return [None]  # nested or recursive expressions
-        expression_names = {
-            self._folded_name(expression.args["alias"].this) for expression in expressions
-        }
-        earlier_names: set[str] = set()
-        ids_of_inner_tables: set[int] = set()
+        ctes: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
+        has_nested_ctes = len([*tree.find_all(exp.CTE)]) != len(ctes)
+        with_clause = tree.find(exp.With)
+        is_recursive = with_clause is not None and with_clause.args.get("recursive")
+        if has_nested_ctes or is_recursive:
+            return [None]
+        cte_names = {self._folded_name(cte.args["alias"].this) for cte in ctes}
+        earlier_cte_names: set[str] = set()
+        ids_of_tables_in_ctes: set[int] = set()
         source_names: list[str | None] = []
-        for expression in expressions:
-            tables = [*expression.this.find_all(exp.Table)]
-            ids_of_inner_tables.update(map(id, tables))
-            names = [name for name in map(self._table, tables) if name not in earlier_names]
-            source_names += [None if name in expression_names else name for name in names]
-            earlier_names.add(self._folded_name(expression.args["alias"].this))
+        for cte in ctes:
+            tables = [*cte.this.find_all(exp.Table)]
+            ids_of_tables_in_ctes.update(map(id, tables))
+            names = [name for name in map(self._table, tables) if name not in earlier_cte_names]
+            source_names += [None if name in cte_names else name for name in names]
+            earlier_cte_names.add(self._folded_name(cte.args["alias"].this))
         other_tables = (
-            table for table in tree.find_all(exp.Table) if id(table) not in ids_of_inner_tables
+            table for table in tree.find_all(exp.Table) if id(table) not in ids_of_tables_in_ctes
         )
         return [
             *source_names,
-            *(name for name in map(self._table, other_tables) if name not in expression_names),
+            *(name for name in map(self._table, other_tables) if name not in cte_names),
         ]
 
     def _table(self, table: exp.Table) -> str | None:
@@ -175,8 +178,10 @@ class OwnTables:
     def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
         """Return the trust level of the columns of a query that reads one table.
 
-        All columns are untrusted (``outside``) unless the query selects columns by name, without
-        ``*`` and without subqueries.
+        A column of the result is trusted (``own``) if it is computed only from columns of the table
+        that are declared as the user's own. All columns are untrusted (``outside``) unless the
+        query selects columns by name, without ``*`` and without subqueries, and all columns outside
+        of the select list, such as those of conditions, are the user's own.
         """
         from sqlglot import exp
 
@@ -193,28 +198,44 @@ class OwnTables:
         row_names = {source.name.lower(), source.alias.lower()}
         if any(column.name.lower() in row_names for column in tree.find_all(exp.Column)):
             return _OUTSIDE  # a table's name used as a column means its rows
+        result_columns = self._result_columns(tree, table)
+        if result_columns is None:
+            return _OUTSIDE
+        selected_ids = {id(c) for each in tree.expressions for c in each.find_all(exp.Column)}
+        other_columns = (c for c in tree.find_all(exp.Column) if id(c) not in selected_ids)
+        if not all(self._is_own(table, column) for column in other_columns):
+            return _OUTSIDE
+        own_names = [name for name, level in result_columns.items() if level == "own"]
+        # Databases differ in the letter case of the names that they return.
+        spellings = {form for name in own_names for form in (name, name.lower(), name.upper())}
+        return (
+            {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"} if spellings else _OUTSIDE
+        )
+
+    def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
+        """Return the trust of each column in the select list, by the column's name in the result.
+
+        None if the database chooses a column's name, if two columns have the same name, or if an
+        alias may mean another column.
+        """
+        from sqlglot import exp
+
         trust_by_name: dict[str, Trust] = {}
-        selected: set[int] = set()
+        lower_names: set[str] = set()
         for each in tree.expressions:
             if not isinstance(each, (exp.Column, exp.Alias)):
-                return _OUTSIDE  # the database chooses the column's name
-            columns = [*each.find_all(exp.Column)]
-            selected.update(map(id, columns))
-            is_own = bool(columns) and all(self._is_own(table, column) for column in columns)
+                return None
             name = each.alias_or_name
-            if name.lower() in trust_by_name or (
-                isinstance(each, exp.Alias) and self._may_mean_own_column(table, name)
-            ):
-                return _OUTSIDE
-            trust_by_name[name.lower()] = "own" if is_own else "outside"
-        rest = (column for column in tree.find_all(exp.Column) if id(column) not in selected)
-        if not all(self._is_own(table, column) for column in rest):
-            return _OUTSIDE
-        own = [
-            each.alias_or_name for each in tree.expressions if trust_by_name[_name(each)] == "own"
-        ]
-        spellings = {form for name in own for form in (name, name.lower(), name.upper())}
-        return {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"} if own else _OUTSIDE
+            is_alias = isinstance(each, exp.Alias)
+            if is_alias and self._may_mean_own_column(table, name):
+                return None
+            if name.lower() in lower_names:
+                return None
+            lower_names.add(name.lower())
+            columns = [*each.find_all(exp.Column)]
+            is_own = bool(columns) and all(self._is_own(table, column) for column in columns)
+            trust_by_name[name] = "own" if is_own else "outside"
+        return trust_by_name
 
     def _is_own(self, table: str, column: exp.Column) -> bool:
         return self.has_column(table, self._folded_name(column.this))
@@ -233,7 +254,3 @@ class OwnTables:
             self.dialect == "postgresql" and not is_quoted
         )
         return name.name.lower() if folds else name.name
-
-
-def _name(projection: exp.Expression) -> str:
-    return projection.alias_or_name.lower()

@@ -65,7 +65,7 @@ class Column:
         unique: Whether a unique constraint covers this column alone.
         references: The column that a foreign key refers to, with its table.
         comment: The comment in the database.
-        holds: A description of the values in some rows, for the prompt.
+        value_description: A description of the values in some rows, for the prompt.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Column:
     unique: bool = False
     references: str | None = None
     comment: str | None = None
-    holds: str | None = None
+    value_description: str | None = None
 
     def info(self) -> ColumnInfo:
-        """Return the description of the column that scripts get."""
+        """Return the column's description in the form that scripts get."""
         return ColumnInfo(
             name=self.name,
             type=self.type,
@@ -121,15 +121,16 @@ class Catalogue:
     Args:
         relations: Returns key, schema (NULL if not needed), name, view flag and comment of each
             table and view.
-        columns: Takes ``keys``; returns table key, name, type, nullable flag and comment of each
-            column.
-        keys: Takes ``keys``; returns table key, column name, kind and referenced column of each key
-            column. The kind is ``p`` (primary key), ``u`` (unique) or ``f`` (foreign key).
+        columns: Takes the tables' ``keys``; returns table key, name, type, nullable flag and
+            comment of each column.
+        constraints: Takes the tables' ``keys``; returns table key, column name, kind and referenced
+            column of each constraint. The kind is ``p`` (primary key), ``u`` (unique) or ``f``
+            (foreign key).
     """
 
     relations: str
     columns: str
-    keys: str
+    constraints: str
 
 
 def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
@@ -149,15 +150,15 @@ def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
 def tables_of(
     relations: Iterable[Relation],
     columns: Iterable[Sequence[Any]],
-    keys: Iterable[Sequence[Any]],
+    constraints: Iterable[Sequence[Any]],
 ) -> list[Table]:
-    """Build tables from the rows that a :class:`Catalogue` returns for columns and keys."""
+    """Build tables from the rows that a :class:`Catalogue` returns for columns and constraints."""
     tables = {relation.key: Table(relation) for relation in relations}
     for key, name, kind, nullable, comment in columns:
         tables[key].columns.append(
             Column(name=name, type=kind, nullable=bool(nullable), comment=comment)
         )
-    for key, name, role, other in keys:
+    for key, name, role, other in constraints:
         column = tables[key].column(name)
         if column is None:
             continue

@@ -89,8 +89,8 @@ class SQL(Connection[SQLSettings]):
 
     summary = "A SQL database."
 
-    def __init__(self, *first: Any, **options: Any) -> None:
-        super().__init__(*first, **options)
+    def __init__(self, *positional_settings: Any, **options: Any) -> None:
+        super().__init__(*positional_settings, **options)
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)
         # Without a password the driver sends PGPASSWORD, even to a server that the project chose.
@@ -98,12 +98,13 @@ class SQL(Connection[SQLSettings]):
             sources = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in sources else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
-        self._own: OwnTables | None = None
+        self._own_tables: OwnTables | None = None
         if isinstance(self.trust, Mapping):
             functions = self.settings.functions
-            self._own = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
+            self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                self.context_trust = "own"  # without the comments of other tables
+                # The prompt then has only comments of tables and columns declared as own.
+                self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
         # Tables by name, with descriptions of the values in their columns.
@@ -120,7 +121,7 @@ class SQL(Connection[SQLSettings]):
             except ToolRefusedError as error:
                 return Refused(message=str(error))
             return Allowed(preview=await self._preview(changes, note) or None)
-        if call.action != "query" or self.target.is_locked:
+        if call.action != "query" or self.target.enforces_read_only:
             return Allowed()
         return NeedsApproval(
             reason=f"{self.target.label} has no read-only session here: only the check "
@@ -135,7 +136,7 @@ class SQL(Connection[SQLSettings]):
         if table is not None and search is not None:
             raise ToolRefusedError("schema takes either table or search, not both")
         return await self._in_session(
-            True, lambda backend, session: self._schema(backend, session, table, search)
+            lambda backend, session: self._schema(backend, session, table, search), read_only=True
         )
 
     @action(effect="read")
@@ -158,7 +159,8 @@ class SQL(Connection[SQLSettings]):
         )
 
         fetched = await self._in_session(
-            True, lambda backend, session: backend.read(session, checked, params, limit or max_rows)
+            lambda backend, session: backend.read(session, checked, params, limit or max_rows),
+            read_only=True,
         )
         if fetched.more and limit is None:
             raise ToolExecutionError(
@@ -186,9 +188,11 @@ class SQL(Connection[SQLSettings]):
 
         if len(changes) > 1:
             await self._note_on_missing_transactions(changes)
-        self._sampled_tables = {}
+        self._sampled_tables = {}  # the write may change the values in the columns
         written = await self._in_session(
-            False, lambda backend, session: backend.write(session, changes), checked
+            lambda backend, session: backend.write(session, changes),
+            read_only=False,
+            statements=checked,
         )
         rows = as_dicts(written.fetched)
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
@@ -202,7 +206,7 @@ class SQL(Connection[SQLSettings]):
         """
         try:
             head, lines, tables = await self._in_session(
-                True, lambda backend, session: self._describe(backend, session, task)
+                lambda backend, session: self._describe(backend, session, task), read_only=True
             )
             head += self._limit_note()
             if not (samples := await self._with_samples(tables)):
@@ -233,7 +237,7 @@ class SQL(Connection[SQLSettings]):
         needs_no_approval = is_allowed(self.allow, query) and not needs_confirmation(
             self.confirm, query
         )
-        if not (self.settings.sample and self.target.is_locked and needs_no_approval):
+        if not (self.settings.sample and self.target.enforces_read_only and needs_no_approval):
             return []
         wanted = tables[:_MAX_SAMPLED]
         unsampled = [
@@ -251,20 +255,23 @@ class SQL(Connection[SQLSettings]):
 
     async def _sample(self, table: Table) -> Table:
         """Return a table with descriptions of column values; unchanged if rows are unreadable."""
-        name, own = table.relation.full_name, self._own
+        name, own_tables = table.relation.full_name, self._own_tables
         rows: list[Sequence[Any]] = []
-        for is_last in (False, True):
-            statement = statement_of(table, self.target.dialect, is_last=is_last)
-            if statement is None or (is_last and len(rows) < ROWS):
+        for reads_last_rows in (False, True):
+            statement = statement_of(table, self.target.dialect, is_last=reads_last_rows)
+            has_all_rows = reads_last_rows and len(rows) < ROWS
+            if statement is None or has_all_rows:
                 break
             try:
-                fetched = await self._in_session(True, partial(_read_sample, statement=statement))
+                fetched = await self._in_session(
+                    partial(_read_sample, statement=statement), read_only=True
+                )
             except DelfError:
                 return table
             rows += fetched.rows
 
         def is_shown(column: str) -> bool:
-            return own is None or own.has_column(name, column)
+            return own_tables is None or own_tables.has_column(name, column)
 
         return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
@@ -279,7 +286,7 @@ class SQL(Connection[SQLSettings]):
         # Each word may be the name of a table.
         words = {token.text for statement, _ in changes for token in statement.tokens}
         tables = await self._in_session(
-            True, lambda backend, session: backend.without_transactions(session, words)
+            lambda backend, session: backend.without_transactions(session, words), read_only=True
         )
         if not tables:
             return ""
@@ -296,8 +303,8 @@ class SQL(Connection[SQLSettings]):
         if len(changes) == 1:
             return "\n".join(filter(None, [await self._describe_affected_rows(*changes[0]), note]))
         lines = ["one transaction:"]
-        for number, (statement, sets) in enumerate(changes, 1):
-            rows = await self._describe_affected_rows(statement, sets)
+        for number, (statement, parameter_sets) in enumerate(changes, 1):
+            rows = await self._describe_affected_rows(statement, parameter_sets)
             lines.append(f"{number}. {statement.text}" + (f" ({rows})" if rows else ""))
         return "\n".join(lines)
 
@@ -322,9 +329,10 @@ class SQL(Connection[SQLSettings]):
         return f"{label}: {total:,}" if label else uncounted
 
     async def _run_count(self, count: Count) -> int | None:
+        """Return the number of rows that a statement would change; None if it is unknown."""
         if count.number is not None:
             return count.number
-        if not self.target.is_locked:
+        if not self.target.enforces_read_only:  # the counting query could write, unapproved
             return None
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
@@ -337,10 +345,12 @@ class SQL(Connection[SQLSettings]):
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
         """Implements :class:`delf.protocols.connection.SupportsResultTrust`."""
-        if self._own is None:
+        if self._own_tables is None:  # the user declares no tables as own
             return None
         if action == "query":
-            return self._own.trust_of_query(arguments.get("statement"), arguments.get("params"))
+            return self._own_tables.trust_of_query(
+                arguments.get("statement"), arguments.get("params")
+            )
         return self.context_trust if action == "schema" else "outside"
 
     async def aclose(self) -> None:
@@ -365,26 +375,27 @@ class SQL(Connection[SQLSettings]):
 
     async def _in_session(
         self,
-        reader: bool,
         work: Callable[[Backend, Any], T],
+        *,
+        read_only: bool,
         statements: Sequence[Statement] = (),
     ) -> T:
         """Run a function with a session in a thread, converting drivers' exceptions.
 
         Args:
-            reader: Whether to use a read-only session.
             work: The function; gets the backend and the session.
+            read_only: Whether to use a read-only session.
             statements: The statements that the function executes, for error messages.
         """
         from delf_sql.database import LostError
 
         backend, database = self._backend_and_database or await asyncio.to_thread(self._connect)
         try:
-            return await database.run(lambda session: work(backend, session), reader=reader)
+            return await database.run(lambda session: work(backend, session), read_only=read_only)
         except DelfError:
             raise
         except Exception as error:
-            if isinstance(error, LostError) and not reader:
+            if isinstance(error, LostError) and not read_only:
                 raise lost_write_error(
                     "the statement did not end and could not be stopped", backend
                 ) from None
@@ -394,7 +405,7 @@ class SQL(Connection[SQLSettings]):
                 raise ToolExecutionError(f"{self.target.label}: {text}") from None
         timeout = self.settings.statement_timeout
         raise failed_statement_error(
-            problem, backend, reader=reader, timeout=timeout, statements=statements
+            problem, backend, read_only=read_only, timeout=timeout, statements=statements
         )
 
     def _schema(
@@ -410,11 +421,11 @@ class SQL(Connection[SQLSettings]):
             relations = [match]
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
-            ranked, count = self._index_of(tables).rank(search)
-            return [match.info() for match in ranked[: min(count, _MAX_FOUND_TABLES)]]
+            ranked, relevant_count = self._index_of(tables).rank(search)
+            return [match.info() for match in ranked[: min(relevant_count, _MAX_FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
             return [
-                relation_info(self._without_foreign_comment(relation)) for relation in relations
+                relation_info(self._without_untrusted_comment(relation)) for relation in relations
             ]
         return [match.info() for match in self._tables(backend, session, relations)]
 
@@ -443,30 +454,36 @@ class SQL(Connection[SQLSettings]):
         With the setting ``trust``, only comments that the setting declares as ``own`` are kept.
         """
         tables = backend.tables(session, relations)
-        if self._own is None:
+        if self._own_tables is None:
             return tables
-        return [self._own.with_own_comments(table) for table in tables]
+        return [self._own_tables.with_own_comments(table) for table in tables]
 
-    def _without_foreign_comment(self, relation: Relation) -> Relation:
-        return relation if self._own is None else self._own.without_comment(relation)
+    def _without_untrusted_comment(self, relation: Relation) -> Relation:
+        return relation if self._own_tables is None else self._own_tables.without_comment(relation)
 
     def _describe(
         self, backend: Backend, session: Any, task: str
     ) -> tuple[str, str, Sequence[Table]]:
-        """Return a heading, the schema's lines, and its tables, the most relevant first."""
+        """Return a heading, the schema's lines, and its tables, the most relevant first.
+
+        The lines have all tables with columns if these fit the budget, else the most relevant ones.
+        """
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)
         if not relations:
             return f"{head}, no tables", "", ()
-        tables, others = self._candidates(backend, session, relations, task)
+        # Only `schema_tables` tables are read with their columns.
+        tables, relations_without_columns = self._candidates(backend, session, relations, task)
         if note := values_note(tables, dialect):
             head = f"{head} (values: {note})"
-        text = whole_schema(tables, dialect, budget) if not others else None
-        if text is not None:
-            return f"{head}:\n", text, tables
+        if not relations_without_columns:
+            text = whole_schema(tables, dialect, budget)
+            if text is not None:
+                return f"{head}:\n", text, tables
         ranked, _ = self._index_of(tables).rank(task)
-        text = PartialSchema(dialect, budget, self.name, ColumnNeed(task)).text(ranked, others)
+        partial_schema = PartialSchema(dialect, budget, self.name, ColumnNeed(task))
+        text = partial_schema.text(ranked, relations_without_columns)
         return f"{head}, {len(relations)} tables:\n", text, ranked
 
 

@@ -16,6 +16,10 @@ _MAY_SKIP_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
 _READS: Final = frozenset({"SELECT", "WITH"})
 
 
+class _MismatchError(Exception):
+    """The parameters do not match the placeholders, so the rows cannot be counted."""
+
+
 class Count(NamedTuple):
     """The number of rows that a statement changes, or a query for that number.
 
@@ -33,7 +37,7 @@ class Count(NamedTuple):
 
 
 def count_of(statement: Statement, params: Params) -> Count | None:
-    """Determine how many rows a statement changes.
+    """Return the number of rows that a statement would change, or a query for the number.
 
     Args:
         statement: A checked statement.
@@ -42,45 +46,54 @@ def count_of(statement: Statement, params: Params) -> Count | None:
     Returns:
         None if the number is unknown without running the statement.
     """
-    outer = list(_tokens_outside_parentheses(statement.tokens))
-    returning = next((t for t in outer if t.word == "RETURNING"), None)
+    outer_tokens = list(_tokens_outside_parentheses(statement.tokens))
+    returning = next((t for t in outer_tokens if t.word == "RETURNING"), None)
     end = len(statement.text) if returning is None else returning.start
-    outer = [token for token in outer if token.start < end]
-    words = [token.word for token in outer]
-    if words[:2] == ["DELETE", "FROM"] or words[:1] == ["UPDATE"]:
-        return _count_condition(statement, params, outer, end)
-    if words[:2] == ["INSERT", "INTO"]:
-        return _count_insert(statement, params, outer, end)
+    outer_tokens = [token for token in outer_tokens if token.start < end]
+    words = [token.word for token in outer_tokens]
+    try:
+        if words[:2] == ["DELETE", "FROM"] or words[:1] == ["UPDATE"]:
+            return _count_update_or_delete(statement, params, outer_tokens, end)
+        if words[:2] == ["INSERT", "INTO"]:
+            return _count_insert(statement, params, outer_tokens, end)
+    except _MismatchError:
+        return None
     if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
         # The word TABLE is optional after TRUNCATE, and so is IF EXISTS before the name.
-        name = outer[1:] if words[0] == "TRUNCATE" and words[1] != "TABLE" else outer[2:]
+        has_one_keyword = words[0] == "TRUNCATE" and words[1] != "TABLE"
+        name = outer_tokens[1:] if has_one_keyword else outer_tokens[2:]
         name = name[2:] if [token.word for token in name[:2]] == ["IF", "EXISTS"] else name
         if name and _is_table_name(name) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
             return _counting_query("rows now", statement.text[name[0].start : end], "", None)
     return None
 
 
-def _count_condition(
-    statement: Statement, params: Params, outer: Sequence[Token], end: int
+def _count_update_or_delete(
+    statement: Statement, params: Params, outer_tokens: Sequence[Token], end: int
 ) -> Count | None:
-    """Return a query that counts the rows which an UPDATE or DELETE on one table changes.
+    """Return a query that counts the rows that an UPDATE or DELETE of one table would change.
 
     Args:
         statement: The statement.
-        params: The parameters.
-        outer: The statement's tokens outside of parentheses, before ``end``.
-        end: The position in the text at which RETURNING or the end of the statement is.
+        params: The parameters of the statement.
+        outer_tokens: The tokens outside of parentheses.
+        end: The position in the text where the statement ends, or its RETURNING begins.
+
+    Returns:
+        None for a statement whose rows cannot be counted, such as one with a join.
     """
     text = statement.text
-    where = next((token for token in outer if token.word == "WHERE"), None)
+    where = next((token for token in outer_tokens if token.word == "WHERE"), None)
     where_start = end if where is None else where.start
-    if outer[0].word == "DELETE":
-        name_start, name_end, after_keyword = outer[1].end, where_start, outer[2:]
+    if outer_tokens[0].word == "DELETE":
+        after_keyword = outer_tokens[2:]
+        name_start, name_end = outer_tokens[1].end, where_start
     else:
-        set_ = next((token for token in outer if token.word == "SET"), None)
+        set_ = next((token for token in outer_tokens if token.word == "SET"), None)
         if set_ is None:
             return None
-        name_start, name_end, after_keyword = outer[0].end, set_.start, outer[1:]
+        after_keyword = outer_tokens[1:]
+        name_start, name_end = outer_tokens[0].end, set_.start
     table = [token for token in after_keyword if token.start < name_end]
     if not _is_table_name(table) or any(
         token.word in _UNCOUNTED_KEYWORDS for token in after_keyword
@@ -90,31 +103,30 @@ def _count_condition(
     condition_tokens = [
         token for token in statement.tokens if where and where.start < token.start < end
     ]
-    used_params = _used_params(statement, condition_tokens, params)
-    if used_params is None:
-        return None
-    return _counting_query("rows now", text[name_start:name_end], condition, used_params[0])
+    condition_params = _used_params(statement, condition_tokens, params)
+    return _counting_query("rows now", text[name_start:name_end], condition, condition_params)
 
 
 def _count_insert(
-    statement: Statement, params: Params, outer: Sequence[Token], end: int
+    statement: Statement, params: Params, outer_tokens: Sequence[Token], end: int
 ) -> Count | None:
-    """Return the number of an INSERT's rows, or a query that counts them; None if unknown."""
-    if any(token.word in _MAY_SKIP_ROWS for token in outer):
+    """Return the number of an INSERT's rows, or a query that counts these rows; None if unknown.
+
+    The outer tokens are those outside of parentheses.
+    """
+    if any(token.word in _MAY_SKIP_ROWS for token in outer_tokens):
         return None
-    values = next((token for token in outer if token.word == "VALUES"), None)
+    values = next((token for token in outer_tokens if token.word == "VALUES"), None)
     if values is not None:
         after_values = [t for t in statement.tokens if values.start < t.start < end]
         return Count("new rows", number=sum(1 for _ in _outermost_parentheses(after_values)))
-    select = next((token for token in outer if token.word in _READS), None)
+    select = next((token for token in outer_tokens if token.word in _READS), None)
     if select is None:
         return None
     select_tokens = [token for token in statement.tokens if select.start < token.start < end]
-    used_params = _used_params(statement, select_tokens, params)
-    if used_params is None:
-        return None
+    select_params = _used_params(statement, select_tokens, params)
     query = f"({statement.text[select.start : end].strip()}) AS counted"
-    return _counting_query("new rows", query, "", used_params[0])
+    return _counting_query("new rows", query, "", select_params)
 
 
 def _counting_query(
@@ -126,22 +138,31 @@ def _counting_query(
 
 def _used_params(
     statement: Statement, tokens: Sequence[Token], params: Params
-) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return ``(params,)`` with the parameters that some tokens of a statement need.
+) -> dict[str, Any] | list[Any] | None:
+    """Return the parameters for a part of a statement.
 
-    The item is None if the tokens have no placeholders. The result is None, without a tuple, if the
-    parameters do not match the placeholders.
+    A dict is returned whole; of a list, only the items for the placeholders of the part.
+
+    Args:
+        statement: The statement.
+        tokens: The tokens of the part.
+        params: The parameters of the statement.
+
+    Raises:
+        _MismatchError: If the parameters do not match the placeholders.
     """
     if find_placeholders(statement.text, tokens, named=True):
-        return (dict(params),) if isinstance(params, Mapping) else None
+        if not isinstance(params, Mapping):
+            raise _MismatchError
+        return dict(params)
     placeholders = find_placeholders(statement.text, tokens, named=False)
     if not placeholders:
-        return (None,)
-    if params is None or isinstance(params, Mapping):
         return None
+    if params is None or isinstance(params, Mapping):
+        raise _MismatchError
     all_placeholders = find_placeholders(statement.text, statement.tokens, named=False)
     offset = sum(placeholder.start < placeholders[0].start for placeholder in all_placeholders)
-    return (list(params)[offset : offset + len(placeholders)],)
+    return list(params)[offset : offset + len(placeholders)]
 
 
 def _is_table_name(tokens: Sequence[Token]) -> bool:

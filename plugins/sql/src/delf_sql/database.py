@@ -54,7 +54,7 @@ class Database:
         self._seconds = timeout + backend.grace
         self._threads: dict[bool, ThreadPoolExecutor] = {}
 
-    async def run(self, work: Callable[[Any], T], *, reader: bool) -> T:
+    async def run(self, work: Callable[[Any], T], *, read_only: bool) -> T:
         """Run a function with a session in a thread. Uncommitted changes are rolled back.
 
         Raises:
@@ -63,6 +63,7 @@ class Database:
             LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
+        # The job calls schedule_deadline() when it has a thread and a session, and starts the work.
         deadline = asyncio.timeout(None)
 
         def start_deadline() -> None:
@@ -75,19 +76,19 @@ class Database:
 
         job = _Job(schedule_deadline)
         run = copy_context().run
-        future = self._executor(reader).submit(run, self._in_thread, job, work, reader)
+        future = self._executor(read_only).submit(run, self._in_thread, job, work, read_only)
         try:
             async with deadline:
                 return await asyncio.wrap_future(future)
         except (TimeoutError, asyncio.CancelledError) as error:
             job.is_abandoned = True
-            is_ended = await asyncio.shield(self._stop(future, job, reader))
+            is_ended = await asyncio.shield(self._stop(future, job, read_only))
             if isinstance(error, TimeoutError) and not future.cancelled():
                 if not is_ended:
                     raise LostError from None
                 failure = future.exception()
                 problem = self._backend.explain(failure) if failure is not None else None
-                if problem is not None and problem.lost:
+                if problem is not None and problem.is_connection_lost:
                     raise LostError from None
                 if failure is None:  # completed before it could be stopped
                     return future.result()
@@ -95,16 +96,17 @@ class Database:
         finally:
             job.is_abandoned = True
 
-    def _in_thread(self, job: _Job, work: Callable[[Any], T], reader: bool) -> T:
+    def _in_thread(self, job: _Job, work: Callable[[Any], T], read_only: bool) -> T:
         with contextlib.ExitStack() as stack:
             try:
-                session = stack.enter_context(self._backend.session(reader=reader))
+                session = stack.enter_context(self._backend.session(read_only=read_only))
             except DelfError:
                 raise
             except Exception as error:
                 problem = unavailable(error, self._backend)
             else:
                 return self._with_session(job, session, work)
+        # Outside of the except block, so that the traceback does not show the driver's exception.
         raise problem
 
     def _with_session(self, job: _Job, session: Any, work: Callable[[Any], T]) -> T:
@@ -122,7 +124,7 @@ class Database:
             if job.is_abandoned:
                 self._backend.discard(session)
 
-    async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> bool:
+    async def _stop(self, future: Future[Any], job: _Job, read_only: bool) -> bool:
         """Stop a statement in the database, which frees its thread.
 
         Returns:
@@ -131,15 +133,17 @@ class Database:
         if future.cancel() or future.done():
             return True
         finished = asyncio.wrap_future(future)
+        # Retrieve the exception, because asyncio logs an exception that was never retrieved.
         finished.add_done_callback(lambda result: result.cancelled() or result.exception())
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                while not future.done():  # a stop between two statements is lost
+                # Interrupt again and again: an interrupt between two statements has no effect.
+                while not future.done():
                     await asyncio.to_thread(self._interrupt, job)
                     await asyncio.wait([finished], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
-            executor = self._threads.pop(self._executor_key(reader), None)
+            executor = self._threads.pop(self._executor_key(read_only), None)
             if executor is not None:
                 executor.shutdown(wait=False)  # its thread may hang forever
             await asyncio.to_thread(self._backend.dispose)
@@ -151,11 +155,11 @@ class Database:
             if job.session is not None:
                 self._backend.stop(job.session)
 
-    def _executor_key(self, reader: bool) -> bool:
-        return reader or self._backend.one_at_a_time
+    def _executor_key(self, read_only: bool) -> bool:
+        return read_only or self._backend.one_at_a_time
 
-    def _executor(self, reader: bool) -> ThreadPoolExecutor:
-        key = self._executor_key(reader)
+    def _executor(self, read_only: bool) -> ThreadPoolExecutor:
+        key = self._executor_key(read_only)
         if key not in self._threads:
             self._threads[key] = ThreadPoolExecutor(self._size, thread_name_prefix="delf-sql")
         return self._threads[key]

@@ -84,14 +84,15 @@ def failed_statement_error(
     problem: Problem,
     backend: Backend,
     *,
-    reader: bool,
+    read_only: bool,
     timeout: float,
     statements: Sequence[Statement] = (),
 ) -> DelfError:
-    """Make the error for a failed statement, with its number and text if one of several."""
+    """Make the error for a failed statement; of several statements, with its number and text."""
     text = backend.target.scrub(problem.text[:_MAX_TEXT_CHARS])
     prefix = ""
-    if problem.number is not None and problem.number <= len(statements) > 1:
+    has_several_statements = len(statements) > 1
+    if has_several_statements and problem.number is not None and problem.number <= len(statements):
         statement_text = " ".join(statements[problem.number - 1].text.split())
         statement_text = (
             statement_text
@@ -101,7 +102,7 @@ def failed_statement_error(
         position = f"statement {problem.number} of {len(statements)}"
         prefix = f"{position}, {statement_text}, failed and none is done: "
     if problem.cause == "unavailable":
-        if problem.lost and not reader:
+        if problem.is_connection_lost and not read_only:
             return lost_write_error(text, backend)
         return _unreachable_error(text, backend)
     if problem.cause == "timeout":
@@ -109,7 +110,7 @@ def failed_statement_error(
             f"{prefix}the statement took longer than {timeout:g} s and was cancelled",
             hint="statement_timeout sets the limit",
         )
-    if problem.cause == "read-only" and reader:
+    if problem.cause == "read-only" and read_only:
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
     hint = _SCHEMA_HINT if _UNKNOWN_NAME.search(text) else None
     return ToolExecutionError(f"{backend.target.label}: {prefix}{text}", hint=hint)

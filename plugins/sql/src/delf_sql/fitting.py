@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
 
 from delf.errors import ToolRefusedError
-from delf_sql.placeholders import Bound
+from delf_sql.placeholders import BoundStatement
 from delf_sql.values import as_json
 
 Family = Literal[
@@ -86,21 +86,21 @@ def family_of(kind: str) -> tuple[Family, int]:
     return (_ZONED.get(family, family) if "with time zone" in name else family), depth
 
 
-def check_fits(value: object, family: Family, depth: int = 0) -> None:
+def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
     """Raise if the column's type would change the value or drop a part.
 
     Args:
         value: The value of a parameter.
         family: The family of the column's type.
-        depth: The number of enclosing arrays.
+        dimensions: The number of dimensions of the column's array type; 0 for any other type.
 
     Raises:
         TypeError: If the value does not fit, with the allowed values.
     """
-    if isinstance(value, list) and (depth or family not in ("json", "text", "bytes")):
+    if isinstance(value, list) and (dimensions or family not in ("json", "text", "bytes")):
         for item in cast("list[Any]", value):
-            check_fits(item, family, max(depth - 1, 0))
-    elif not depth and value is not None and not _fits(value, family):
+            check_fits(item, family, max(dimensions - 1, 0))
+    elif not dimensions and value is not None and not _fits(value, family):
         value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
         raise TypeError(
             f"{value_text} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
@@ -108,13 +108,15 @@ def check_fits(value: object, family: Family, depth: int = 0) -> None:
         )
 
 
-def convert_values(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
+def convert_values(
+    bound: BoundStatement, kinds: Sequence[str | None], *, is_write: bool
+) -> BoundStatement:
     """Convert each value to its placeholder's type.
 
     Args:
         bound: A statement with its values.
         kinds: The type of each placeholder; None if unknown.
-        stores: Whether the statement may store the values, so that a lossy conversion is refused.
+        is_write: Whether the statement may store the values, so that a lossy conversion is refused.
 
     Raises:
         ToolRefusedError: For the first value that does not fit.
@@ -124,28 +126,31 @@ def convert_values(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -
         if kind is None:
             values.append(value)
             continue
-        family, depth = family_of(kind)
+        family, dimensions = family_of(kind)
         try:
-            if stores and not bound.casts[number]:
-                check_fits(value, family, depth)
-            values.append(_convert(value, family, depth, stores=stores))
+            if is_write and not bound.casts[number]:
+                check_fits(value, family, dimensions)
+            values.append(_convert(value, family, dimensions, is_write=is_write))
         except (TypeError, ValueError) as error:
             raise ToolRefusedError(f"parameter {bound.names[number]}: {error}") from None
-    return Bound(bound.pieces, values, bound.names, bound.casts)
+    return BoundStatement(bound.pieces, values, bound.names, bound.casts)
 
 
-def _convert(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
-    """Convert a value for its type family; lists and dicts for JSON or text become JSON."""
-    if depth:
+def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> Any:
+    """Convert a value for its type family.
+
+    Values for JSON become JSON. So do lists and dicts for text, if a write may store them.
+    """
+    if dimensions:
         if not isinstance(value, list):
             return value
         items = cast("list[Any]", value)
-        return [_convert(item, family, depth - 1, stores=stores) for item in items]
+        return [_convert(item, family, dimensions - 1, is_write=is_write) for item in items]
     if family == "json":
         return value if value is None or isinstance(value, str) else as_json(value)
     if family == "map" and isinstance(value, str):
         return _as_duckdb_map(value)
-    if family == "text" and stores and isinstance(value, (list, dict)):
+    if family == "text" and is_write and isinstance(value, (list, dict)):
         return as_json(cast("list[Any]", value))
     return value
 

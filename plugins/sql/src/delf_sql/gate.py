@@ -16,7 +16,7 @@ from typing import Any, Final
 from delf.errors import ToolRefusedError
 from delf_sql.functions import grammar_words, is_listed, known_functions, words
 from delf_sql.placeholders import Params, without_placeholders
-from delf_sql.target import CERTIFIED, Dialect
+from delf_sql.target import TESTED_DIALECTS, Dialect
 from delf_sql.tokens import Token, normalise, parse
 
 MAX_LENGTH: Final = 200_000
@@ -52,7 +52,7 @@ _ALLOWED_NODES: Final = words(
 
 
 _CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
-_ROLLS_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
+_CAN_ROLL_BACK_DDL: Final = ("sqlite", "duckdb", "postgresql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ class Statement:
         text: The normalised text that is sent, without comments and trailing text.
         tokens: The tokens of that text.
         calls: The names before a parenthesis, in the letter case that the database reads.
-        attributes: The names after a dot, which PostgreSQL may call as functions.
+        names_after_dot: The names after a dot, which PostgreSQL may call as functions.
     """
 
     text: str
     tokens: Sequence[Token]
     calls: frozenset[str] = frozenset()
-    attributes: frozenset[str] = frozenset()
+    names_after_dot: frozenset[str] = frozenset()
 
     @property
     def is_about_rows(self) -> bool:
@@ -84,7 +84,7 @@ def check_query(
     """Check that a text is a single query, and return the statement.
 
     Args:
-        text: The script's text.
+        text: The SQL text that the script passed.
         dialect: The database's dialect.
         params: The parameters, which determine the placeholders.
         allowed: Additional functions that may be called.
@@ -92,7 +92,7 @@ def check_query(
     Raises:
         ToolRefusedError: If the text is not certainly a single query.
     """
-    text, tokens = _single_statement(text, dialect, routines=False)
+    text, tokens = _single_statement(text, dialect, allows_routine_body=False)
     first = next((token for token in tokens if token.text != "("), tokens[0])
     if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
         start = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
@@ -105,7 +105,7 @@ def check_query(
             f"query only reads (SELECT, WITH, VALUES) and this is {start}: use write for changes"
         )
     _check_words(tokens)
-    if dialect not in CERTIFIED:
+    if dialect not in TESTED_DIALECTS:  # the database may read two statements in the text
         _check_one_statement(tokens)
     alias_positions = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
     _check_calls(tokens, dialect, allowed, alias_positions)
@@ -118,7 +118,7 @@ def check_write(text: str, dialect: Dialect) -> Statement:
     Raises:
         ToolRefusedError: If the text is not a single write statement.
     """
-    text, tokens = _single_statement(text, dialect, routines=True)
+    text, tokens = _single_statement(text, dialect, allows_routine_body=True)
     first = tokens[0].word
     if first in {"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "END", "ABORT"}:
         raise ToolRefusedError(
@@ -145,7 +145,7 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
         try:
             statement = check_write(text, dialect)
             if len(texts) > 1:
-                _check_in_list(statement, dialect)
+                _check_can_be_combined(statement, dialect)
         except ToolRefusedError as error:
             if len(texts) == 1:
                 raise
@@ -155,12 +155,14 @@ def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
     return statements
 
 
-def _check_in_list(statement: Statement, dialect: Dialect) -> None:
+def _check_can_be_combined(statement: Statement, dialect: Dialect) -> None:
+    """Refuse a statement that cannot be in one transaction with other statements."""
     first = statement.tokens[0].word
-    if dialect not in _ROLLS_BACK_DDL and first not in _CHANGES_ROWS:
+    can_roll_back = dialect in _CAN_ROLL_BACK_DDL or first in _CHANGES_ROWS
+    if not can_roll_back:
         raise ToolRefusedError(
-            f"this database may commit at once at {first}, so it cannot be one transaction with "
-            "other statements: call write with it alone"
+            f"this database may commit each {first} at once, so {first} cannot be in one "
+            "transaction with other statements: call write for this statement alone"
         )
     if any(token.word == "RETURNING" for token in statement.tokens):
         raise ToolRefusedError("several statements give no rows: leave out RETURNING")
@@ -171,7 +173,9 @@ def changes_rows(statement: Statement) -> bool:
     return statement.tokens[0].word in _CHANGES_ROWS
 
 
-def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[str, list[Token]]:
+def _single_statement(
+    text: str, dialect: Dialect, *, allows_routine_body: bool
+) -> tuple[str, list[Token]]:
     """Return a text's only statement, normalised and without final semicolon, and its tokens."""
     if len(text) > MAX_LENGTH:
         raise ToolRefusedError(
@@ -186,7 +190,7 @@ def _single_statement(text: str, dialect: Dialect, *, routines: bool) -> tuple[s
     if not tokens:
         raise ToolRefusedError("the statement is empty")
     has_inner_semicolon = any(token.kind == "operator" and token.text == ";" for token in tokens)
-    if has_inner_semicolon and not (routines and _defines_routine(tokens)):
+    if has_inner_semicolon and not (allows_routine_body and _defines_routine(tokens)):
         raise ToolRefusedError("one statement at a time: make a call for each")
     return text[: tokens[-1].end], tokens
 
@@ -211,20 +215,25 @@ def folded_names(
     Folding changes letter case: PostgreSQL reads ``Now()`` as ``now()``.
     """
     calls = [name for _, name in _calls(tokens)]
-    attributes = [
+    names_after_dot = [
         name
         for dot, name in itertools.pairwise(tokens)
         if dot.text == "." and dot.kind == "operator" and name.kind in ("word", "name")
     ]
-    return _fold_names(calls, dialect), _fold_names(attributes, dialect)
+    return _fold_names(calls, dialect), _fold_names(names_after_dot, dialect)
 
 
 def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
-    """Fold names to lower case as the database does; PostgreSQL folds more than ASCII letters."""
+    """Fold names to lower case as the database does.
+
+    A name without quotes is returned in two forms, because PostgreSQL folds only ASCII letters or
+    all letters, depending on the encoding of the database.
+    """
     spellings: set[str] = set()
     for name in names:
-        folded = _folded(name, dialect)
-        spellings |= {folded, folded.lower()} if name.kind == "word" else {folded}
+        ascii_folded = _folded(name, dialect)
+        is_quoted = name.kind != "word"
+        spellings |= {ascii_folded} if is_quoted else {ascii_folded, ascii_folded.lower()}
     return frozenset(spellings)
 
 
@@ -285,7 +294,10 @@ def _check_words(tokens: Sequence[Token]) -> None:
 
 
 def _check_one_statement(tokens: Sequence[Token]) -> None:
-    """Raise for a second statement: SQL Server runs ``SELECT 1 DELETE FROM t`` as two."""
+    """Refuse words with which a second statement could begin; a query itself has none of them.
+
+    SQL Server runs ``SELECT 1 DELETE FROM t`` as two statements.
+    """
     for token in tokens:
         if token.word in _STATEMENTS:
             raise ToolRefusedError(

@@ -25,7 +25,7 @@ Adapt = Callable[[Any], Any]
 _VALUE_MARKER: Final = "\x00"
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 # Dialects that compare JSON as text.
-_COMPARE_TEXT: Final = ("sqlite", "duckdb", "mysql")
+_COMPARES_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
 _AFTER_VALUE: Final = (":", ")", "]")
@@ -53,7 +53,7 @@ class Placeholder:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundStatement:
     """A statement with the values for its placeholders.
 
     Args:
@@ -141,8 +141,11 @@ def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | in
 
 def bind(
     text: str, tokens: Sequence[Token], params: Params, dialect: Dialect, adapt: Adapt
-) -> Bound:
+) -> BoundStatement:
     """Bind parameters to the placeholders of a statement.
+
+    Returns:
+        The statement's text, divided at the placeholders, and the values for the placeholders.
 
     Args:
         text: One statement.
@@ -155,16 +158,16 @@ def bind(
         ToolRefusedError: If placeholders and parameters do not match.
     """
     if not params:
-        return Bound([text], [])
+        return BoundStatement([text], [])
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
     _require_matching_params(placeholders, params, dialect)
-    bound = Bound([], [])
+    bound = BoundStatement([], [])
     parts: list[str] = []
     position = 0
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
         if (
-            dialect in _COMPARE_TEXT
+            dialect in _COMPARES_JSON_AS_TEXT
             and _is_json(value, placeholder, dialect)
             and _is_compared(tokens, placeholder)
         ):
@@ -227,7 +230,7 @@ def without_placeholders(
     return "".join([*parts, text[position:]])
 
 
-def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: Bound) -> str:
+def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: BoundStatement) -> str:
     """Add a parameter to ``bound``, and return the markers that stand for its values in the text.
 
     A list after IN adds one value for each item.

@@ -42,7 +42,7 @@ class TableIndex:
         self._neighbours_by_table = _neighbours_by_table(tables)
 
     def rank(self, words: str) -> tuple[list[Table], int]:
-        """Sort tables by relevance, each connecting table after the tables it connects.
+        """Sort tables by relevance; the tables that connect the best ones follow these.
 
         Args:
             words: The task, or the search words.
@@ -58,13 +58,14 @@ class TableIndex:
             for number in range(len(tables))
         }
         best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
-        connected = [
+        top_tables = [
             n
             for n in best[:_MAX_CONNECTED_TABLES]
             if scores[n] >= _MIN_CONNECTED_SHARE * scores[best[0]]
         ]
-        bridging = [n for ends in combinations(connected, 2) for n in _path(neighbours, *ends)]
-        ranked = list(dict.fromkeys([*connected, *bridging, *best]))
+        # The tables on the paths of foreign keys between two top tables, which joins need.
+        connecting = [n for ends in combinations(top_tables, 2) for n in _path(neighbours, *ends)]
+        ranked = list(dict.fromkeys([*top_tables, *connecting, *best]))
         return _with_rest(tables, ranked), len(ranked)
 
 

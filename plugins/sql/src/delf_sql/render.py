@@ -43,7 +43,7 @@ _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
 }
 # Dialects with their own child process. SQLAlchemy is not imported for these dialects, because
 # their lists of reserved words are complete.
-_WITH_CHILD_PROCESS: Final = ("duckdb", "sqlite")
+_WITHOUT_SQLALCHEMY: Final = ("duckdb", "sqlite")
 _RESERVE_FOR_NOTE: Final = 120
 _RESERVE_FOR_CUT: Final = 24
 # The share of the budget that names of tables without columns may take.
@@ -66,7 +66,8 @@ def quoted(name: str, dialect: Dialect) -> str:
 def _reserved_words(dialect: Dialect) -> frozenset[str]:
     """Return the words that a dialect accepts as names only if they are quoted."""
     reserved = _RESERVED_BY.get(dialect, frozenset[str]())
-    if dialect not in _WITH_CHILD_PROCESS:
+    has_complete_list = dialect in _WITHOUT_SQLALCHEMY
+    if not has_complete_list:
         from sqlalchemy.dialects import registry
         from sqlalchemy.exc import NoSuchModuleError
 
@@ -112,8 +113,8 @@ def _column(column: Column, dialect: Dialect) -> str:
         parts.append("unique")
     if column.references:
         parts.append(f"-> {_one_line(column.references, 200)}")
-    if column.holds:
-        parts.append(f"= {column.holds}")
+    if column.value_description:
+        parts.append(f"= {column.value_description}")
     if column.comment:
         comment = _one_line(column.comment, _LONGEST_COMMENT).replace("*/", "* /")
         parts.append(f"/* {comment} */")
@@ -140,10 +141,11 @@ def with_column_values(lines: str, tables: Sequence[Table], dialect: Dialect, bu
     result_lines = lines.split("\n")
     remaining_chars = budget - len(lines)
     for table in tables:
-        without_holdings = replace(
-            table, columns=[replace(column, holds=None) for column in table.columns]
+        table_without_values = replace(
+            table, columns=[replace(column, value_description=None) for column in table.columns]
         )
-        plain_line, full_line = table_line(without_holdings, dialect), table_line(table, dialect)
+        plain_line = table_line(table_without_values, dialect)
+        full_line = table_line(table, dialect)
         extra_chars = len(full_line) - len(plain_line)
         if plain_line in result_lines and extra_chars <= remaining_chars:
             result_lines[result_lines.index(plain_line)] = full_line
@@ -164,15 +166,15 @@ class PartialSchema:
         dialect: The database's dialect.
         budget: The maximum number of characters.
         name: The connection's name.
-        need: The sort key of columns, lowest for the most relevant column.
+        column_rank: The sort key of columns, lowest for the most relevant column.
     """
 
     def __init__(
-        self, dialect: Dialect, budget: int, name: str, need: Callable[[Column], int]
+        self, dialect: Dialect, budget: int, name: str, column_rank: Callable[[Column], int]
     ) -> None:
         self._dialect = dialect
         self._budget = budget - _RESERVE_FOR_NOTE
-        self._need = need
+        self._column_rank = column_rank
         self._name = name
 
     def text(self, ranked: Sequence[Table], others: Sequence[Relation] = ()) -> str:
@@ -187,8 +189,9 @@ class PartialSchema:
         names_budget = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - names_budget)
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
+        # Each line shows one table, and the lines have the first tables.
         remaining_names = names[len(lines) :]
-        listed_names = list(takewhile(_name_budget(remaining_chars), remaining_names))
+        listed_names = list(takewhile(_fits_into(remaining_chars), remaining_names))
         if listed_names:
             lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
         hidden_count = len(remaining_names) - len(listed_names)
@@ -225,7 +228,7 @@ class PartialSchema:
         )
         kept_columns: set[int] = set()
         for number, column in sorted(
-            enumerate(table.columns), key=lambda pair: self._need(pair[1])
+            enumerate(table.columns), key=lambda pair: self._column_rank(pair[1])
         ):
             size = len(_column(column, self._dialect)) + 2
             if size > remaining_chars:
@@ -237,12 +240,12 @@ class PartialSchema:
         return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 
 
-def _name_budget(remaining: int) -> Callable[[str], bool]:
+def _fits_into(remaining_chars: int) -> Callable[[str], bool]:
     """Return a predicate that accepts names until a number of characters is used up."""
 
     def fits(name: str) -> bool:
-        nonlocal remaining
-        remaining -= len(name) + 2
-        return remaining >= 0
+        nonlocal remaining_chars
+        remaining_chars -= len(name) + 2
+        return remaining_chars >= 0
 
     return fits

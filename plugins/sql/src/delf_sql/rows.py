@@ -21,7 +21,7 @@ class Fetched:
         rows: The rows, up to the limit.
         more: Whether there are more rows.
         changed: The number of changed rows if the driver reports it with the results, else 0.
-        repaired: The names of columns in which invalid UTF-8 was replaced.
+        columns_with_invalid_text: The names of columns in which invalid UTF-8 was replaced.
         warnings: Warnings of the database.
     """
 
@@ -29,7 +29,7 @@ class Fetched:
     rows: list[Sequence[Any]]
     more: bool = False
     changed: int = 0
-    repaired: tuple[str, ...] = ()
+    columns_with_invalid_text: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
     names = unique_names(fetched.columns)
     for warning in fetched.warnings:
         note(f"the database says: {warning}")
-    for name in fetched.repaired:
+    for name in fetched.columns_with_invalid_text:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
     note_texts(fetched.columns, fetched.rows)
     return [

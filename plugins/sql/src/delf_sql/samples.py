@@ -104,22 +104,27 @@ def with_samples(
         rows: The rows of :func:`statement_of`.
         is_shown: Returns whether the prompt may describe a column.
     """
-    notes = _lookup_texts(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
+    # A small lookup table is described by whole rows, and so by the values of all columns.
+    shows_all_columns = all(is_shown(column.name) for column in table.columns)
+    notes = _describe_lookup_table(table, rows) if shows_all_columns else {}
     for number, column in enumerate(_sampled_columns(table)):
         if column.name in notes or column.primary_key or not is_shown(column.name):
             continue
         values = [row[number] for row in rows if row[number] is not None]
         if description := _describe_values(column, values):
             notes[column.name] = description
-    columns = [replace(column, holds=notes.get(column.name)) for column in table.columns]
+    columns = [
+        replace(column, value_description=notes.get(column.name)) for column in table.columns
+    ]
     return Table(table.relation, columns, table.broken)
 
 
-def _lookup_texts(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """Return a text for each label column of a small lookup table, such as ``{1: 'open'} by id``.
+def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """Describe each label column of a small lookup table by all its values.
 
-    The text lists the column's values by primary key. The mapping, from column name to text, is
-    empty for any other table.
+    Returns:
+        A mapping from column name to description: ``{1: 'open', 2: 'closed'} by id``, where the
+        numbers are values of the key ``id``. The mapping is empty for any other table.
     """
     columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
@@ -181,15 +186,19 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
 
 
 def _patterns_of(values: Sequence[str]) -> str:
-    """Return at most two patterns that cover all texts of a column; empty if there are more."""
+    """Return a phrase with one or two patterns that cover all texts, as ``as AB-00 or CD-0``.
+
+    In a pattern, 0 stands for any digit. The result is empty if the texts have more patterns, or a
+    pattern without digits.
+    """
     patterns: dict[str, str] = {}
     for pattern in sorted({_pattern_of(value) for value in values}):
         patterns.setdefault(re.sub("0+", "0", pattern), pattern)  # numbers of any length are alike
-    has_few_patterns = len(patterns) <= _MAX_PATTERNS and all(
-        "0" in pattern for pattern in patterns
-    )
+    has_few_patterns = len(patterns) <= _MAX_PATTERNS
+    has_digits = all("0" in pattern for pattern in patterns)
     has_many_texts = len(set(values)) >= _MIN_TEXTS_PER_PATTERN * len(patterns)
-    return f"as {' or '.join(patterns.values())}" if has_few_patterns and has_many_texts else ""
+    is_useful = has_few_patterns and has_digits and has_many_texts
+    return f"as {' or '.join(patterns.values())}" if is_useful else ""
 
 
 def _shared_values(name: str, values: Sequence[str]) -> str:
@@ -253,8 +262,9 @@ def _date_format(values: Sequence[str]) -> str:
 
 
 def _fits(value: str, form: str) -> bool:
+    """Return True if a text is a date or time in a format of ``strptime``."""
     try:
-        moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - a format, and no moment
+        moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - the zone does not matter
     except ValueError:
         return False
     has_only_time = form.startswith("%H")
@@ -271,6 +281,7 @@ def _pattern_of(value: str) -> str:
 
 
 def _describe_integers(name: str, values: Sequence[int]) -> str:
+    """Describe a column of integers as Unix time, or by its few distinct values; else empty."""
     if _TIME_NAME.search(_CAMEL.sub("_", name).lower()):
         for unit, per_second in _EPOCHS:
             if all(
@@ -279,9 +290,8 @@ def _describe_integers(name: str, values: Sequence[int]) -> str:
             ):
                 return f"unix time in {unit}"
     counts = Counter(values)
-    is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and 1 < len(counts) <= _MAX_NUMBERS
-    return (
-        " | ".join(map(str, sorted(counts)))
-        if is_shared and len(values) > _MIN_ENUMERATION_ROWS
-        else ""
-    )
+    has_few_values = 1 < len(counts) <= _MAX_NUMBERS
+    repeats_values = len(values) >= _MIN_ROWS_PER_VALUE * len(counts)
+    has_many_rows = len(values) > _MIN_ENUMERATION_ROWS
+    is_enumeration = has_few_values and repeats_values and has_many_rows
+    return " | ".join(map(str, sorted(counts))) if is_enumeration else ""

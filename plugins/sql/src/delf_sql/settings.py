@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from delf.settings import LocalPath, PluginSettings, SecretStr, beside, folder_of
 
-_FILES: Final = ("sqlite", "duckdb")
+_FILE_SCHEMES: Final = ("sqlite", "duckdb")
 
 
 class SQLSettings(PluginSettings):
@@ -89,21 +89,25 @@ class SQLSettings(PluginSettings):
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
         """Resolve a relative path of ``delf.toml`` against its folder."""
-        folder = folder_of(value)
+        folder = folder_of(value)  # a value of delf.toml is a str that knows its folder
         if folder is None:
             return value
         scheme, separator, path = str(value).strip().partition(":///")
-        if not separator or scheme.lower().partition("+")[0] not in _FILES:
+        if not separator or scheme.lower().partition("+")[0] not in _FILE_SCHEMES:
             return value
-        file, options, rest = path.partition("?")
+        file, question_mark, options = path.partition("?")
         if file in ("", ":memory:"):
             return value
-        return f"{scheme}:///{quote(beside(folder, unquote(file)))}{options}{rest}"
+        return f"{scheme}:///{quote(beside(folder, unquote(file)))}{question_mark}{options}"
 
     @field_validator("database", mode="before")
     @classmethod
     def _file_beside_its_file(cls, value: Any, info: ValidationInfo) -> Any:
         folder = folder_of(value)
-        if folder is None or info.data.get("db_type") not in _FILES or value in ("", ":memory:"):
+        if (
+            folder is None
+            or info.data.get("db_type") not in _FILE_SCHEMES
+            or value in ("", ":memory:")
+        ):
             return value
         return beside(folder, value)

@@ -49,12 +49,12 @@ _FILE_FUNCTIONS: Final = frozenset(
 _RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
 
 
-class Opening(NamedTuple):
+class OpenOptions(NamedTuple):
     """The parameters for opening a database in a child process.
 
     Args:
         uri: The file as a SQLite URI.
-        reader: Whether the process may only read the database.
+        read_only: Whether the process may only read the database.
         timeout: Seconds for each statement.
         busy: Seconds to wait for a lock.
         max_bytes: The approximate maximum number of bytes of a result.
@@ -69,7 +69,7 @@ class Opening(NamedTuple):
     """
 
     uri: str
-    reader: bool
+    read_only: bool
     timeout: float
     busy: float
     max_bytes: int
@@ -154,36 +154,35 @@ _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
 class _Session:
     """The SQLite connection of this child process, with limits and an authorizer."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
+    def __init__(self, open_options: OpenOptions) -> None:
+        self._open_options = open_options
         self._deadline = float("inf")
         self.unparsable_definition: str | None = None
         self.connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
         """Open the connection with its limits, its attached files and its authorizer."""
-        opening = self._opening
+        open_options = self._open_options
         connection = sqlite3.connect(
-            opening.uri, uri=True, isolation_level=None, timeout=opening.busy
+            open_options.uri, uri=True, isolation_level=None, timeout=open_options.busy
         )
-        longest = min(max(opening.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
-        connection.execute(f"PRAGMA hard_heap_limit = {4 * longest}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+        connection.execute(f"PRAGMA hard_heap_limit = {_heap_bytes(open_options)}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _max_value_bytes(open_options))
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
-        for name, uri in opening.attached:
+        for name, uri in open_options.attached:
             connection.execute(f'ATTACH ? AS "{name}"', (uri,))
         # Once the user's own files are attached, no statement may attach another one.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-        if opening.reader:
+        if open_options.read_only:
             self.unparsable_definition = _unparsable_definition(connection)
         else:
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
-            # A write that was killed is rolled back by the next writer that reads.
+            # If the process of an earlier write was killed, this read makes SQLite roll it back.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         connection.set_authorizer(
-            self._authorize_reader if opening.reader else self._authorize_writer
+            self._authorize_reader if open_options.read_only else self._authorize_writer
         )
         connection.set_progress_handler(self._is_expired, _STEPS_PER_CHECK)
         return connection
@@ -197,18 +196,23 @@ class _Session:
 
     def run(self, work: Work) -> tuple[Any, ...]:
         """Run statements within the timeout."""
-        self._deadline = time.monotonic() + self._opening.timeout
+        self._deadline = time.monotonic() + self._open_options.timeout
         # The progress handler is not called within one long function; then the alarm ends the
         # process.
-        signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, self._open_options.timeout + _GRACE_SECONDS)
         try:
-            return self._read(work) if self._opening.reader else self._write(work)
+            return self._read(work) if self._open_options.read_only else self._write(work)
         finally:
             self._deadline = float("inf")
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _read(self, work: Work) -> tuple[Any, ...]:
-        """Run a query; if a text is not valid UTF-8, run the query again with escaped bytes."""
+        """Run a query; if a text is not valid UTF-8, run the query again with escaped bytes.
+
+        Returns:
+            The columns, the rows, whether there are more rows, the number of changed rows (-1 for a
+            query), and the names of columns in which invalid bytes were replaced.
+        """
         try:
             columns, rows, more = self._read_once(work)
         except sqlite3.OperationalError as error:
@@ -268,7 +272,7 @@ class _Session:
             if len(rows) == limit:
                 return columns, rows, True
             total_bytes += weight(row)
-            if total_bytes > self._opening.max_bytes:
+            if total_bytes > self._open_options.max_bytes:
                 raise _TooLargeError(len(rows) + 1)
             rows.append(row)
         return columns, rows, False
@@ -286,7 +290,7 @@ class _Session:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
             name = (second or "").lower()
-            allowed = self._opening.functions
+            allowed = self._open_options.functions
             return _allow_if(any(fnmatchcase(name, pattern) for pattern in allowed))
         if action == sqlite3.SQLITE_PRAGMA:
             return _allow_if((first or "").lower() in _READING_PRAGMAS)
@@ -351,14 +355,16 @@ def _is_utf8(text: str) -> bool:
 def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
     """Return SQLite's message about a definition that this version cannot parse, else None.
 
-    A definition written for a newer SQLite makes the whole file unreadable.
+    A definition written for a newer SQLite makes the whole file unreadable. The connection is
+    therefore set to ignore the definition.
     """
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
         if not str(error).startswith("malformed database schema"):
             return None  # the first statement will raise the same error
-        # The file is open for reading only, and the authorizer lets no statement change it.
+        # With this setting SQLite skips the definition. The setting would also allow changes of
+        # definitions, but the file is open for reading only.
         connection.execute("PRAGMA writable_schema = ON")
         return str(error)
     return None
@@ -381,38 +387,49 @@ def _allow_if(condition: bool) -> int:
     return sqlite3.SQLITE_OK if condition else sqlite3.SQLITE_DENY
 
 
-def _limit_resources(opening: Opening) -> None:
-    longest = min(max(opening.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
-    # SQLite's heap limit as in _open, the rows as objects and as bytes, and Python itself.
-    bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
-    bounds[resource.RLIMIT_CORE] = 0
-    if opening.reader:
-        bounds[resource.RLIMIT_FSIZE] = opening.temporary
-    for limit, value in bounds.items():
+def _max_value_bytes(open_options: OpenOptions) -> int:
+    """Return the maximum number of bytes of a text, a blob or a statement."""
+    return min(max(open_options.max_bytes, _MIN_LENGTH_BYTES), _LARGEST_LENGTH)
+
+
+def _heap_bytes(open_options: OpenOptions) -> int:
+    """Return the maximum number of bytes that SQLite may allocate."""
+    return 4 * _max_value_bytes(open_options)
+
+
+def _limit_resources(open_options: OpenOptions) -> None:
+    """Limit this process's memory; for reads, also the size of each file, which is temporary."""
+    # Rows take the memory of Python objects and of their encoded form.
+    row_bytes = 6 * open_options.max_bytes
+    limits = {resource.RLIMIT_AS: _heap_bytes(open_options) + row_bytes + _SPARE_MEMORY}
+    limits[resource.RLIMIT_CORE] = 0
+    if open_options.read_only:
+        limits[resource.RLIMIT_FSIZE] = open_options.temporary
+    for limit, value in limits.items():
         with contextlib.suppress(ValueError, OSError):  # the system's limit is lower
             resource.setrlimit(limit, (value, value))
 
 
-def confine(opening: Opening) -> None:
+def confine(open_options: OpenOptions) -> None:
     """Drop this process's access to everything but its database, where the kernel supports that."""
-    sys.path.append(opening.library)
+    sys.path.append(open_options.library)
     from delf_confined import landlock, seccomp
     from delf_confined.confine import SYSTEM_FILES
 
     if landlock.version():
-        landlock.restrict([*sys.path, *SYSTEM_FILES, *opening.readable], opening.writable)
+        landlock.restrict([*sys.path, *SYSTEM_FILES, *open_options.readable], open_options.writable)
     if seccomp.is_supported():
-        seccomp.install(threads=True, writes=True, locks=True)
+        seccomp.install(allow_threads=True, allow_writes=True, allow_locks=True)
 
 
-def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, ...]:
+def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, read_only: bool) -> tuple[Any, ...]:
     """Run ``work``, and return its outcome as a message for the parent process.
 
     The first item of the message is ``done``, ``failed``, or ``large`` if a result is too large.
 
     Args:
         work: Returns the further items of the message after success.
-        reader: Whether the process may only read the database.
+        read_only: Whether the process may only read the database.
     """
     try:
         return "done", *work()
@@ -423,7 +440,7 @@ def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tupl
     except MemoryError:
         return "failed", "out of memory: the statement needs more than it may have"
     except sqlite3.OperationalError as error:
-        if reader and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
+        if read_only and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
             return "failed", NO_ROOM
         return "failed", str(error)
     except _FAILURES as error:
@@ -435,25 +452,28 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit if the parent is gone
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    opening = Opening(*receive(requests))
-    _limit_resources(opening)
+    open_options = OpenOptions(*receive(requests))
+    _limit_resources(open_options)
     # Confine before the file is opened, because its content may attack the code that reads it.
-    confine(opening)
+    confine(open_options)
     sessions: list[_Session] = []  # stays empty if the database cannot be opened
 
     def open_() -> tuple[Any, ...]:
-        sessions.append(_Session(opening))
+        sessions.append(_Session(open_options))
         return (sessions[0].unparsable_definition,)
 
-    send(answers, _outcome_frame(open_, reader=opening.reader))
+    send(answers, _outcome_frame(open_, read_only=open_options.read_only))
     if not sessions:
         return
     session = sessions[0]
-    if not opening.reader:
+    if not open_options.read_only:  # a write must be rolled back, a read may just be killed
         signal.signal(signal.SIGTERM, session.stop)
     while True:
         work = Work(*receive(requests))
-        send(answers, _outcome_frame(functools.partial(session.run, work), reader=opening.reader))
+        send(
+            answers,
+            _outcome_frame(functools.partial(session.run, work), read_only=open_options.read_only),
+        )
 
 
 if __name__ == "__main__":

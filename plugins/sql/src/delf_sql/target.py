@@ -27,7 +27,7 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "sqlite": "sqlite",
     "duckdb": "duckdb",
 }
-CERTIFIED: Final = frozenset(_SCHEMES.values())
+TESTED_DIALECTS: Final = frozenset(_SCHEMES.values())
 """The dialects for which tests verify that a read-only session cannot write."""
 _FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
@@ -102,7 +102,7 @@ class Target:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def is_locked(self) -> bool:
+    def enforces_read_only(self) -> bool:
         """True if the database itself prevents a query from writing."""
         return self.url is None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from delf_sql.catalog import Table
-from delf_sql.placeholders import Bound
+from delf_sql.placeholders import BoundStatement
 from delf_sql.target import Dialect
 from delf_sql.tokens import parse
 
@@ -16,7 +16,7 @@ Assigned = tuple[str, str | int, int]
 """The table's name, the column's name or index, and the index of the parameter stored there."""
 
 
-def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
+def assigned(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
     """Return the parameters that a statement stores unchanged, with the columns that get them.
 
     Args:
@@ -123,7 +123,7 @@ def _parameter_index(item: Any) -> int | None:
 
 
 def kinds_of(
-    bound: Bound, dialect: Dialect, find_table: Callable[[str], Table | None]
+    bound: BoundStatement, dialect: Dialect, find_table: Callable[[str], Table | None]
 ) -> list[str | None]:
     """Return the column type for each parameter; None for a parameter not stored in a column.
 

@@ -89,7 +89,14 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """Convert a value for JSON: datetimes with zone become text, durations become seconds."""
+    """Convert a value that JSON lacks.
+
+    Dates and times become text in ISO format, durations seconds. A decimal number becomes a number
+    if its value stays exactly the same, else text.
+
+    Raises:
+        TypeError: For bytes.
+    """
     if isinstance(value, bytes):
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):
@@ -184,7 +191,7 @@ def for_mysql(value: Any) -> Any:
 
 
 def for_postgresql(value: Any) -> Any:
-    """Convert a parameter for PostgreSQL, whose server infers the type later.
+    """Convert a parameter to a plain value for psycopg; the server infers the parameter's type.
 
     Raises:
         TypeError: For a value that cannot be stored.

@@ -17,7 +17,7 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound
+from delf_sql.placeholders import BoundStatement
 from delf_sql.rows import Fetched
 from delf_sql.target import Target
 
@@ -32,13 +32,13 @@ class Problem:
     Args:
         cause: The kind of failure.
         text: The database's message in one line.
-        lost: Whether the connection was lost, so that the outcome of a statement is unknown.
+        is_connection_lost: Whether the connection was lost, so that the outcome of a statement is unknown.
         number: The number of the failed statement, from 1, if there were several.
     """
 
     cause: Cause
     text: str
-    lost: bool = False
+    is_connection_lost: bool = False
     number: int | None = None
 
 
@@ -130,11 +130,13 @@ class WriteResult:
         return Fetched(self.columns, self.rows, warnings=tuple(self.warnings))
 
 
-def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
+def can_batch(statement: Statement, bound_statements: Sequence[BoundStatement]) -> bool:
     """Return True if the driver can run all sets of parameters in one call."""
-    if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
+    if len(bound_statements) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
-    return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
+    return all(
+        bound.pieces == bound_statements[0].pieces and bound.values for bound in bound_statements
+    )
 
 
 def import_driver(module: str, extra: str, product: str) -> ModuleType:
@@ -155,15 +157,19 @@ def disallowed_function_error(name: str) -> ToolRefusedError:
     """Make the error for a database function that is not allowed.
 
     Args:
-        name: The function's name. A leading dot says that the name was written after a dot, where
-            it may also be a column's name.
+        name: The function's name. It begins with a dot, as ``.f``, if the query has ``t.f``: this
+            is the column ``f`` of ``t``, or PostgreSQL's other notation for the call ``f(t)``.
     """
-    called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
+    plain_name = name.removeprefix(".")
+    if name.startswith("."):
+        used_name = f"{name} (which PostgreSQL may read as a call of {plain_name}())"
+    else:
+        used_name = f"{name}()"
     return ToolRefusedError(
-        f"query cannot use {called}: it is a function of this database, which may do more than "
-        "read",
-        hint="if it only reads, the connection's setting functions may list "
-        f"{name.removeprefix('.')!r}; a column of that name can be written without its table",
+        f"query cannot use {used_name}: {plain_name} is a function of this database, which may do "
+        "more than read",
+        hint=f"if {plain_name} only reads, the connection's setting functions may list "
+        f"{plain_name!r}; a column of that name can be written without its table",
     )
 
 

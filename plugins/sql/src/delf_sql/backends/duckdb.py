@@ -23,7 +23,7 @@ from delf_confined.readers import child_death_error, limit_error, unpack_answer
 from delf_sql.backends.base import Problem, WriteResult
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
@@ -68,16 +68,16 @@ class _Session:
     Args:
         template: The template process that forks the children.
         path: The database file.
-        reader: Whether to open the file read-only.
+        read_only: Whether to open the file read-only.
         settings: The connection's settings.
     """
 
     def __init__(
-        self, template: Template, path: Path, *, reader: bool, settings: SQLSettings
+        self, template: Template, path: Path, *, read_only: bool, settings: SQLSettings
     ) -> None:
         self._template = template
         self._path = path
-        self._reader = reader
+        self._is_read_only = read_only
         self._settings = settings
         self._lock = threading.Lock()
         self._running: Child | None = None
@@ -95,7 +95,7 @@ class _Session:
         settings = self._settings
         arguments = {
             "database": str(self._path),
-            "reader": self._reader,
+            "read_only": self._is_read_only,
             "settings": {name: getattr(settings, name) for name in _SETTINGS},
             "work": work,
             "given": arguments_of_work,
@@ -119,8 +119,8 @@ class _Session:
             memory=_MEMORY_BYTES + _ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes,
             answer=_ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes + 1_000_000,
             scratch=folder.name,
-            file_bytes=_MAX_TEMPORARY_BYTES if self._reader else _UNLIMITED_BYTES,
-            writable=() if self._reader else (str(self._path.parent),),
+            file_bytes=_MAX_TEMPORARY_BYTES if self._is_read_only else _UNLIMITED_BYTES,
+            writable=() if self._is_read_only else (str(self._path.parent),),
         )
         files = (str(self._path), f"{self._path}.wal")
         try:
@@ -148,9 +148,11 @@ class _Session:
             with self._lock:
                 self._running = None
         # A killed write is not reported as a timeout, because its outcome is unknown.
-        cause = "timeout" if self._is_stopped and self._reader else "unavailable"
+        cause = "timeout" if self._is_stopped and self._is_read_only else "unavailable"
         text = child_death_error(status, _STATEMENT).message
-        raise _DuckdbError(Problem(cause=cause, text=text, lost=not self._reader))
+        raise _DuckdbError(
+            Problem(cause=cause, text=text, is_connection_lost=not self._is_read_only)
+        )
 
     def stop(self) -> None:
         """Kill the running statement's process, and refuse further statements."""
@@ -189,25 +191,25 @@ class DuckdbBackend:
             OSError: If the file cannot be created.
         """
         try:
-            with contextlib.closing(self._session(reader=False)) as session:
+            with contextlib.closing(self._session(read_only=False)) as session:
                 session.do("relations")  # any function: opening makes the file
         except _DuckdbError as error:
             raise OSError(str(error)) from None
 
     @contextlib.contextmanager
-    def session(self, *, reader: bool) -> Generator[_Session]:
+    def session(self, *, read_only: bool) -> Generator[_Session]:
         """Yield a session that runs each statement in a new process."""
-        if not self._path.is_file() and (reader or not self._settings.create):
+        if not self._path.is_file() and (read_only or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
                 " and create the tables with the action `write`",
             )
-        with contextlib.closing(self._session(reader=reader)) as session:
+        with contextlib.closing(self._session(read_only=read_only)) as session:
             yield session
 
-    def _session(self, *, reader: bool) -> _Session:
-        return _Session(self._template, self._path, reader=reader, settings=self._settings)
+    def _session(self, *, read_only: bool) -> _Session:
+        return _Session(self._template, self._path, read_only=read_only, settings=self._settings)
 
     def read(self, session: _Session, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query."""
@@ -219,14 +221,14 @@ class DuckdbBackend:
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
-        bounds = [
+        bound_statements = [
             self._bind(statement, params)
             for statement, parameter_sets in changes
             for params in parameter_sets
         ]
         result = session.do(
             "change",
-            bounds=[asdict(bound) for bound in bounds],
+            bound_statements=[asdict(bound) for bound in bound_statements],
             returns=any(
                 token.word == "RETURNING" for statement, _ in changes for token in statement.tokens
             ),
@@ -236,7 +238,7 @@ class DuckdbBackend:
         written.columns, written.rows = tuple(result["columns"]), result["rows"]
         return written
 
-    def _bind(self, statement: Statement, params: Params) -> Bound:
+    def _bind(self, statement: Statement, params: Params) -> BoundStatement:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
 
     def without_transactions(self, session: _Session, names: Collection[str]) -> Sequence[Any]:

@@ -26,7 +26,7 @@ from delf_confined.words import shorten_message
 from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Catalogue, Relation
-from delf_sql.placeholders import Bound
+from delf_sql.placeholders import BoundStatement
 from delf_sql.rows import Fetched, note_texts
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
@@ -49,7 +49,7 @@ _CONFINED: Final = {
     "secret_directory": "/nonexistent",
 }
 _COUNT_COLUMNS: Final = (("Count",), ("Success",))
-_MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
+_TIME_TYPES: Final = ("DATE", "TIME", "TIMESTAMP")
 _JSON: Final = "JSON"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 # SQL conditions, by column type, that find values without a Python equivalent: intervals with
@@ -87,7 +87,7 @@ FROM duckdb_columns()
 WHERE database_name = current_database() AND list_contains($keys, key)
 ORDER BY key, column_index
 """,
-    keys="""
+    constraints="""
 SELECT schema_name || chr(31) || table_name AS key, unnest(constraint_column_names),
        lower(constraint_type[1]), referenced_table || '.' || unnest(referenced_column_names)
 FROM duckdb_constraints()
@@ -116,11 +116,13 @@ class DuckdbEngine(EngineBackend):
     def _url(self) -> sa.URL:
         return sa.URL.create("duckdb", database=str(self._path))
 
-    def _options(self, reader: bool) -> dict[str, Any]:
+    def _options(self, read_only: bool) -> dict[str, Any]:
         config = dict(_CONFINED)
-        if reader:  # The file's own folder cannot be written; DuckDB lets statements read this one.
+        if (
+            read_only
+        ):  # The file's own folder cannot be written; DuckDB lets statements read this one.
             config["temp_directory"] = str(Path.cwd() / "spill")
-        return {"connect_args": {"read_only": reader, "config": config}}
+        return {"connect_args": {"read_only": read_only, "config": config}}
 
     def _connect(self, engine: sa.Engine) -> sa.Connection:
         """Open the file, waiting while another process writes."""
@@ -135,7 +137,7 @@ class DuckdbEngine(EngineBackend):
                     raise
             time.sleep(_RETRY_SECONDS)
 
-    def _prepare(self, driver: Any, *, reader: bool) -> None:
+    def _prepare(self, driver: Any, *, read_only: bool) -> None:
         for setting in (
             "TimeZone = 'UTC'",
             "enable_progress_bar = false",
@@ -147,25 +149,25 @@ class DuckdbEngine(EngineBackend):
         """Interrupt the running statement."""
         _duckdb_connection(session).interrupt()
 
-    def query(self, session: sa.Connection, bound: Bound, limit: int) -> Fetched:
+    def query(self, session: sa.Connection, bound: BoundStatement, limit: int) -> Fetched:
         """Run a query after DuckDB's own parser has confirmed that the statement is a query."""
         _check_is_query(session, bound)
-        tail = "\n) AS delf"
         kinds = self._columns(session, _wrap(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
+        # Each column is selected twice: as value, and as text for values that Python cannot hold.
         items = [_select_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
         items += [_text_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
         head = f"SELECT {', '.join(items)} FROM (\n"  # noqa: S608 - names made here
-        wrapped = _wrap(bound, head, f"{tail}({', '.join(names)})")
+        wrapped = _wrap(bound, head, f"\n) AS delf({', '.join(names)})")
         fetched = self._fetch(session, wrapped, limit, streams=False)
         rows: list[Sequence[Any]] = [_converted_row(row, kinds) for row in fetched.rows]
         return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
-    def _columns(self, session: sa.Connection, bound: Bound) -> list[tuple[str, str]]:
+    def _columns(self, session: sa.Connection, bound: BoundStatement) -> list[tuple[str, str]]:
         return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
 
     def change(
-        self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool
+        self, session: sa.Connection, bound_statements: Sequence[BoundStatement], *, returns: bool
     ) -> WriteResult:
         """Run a write for each set of parameters, and commit.
 
@@ -173,14 +175,14 @@ class DuckdbEngine(EngineBackend):
         """
         written = WriteResult()
         number = 0
-        for _, group in itertools.groupby(bounds, key=lambda bound: bound.pieces):
-            for bound in self._convert_values(session, list(group), stores=True):
+        for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
+            for bound in self._convert_values(session, list(group), is_write=True):
                 number += 1
                 row_limit = written.room(self._settings.max_rows)
                 try:
                     fetched = self._fetch(session, bound, row_limit, streams=False)
                 except DBAPIError as error:
-                    if len(bounds) == 1:
+                    if len(bound_statements) == 1:
                         raise
                     raise FailedAt(number) from error
                 if not returns and fetched.columns in _COUNT_COLUMNS:
@@ -208,13 +210,13 @@ class DuckdbEngine(EngineBackend):
 
 
 def run(
-    database: str, reader: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
+    database: str, read_only: bool, settings: dict[str, Any], work: str, given: dict[str, Any]
 ) -> dict[str, Any]:
     """Open the database file, run one function and close the file, in a child process.
 
     Args:
         database: The file's path.
-        reader: Whether to open the file read-only.
+        read_only: Whether to open the file read-only.
         settings: Fields of the connection's settings.
         work: The function's name: ``query``, ``change``, ``relations`` or ``tables``.
         given: The function's arguments.
@@ -225,7 +227,7 @@ def run(
     target = Target(dialect="duckdb", label="DuckDB", database=database)
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
     try:
-        with engine.session(reader=reader) as session:
+        with engine.session(read_only=read_only) as session:
             # If this fails, the parent kills the process a second later.
             timer = threading.Timer(settings["statement_timeout"], engine.stop, (session,))
             timer.daemon = True
@@ -244,14 +246,14 @@ def run(
 
 
 def _query(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
-    fetched = engine.query(session, Bound(**arguments["bound"]), arguments["limit"])
+    fetched = engine.query(session, BoundStatement(**arguments["bound"]), arguments["limit"])
     note_texts(fetched.columns, fetched.rows)
     return {"columns": fetched.columns, "rows": _plain(fetched.rows), "more": fetched.more}
 
 
 def _change(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
-    bounds = [Bound(**bound) for bound in arguments["bounds"]]
-    written = engine.change(session, bounds, returns=arguments["returns"])
+    bound_statements = [BoundStatement(**bound) for bound in arguments["bound_statements"]]
+    written = engine.change(session, bound_statements, returns=arguments["returns"])
     note_texts(written.columns, written.rows)
     return {
         "rowcount": written.rowcount,
@@ -285,17 +287,17 @@ def _duckdb_connection(session: sa.Connection) -> Any:
     return session.connection.driver_connection
 
 
-def _check_is_query(session: sa.Connection, bound: Bound) -> None:
+def _check_is_query(session: sa.Connection, bound: BoundStatement) -> None:
     statements = _duckdb_connection(session).extract_statements(bound.text())
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 
-def _wrap(bound: Bound, head: str, tail: str) -> Bound:
+def _wrap(bound: BoundStatement, head: str, tail: str) -> BoundStatement:
     pieces = list(bound.pieces)
     pieces[0] = head + pieces[0]
     pieces[-1] += tail
-    return Bound(pieces, bound.values)
+    return BoundStatement(pieces, bound.values)
 
 
 def _select_item(name: str, kind: str) -> str:
@@ -325,14 +327,17 @@ def _unrepresentable_inside(kind: str) -> str | None:
 def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
     """Convert a result row to a list of values.
 
-    The row holds all columns twice. The second half holds the text of each value without a Python
-    equivalent, else None.
+    The row has all columns twice: in the second half each value is a text if Python cannot
+    represent the value of the first half, else None.
     """
     values: list[Any] = []
     for number, (_, kind) in enumerate(kinds):
         value, text = row[number], row[len(kinds) + number]
-        if text is not None or (isinstance(value, str) and kind.startswith(_MOMENTS)):
-            value = AsText(text if text is not None else value)
+        is_time_as_text = isinstance(value, str) and kind.startswith(_TIME_TYPES)
+        if text is not None:
+            value = AsText(text)
+        elif is_time_as_text:  # the driver returns a text for a date outside of Python's range
+            value = AsText(value)
         elif kind == _ZONED and isinstance(value, dt.datetime):
             value = value.replace(tzinfo=dt.UTC)
         elif kind == _JSON and isinstance(value, str):

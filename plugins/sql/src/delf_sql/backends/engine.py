@@ -35,7 +35,7 @@ from delf_sql.catalog import (
 )
 from delf_sql.fitting import convert_values
 from delf_sql.gate import Statement, changes_rows
-from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched, collect
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
@@ -99,30 +99,30 @@ class EngineBackend:
         """Create the database's file, for backends whose database is a file."""
 
     @contextlib.contextmanager
-    def session(self, *, reader: bool) -> Generator[sa.Connection]:
+    def session(self, *, read_only: bool) -> Generator[sa.Connection]:
         """Yield a pooled connection."""
-        engine = self._engine(reader)
+        engine = self._engine(read_only)
         connection = self._connect(engine)
         try:
             yield connection
         finally:
             try:
-                if self._engines.get(reader) is not engine:  # closed meanwhile
+                if self._engines.get(read_only) is not engine:  # closed meanwhile
                     connection.invalidate()
                 if not connection.invalidated:
                     connection.rollback()
-                    self._reset(connection, reader=reader)
+                    self._reset(connection, read_only=read_only)
             except Exception:  # do not reuse a connection that failed
                 connection.invalidate()
             connection.close()
 
-    def _engine(self, reader: bool) -> sa.Engine:
+    def _engine(self, read_only: bool) -> sa.Engine:
         with self._lock:
-            if reader not in self._engines:
-                self._engines[reader] = self._make(reader)
-            return self._engines[reader]
+            if read_only not in self._engines:
+                self._engines[read_only] = self._make(read_only)
+            return self._engines[read_only]
 
-    def _make(self, reader: bool) -> sa.Engine:
+    def _make(self, read_only: bool) -> sa.Engine:
         """Make the engine for read-only sessions, or for sessions that write."""
         # session() resets a connection itself, because the pool's rollback does not undo settings,
         # locks and temporary tables.
@@ -132,11 +132,11 @@ class EngineBackend:
             # No overflow: the setting is the maximum number of connections.
             options |= {"pool_size": size, "max_overflow": 0, "pool_pre_ping": True}
         engine = sa.create_engine(
-            self._url(), hide_parameters=True, **self._options(reader), **options
+            self._url(), hide_parameters=True, **self._options(read_only), **options
         )
 
         def prepare(driver: Any, _: object) -> None:
-            self._prepare(driver, reader=reader)
+            self._prepare(driver, read_only=read_only)
 
         event.listen(engine, "connect", prepare)
         return engine
@@ -149,14 +149,14 @@ class EngineBackend:
             return sa.URL.create(self.target.dialect)
         return self.target.url
 
-    def _options(self, reader: bool) -> dict[str, Any]:
+    def _options(self, read_only: bool) -> dict[str, Any]:
         """Return additional options for SQLAlchemy's ``create_engine``."""
         return {}
 
-    def _prepare(self, driver: Any, *, reader: bool) -> None:
+    def _prepare(self, driver: Any, *, read_only: bool) -> None:
         """Configure a fresh connection of the driver."""
 
-    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+    def _reset(self, connection: sa.Connection, *, read_only: bool) -> None:
         """Reset what the rollback after a statement does not undo, such as session settings."""
 
     def stop(self, session: sa.Connection) -> None:
@@ -179,10 +179,10 @@ class EngineBackend:
 
     # -- statements ---------------------------------------------------------------------
 
-    def _bind(self, statement: Statement, params: Params) -> Bound:
+    def _bind(self, statement: Statement, params: Params) -> BoundStatement:
         return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
 
-    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+    def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         """Run the first statements of a transaction."""
 
     def read(
@@ -190,31 +190,36 @@ class EngineBackend:
     ) -> Fetched:
         """Run a query and fetch its rows up to the limits."""
         bound = self._bind(statement, params)
-        self._begin(session, reader=True)
-        (bound,) = self._convert_values(session, [bound], stores=False)
+        self._begin(session, read_only=True)
+        (bound,) = self._convert_values(session, [bound], is_write=False)
         self._check(session, statement, bound)
         return self._fetch(session, bound, limit, streams=True)
 
     def _convert_values(
-        self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
-    ) -> list[Bound]:
+        self, session: sa.Connection, bound_statements: Sequence[BoundStatement], *, is_write: bool
+    ) -> list[BoundStatement]:
         """Convert each parameter to the type of its placeholder.
 
         Args:
             session: The session.
-            bounds: The statement with each set of parameters.
-            stores: Whether the statement may store the values; False for a query.
+            bound_statements: The statement with each set of parameters.
+            is_write: Whether the statement may store the values; False for a query.
         """
-        kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
-        converted: list[Bound] = []
-        for bound in bounds:
-            pieces = tuple(bound.pieces)
-            if pieces not in kinds:
-                kinds[pieces] = self._kinds(session, bound, stores=stores) if bound.values else ()
-            converted.append(convert_values(bound, kinds[pieces], stores=stores))
+        # Statements with the same text around their placeholders have the same types.
+        types_by_text: dict[tuple[str, ...], Sequence[str | None]] = {}
+        converted: list[BoundStatement] = []
+        for bound in bound_statements:
+            text = tuple(bound.pieces)
+            if text not in types_by_text:
+                types_by_text[text] = (
+                    self._kinds(session, bound, is_write=is_write) if bound.values else ()
+                )
+            converted.append(convert_values(bound, types_by_text[text], is_write=is_write))
         return converted
 
-    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+    def _kinds(
+        self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
+    ) -> Sequence[str | None]:
         """Return the column type for each placeholder of a statement; None if unknown.
 
         The types of a query's placeholders are not determined.
@@ -222,9 +227,9 @@ class EngineBackend:
         Args:
             session: The session, for reading the columns of tables.
             bound: The statement with its values.
-            stores: Whether the statement may store the values; False for a query.
+            is_write: Whether the statement may store the values; False for a query.
         """
-        if not stores:
+        if not is_write:
             return [None] * len(bound.values)
         return kinds_of(bound, self.target.dialect, lambda name: self._table_named(session, name))
 
@@ -236,10 +241,12 @@ class EngineBackend:
             (self._tables_by_name[name],) = self.tables(session, [relation])
         return self._tables_by_name[name]
 
-    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
+    def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
         """Ask the database to check a query before the query runs."""
 
-    def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
+    def _fetch(
+        self, session: sa.Connection, bound: BoundStatement, limit: int, *, streams: bool
+    ) -> Fetched:
         # Fetch row by row, because a driver that fetches all rows first would exceed the limits.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
@@ -271,10 +278,10 @@ class EngineBackend:
             (one, [self._bind(one, params) for params in sets]) for one, sets in changes
         ]
         written = WriteResult()
-        self._begin(session, reader=False)
-        for number, (statement, bounds) in enumerate(bound_changes, 1):
+        self._begin(session, read_only=False)
+        for number, (statement, bound_statements) in enumerate(bound_changes, 1):
             try:
-                self._change(session, statement, bounds, written)
+                self._change(session, statement, bound_statements, written)
             except ToolRefusedError as error:
                 if len(bound_changes) == 1:
                     raise
@@ -293,19 +300,21 @@ class EngineBackend:
         self,
         session: sa.Connection,
         statement: Statement,
-        bounds: Sequence[Bound],
+        bound_statements: Sequence[BoundStatement],
         written: WriteResult,
     ) -> None:
         """Run a statement for each set of values, in one batch if the database supports that."""
-        if not changes_rows(statement):
+        if not changes_rows(statement):  # the statement may change the definitions of tables
             self._tables_by_name.clear()
-        bounds = self._convert_values(session, bounds, stores=True)
-        if self.batches and can_batch(statement, bounds):
-            clause = bounds[0].clause()
-            written.add(session.execute(clause, [bound.named for bound in bounds]).rowcount)
+        bound_statements = self._convert_values(session, bound_statements, is_write=True)
+        if self.batches and can_batch(statement, bound_statements):
+            clause = bound_statements[0].clause()
+            written.add(
+                session.execute(clause, [bound.named for bound in bound_statements]).rowcount
+            )
             written.warn(self._warnings(session))
         else:
-            for bound in bounds:
+            for bound in bound_statements:
                 row_limit = written.room(self._settings.max_rows)
                 fetched = self._write_one(session, statement, bound, row_limit)
                 written.add(fetched.changed, fetched)
@@ -317,7 +326,7 @@ class EngineBackend:
         return ()
 
     def _write_one(
-        self, session: sa.Connection, statement: Statement, bound: Bound, room: int
+        self, session: sa.Connection, statement: Statement, bound: BoundStatement, room: int
     ) -> Fetched:
         return self._fetch(session, bound, room, streams=False)
 
@@ -342,9 +351,10 @@ class EngineBackend:
     def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
         """Return tables and views with their columns."""
         if self.catalogue is not None and relations:
-            keys = [relation.key for relation in relations]
-            columns = self._ask(session, self.catalogue.columns, keys=keys)
-            return tables_of(relations, columns, self._ask(session, self.catalogue.keys, keys=keys))
+            relation_keys = [relation.key for relation in relations]
+            columns = self._ask(session, self.catalogue.columns, keys=relation_keys)
+            constraints = self._ask(session, self.catalogue.constraints, keys=relation_keys)
+            return tables_of(relations, columns, constraints)
         inspector = sa.inspect(session)
         return [self._table(session, inspector, relation) for relation in relations]
 
@@ -406,7 +416,9 @@ class EngineBackend:
         text = first_line(str(cause if cause is not None else error))
         is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
         return Problem(
-            cause="unavailable" if is_disconnected else "statement", text=text, lost=is_disconnected
+            cause="unavailable" if is_disconnected else "statement",
+            text=text,
+            is_connection_lost=is_disconnected,
         )
 
 

@@ -29,7 +29,7 @@ from delf_sql.backends.engine import EngineBackend, cut_socket, origin
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched, too_large
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
@@ -88,7 +88,7 @@ FROM information_schema.columns c
 WHERE table_schema = DATABASE() AND table_name IN %(keys)s
 ORDER BY table_name, ordinal_position LIMIT 1000000
 """,
-    keys="""
+    constraints="""
 SELECT table_name, column_name, IF(column_key = 'PRI', 'p', 'u'), NULL
 FROM information_schema.columns
 WHERE table_schema = DATABASE() AND table_name IN %(keys)s AND column_key IN ('PRI', 'UNI')
@@ -130,24 +130,24 @@ class _Connection(_Base):
     """A PyMySQL connection with a limit on packet size.
 
     Args:
-        largest: The maximum number of bytes of a packet.
+        max_packet_bytes: The maximum number of bytes of a packet.
         options: Options of PyMySQL.
     """
 
-    def __init__(self, *, largest: int, **options: Any) -> None:
-        self._largest = largest
-        self._read = 0
+    def __init__(self, *, max_packet_bytes: int, **options: Any) -> None:
+        self._max_packet_bytes = max_packet_bytes
+        self._packet_bytes = 0
         super().__init__(**options)
 
     def _read_packet(self, *kind: Any) -> Any:
-        self._read = 0
+        self._packet_bytes = 0
         return super()._read_packet(*kind)
 
     def _read_bytes(self, num_bytes: int) -> Any:
-        self._read += num_bytes
-        if self._read > self._largest:
+        self._packet_bytes += num_bytes
+        if self._packet_bytes > self._max_packet_bytes:
             self.cut()
-            raise too_large(self._largest, 1)
+            raise too_large(self._max_packet_bytes, rows=1)
         return super()._read_bytes(num_bytes)
 
     def cut(self) -> None:
@@ -197,10 +197,10 @@ class MysqlBackend(EngineBackend):
     def _url(self) -> sa.URL:
         return sa.URL.create("mysql+pymysql")
 
-    def _options(self, reader: bool) -> dict[str, Any]:
+    def _options(self, read_only: bool) -> dict[str, Any]:
         return {"creator": self._open}
 
-    def _prepare(self, driver: _Connection, *, reader: bool) -> None:
+    def _prepare(self, driver: _Connection, *, read_only: bool) -> None:
         """Configure a fresh session, including the SQL mode that :mod:`delf_sql.gate` relies on."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
@@ -213,23 +213,26 @@ class MysqlBackend(EngineBackend):
             "sql_notes = 0",  # notes would displace warnings
             f"max_error_count = {_MAX_WARNINGS}",
         ]
-        if reader:
-            settings += [f"sql_select_limit = {self._settings.max_rows + 1}", self._clock(driver)]
+        if read_only:
+            settings += [
+                f"sql_select_limit = {self._settings.max_rows + 1}",
+                self._timeout_setting(driver),
+            ]
         elif _is_mariadb(driver):
-            settings.append(self._clock(driver))
+            settings.append(self._timeout_setting(driver))
         driver.query(f"SET SESSION {', '.join(settings)}")
         driver.query("SET NAMES utf8mb4")
-        if reader:
+        if read_only:
             driver.query("SET SESSION TRANSACTION READ ONLY")
 
-    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+    def _reset(self, connection: sa.Connection, *, read_only: bool) -> None:
         _pymysql_connection(connection).reset()
-        self._prepare(_pymysql_connection(connection), reader=reader)
+        self._prepare(_pymysql_connection(connection), read_only=read_only)
 
     def _open(self, seconds: float | None = None) -> _Connection:
         target, options = self.target, self.target.options
         return _Connection(
-            largest=max(self._settings.max_bytes, _MIN_PACKET_BYTES),
+            max_packet_bytes=max(self._settings.max_bytes, _MIN_PACKET_BYTES),
             host=target.host or "localhost",
             port=target.port or 0,
             user=target.user,
@@ -244,7 +247,7 @@ class MysqlBackend(EngineBackend):
             conv=_CONVERSIONS,
         )
 
-    def _clock(self, driver: _Connection) -> str:
+    def _timeout_setting(self, driver: _Connection) -> str:
         if _is_mariadb(driver):
             return f"max_statement_time = {self._settings.statement_timeout:.3f}"
         return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
@@ -262,28 +265,32 @@ class MysqlBackend(EngineBackend):
             if driver.open:
                 cut_socket(driver._sock.fileno())  # noqa: SLF001 - PyMySQL has no public way
 
-    def _bind(self, statement: Statement, params: Params) -> Bound:
+    def _bind(self, statement: Statement, params: Params) -> BoundStatement:
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
-    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+    def _kinds(
+        self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
+    ) -> Sequence[str | None]:
         """Return the column types of the placeholders; MySQL's TIME counts as a duration."""
-        kinds = super()._kinds(session, bound, stores=stores)
+        kinds = super()._kinds(session, bound, is_write=is_write)
         return [
             "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
             for kind in kinds
         ]
 
-    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+    def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         _pymysql_connection(session).query(
-            f"START TRANSACTION READ {'ONLY' if reader else 'WRITE'}"
+            f"START TRANSACTION READ {'ONLY' if read_only else 'WRITE'}"
         )
 
-    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
+    def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
         driver = _pymysql_connection(session)
         self._check_calls(driver, statement.calls)
         _check_is_query(driver, bound.text())
 
-    def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
+    def _fetch(
+        self, session: sa.Connection, bound: BoundStatement, limit: int, *, streams: bool
+    ) -> Fetched:
         return super()._fetch(session, bound, limit, streams=True)  # also for writes
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
@@ -335,9 +342,11 @@ class MysqlBackend(EngineBackend):
             return Problem(cause="timeout", text=text)
         if code in _READ_ONLY:
             return Problem(cause="read-only", text=text)
+        if code in _REFUSED:
+            return Problem(cause="unavailable", text=text)
         # PyMySQL has no code (0) for a connection that is already closed.
-        if code in _REFUSED or code == _SHUTDOWN or code in _CLIENT_ERRORS or code == 0:
-            return Problem(cause="unavailable", text=text, lost=code not in _REFUSED)
+        if code == _SHUTDOWN or code in _CLIENT_ERRORS or code == 0:
+            return Problem(cause="unavailable", text=text, is_connection_lost=True)
         return Problem(cause="statement", text=text)
 
 
@@ -364,7 +373,9 @@ def _check_is_query(driver: _Connection, probe: str) -> None:
             raise
     else:
         return
-    driver.prepare(probe)  # raises the query's actual error
+    # A text with a mistake raises the server's own error here. Any other text is valid, so it is a
+    # statement that is not a query.
+    driver.prepare(probe)
     raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 

@@ -26,7 +26,7 @@ from delf_sql.backends.postgresql_types import JSONNotes, register_texts, regist
 from delf_sql.catalog import Catalogue
 from delf_sql.functions import is_listed, known_functions
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import for_postgresql
@@ -60,7 +60,7 @@ WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(calls)s::pg_catalog.name[])
 UNION ALL
 SELECT '.' OPERATOR(pg_catalog.||) p.proname::text
 FROM pg_catalog.pg_proc p
-WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(attributes)s::pg_catalog.name[])
+WHERE p.proname OPERATOR(pg_catalog.=) ANY (%(names_after_dot)s::pg_catalog.name[])
   AND p.pronargs OPERATOR(pg_catalog.>=) 1
 LIMIT 1
 """
@@ -87,7 +87,7 @@ FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = ANY (%(keys)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """,
-    keys="""
+    constraints="""
 SELECT k.conrelid, a.attname, k.contype::text, k.confrelid::regclass || '.' || b.attname
 FROM pg_catalog.pg_constraint k
 CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u (mine, theirs)
@@ -117,18 +117,20 @@ class PostgresBackend(EngineBackend):
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
-        self._json: WeakKeyDictionary[psycopg.Connection[Any], JSONNotes] = WeakKeyDictionary()
+        self._json_notes: WeakKeyDictionary[psycopg.Connection[Any], JSONNotes] = (
+            WeakKeyDictionary()
+        )
 
     def _url(self) -> sa.URL:
         return sa.URL.create("postgresql+psycopg")
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        return self._json[_psycopg_connection(session)].take_notes()
+        return self._json_notes[_psycopg_connection(session)].take_notes()
 
-    def _options(self, reader: bool) -> dict[str, Any]:
+    def _options(self, read_only: bool) -> dict[str, Any]:
         def connect() -> psycopg.Connection[Any]:
             driver = self._open()
-            driver.read_only = reader
+            driver.read_only = read_only
             return driver
 
         return {"creator": connect, "use_native_hstore": False}
@@ -145,17 +147,18 @@ class PostgresBackend(EngineBackend):
             "connect_timeout": max(2, round(self._settings.connect_timeout)),  # libpq's minimum
             **target.options,
         }
-        driver = psycopg.Connection[Any].connect(
+        connection = psycopg.Connection[Any].connect(
             dbname=target.database,
             prepare_threshold=0,  # for the extended protocol, which takes one statement
             **{key: value for key, value in options.items() if value is not None},
         )
-        driver.prepared_max = 0  # a pooler may share the session with others
-        register_texts(driver)
-        self._json[driver] = JSONNotes(driver)
-        return driver
+        connection.prepared_max = 0  # a pooler may share the session with others
+        register_texts(connection)
+        # Notes about JSON values that Python cannot hold become warnings of the result.
+        self._json_notes[connection] = JSONNotes(connection)
+        return connection
 
-    def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
+    def _reset(self, connection: sa.Connection, *, read_only: bool) -> None:
         """Reset settings, locks, temporary tables and cursors of the session."""
         driver = _psycopg_connection(connection)
         # The server refuses DISCARD ALL within a transaction.
@@ -178,17 +181,20 @@ class PostgresBackend(EngineBackend):
             _psycopg_connection(session).pgconn.finish()
         super().discard(session)
 
-    def _bind(self, statement: Statement, params: Params) -> Bound:
+    def _bind(self, statement: Statement, params: Params) -> BoundStatement:
         return bind(statement.text, statement.tokens, params, "postgresql", for_postgresql)
 
     def _convert_values(
-        self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
-    ) -> list[Bound]:
+        self, session: sa.Connection, bound_statements: Sequence[BoundStatement], *, is_write: bool
+    ) -> list[BoundStatement]:
         return [
-            with_json(bound) for bound in super()._convert_values(session, bounds, stores=stores)
+            with_json(bound)
+            for bound in super()._convert_values(session, bound_statements, is_write=is_write)
         ]
 
-    def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
+    def _kinds(
+        self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
+    ) -> Sequence[str | None]:
         """Ask the server for the types of the placeholders.
 
         A query without lists or dicts as values needs no types: each type is then None.
@@ -199,7 +205,7 @@ class PostgresBackend(EngineBackend):
             stores: Whether the statement may store the values; False for a query.
         """
         unknown = [None] * len(bound.values)
-        if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
+        if not is_write and not any(isinstance(value, (list, dict)) for value in bound.values):
             return unknown
         driver = _psycopg_connection(session)
         # An error while the server looks at the statement would end the whole transaction.
@@ -208,29 +214,30 @@ class PostgresBackend(EngineBackend):
         driver.execute(f"{'ROLLBACK TO' if kinds is None else 'RELEASE'} SAVEPOINT delf_types")
         return unknown if kinds is None else kinds
 
-    def _begin(self, session: sa.Connection, *, reader: bool) -> None:
+    def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
         driver.execute(_BEGIN, [str(max(1, round(self._settings.statement_timeout * 1000)))])
         register_user_types(driver)
-        if reader and self._settings.role is not None:
+        if read_only and self._settings.role is not None:
             driver.execute(_ROLE, [self._settings.role])
 
-    def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
+    def _check(self, session: sa.Connection, statement: Statement, bound: BoundStatement) -> None:
         self._check_calls(_psycopg_connection(session), statement)
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
         """Refuse calls of user-defined functions that are not allowed."""
-        if not statement.calls and not statement.attributes:
+        if not statement.calls and not statement.names_after_dot:
             return
+        # PostgreSQL reads `row.f` as a call of the function f if the row has no column f.
         allowed = self._settings.functions
-        names = statement.calls | statement.attributes
+        names = statement.calls | statement.names_after_dot
         names_to_check = {name for name in names if not is_listed(name, allowed)}
         known_names = known_functions("postgresql") & names_to_check
         # A user-defined function may have a name that delf knows as PostgreSQL's own.
         parameters = {
             "calls": sorted(names_to_check & statement.calls | known_names),
             "known": sorted(known_names),
-            "attributes": sorted(names_to_check & statement.attributes - known_names),
+            "names_after_dot": sorted(names_to_check & statement.names_after_dot - known_names),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
@@ -255,7 +262,7 @@ class PostgresBackend(EngineBackend):
         is_disconnected = isinstance(error, psycopg.OperationalError) and not state
         if is_disconnected or state.startswith(_UNAVAILABLE):
             is_disconnected = is_disconnected or state.startswith(_LOST)
-            return Problem(cause="unavailable", text=text, lost=is_disconnected)
+            return Problem(cause="unavailable", text=text, is_connection_lost=is_disconnected)
         return Problem(cause="statement", text=text)
 
 
@@ -265,8 +272,9 @@ def _psycopg_connection(session: sa.Connection) -> psycopg.Connection[Any]:
 
 
 def _message(error: psycopg.Error) -> str:
+    """Return the server's message with its detail and hint, in one line."""
     primary = error.diag.message_primary
-    if primary is None:
+    if primary is None:  # an error of the client: the server sent no message
         lines = [first_line(_CONNECTIONS_ENDED.sub("", line)) for line in str(error).splitlines()]
         return next((line for line in lines if line), type(error).__name__)
     parts = [primary]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from delf_sql.placeholders import Bound
+from delf_sql.placeholders import BoundStatement
 from delf_sql.values import as_json, holds_dict
 
 if TYPE_CHECKING:
@@ -30,17 +30,18 @@ WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 """
 
 
-def placeholder_types(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
+def placeholder_types(
+    driver: psycopg.Connection[Any], bound: BoundStatement
+) -> Sequence[str | None] | None:
     """Ask the server for the types of all placeholders.
-
-    If the types cannot be inferred, the statement and its transaction fail.
 
     Args:
         driver: A connection in a transaction.
         bound: The statement.
 
     Returns:
-        The type names, with None for unknown types; None if the server cannot infer types.
+        The type names, with None for unknown types. If the server cannot infer the types, the
+        result is None, and the server has aborted the transaction.
     """
     from psycopg.pq import ExecStatus
 
@@ -67,9 +68,9 @@ def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
     return f"{info.name}[]" if info.array_oid == oid else info.name
 
 
-def with_json(bound: Bound) -> Bound:
+def with_json(bound: BoundStatement) -> BoundStatement:
     """Wrap each dict, and each list with a dict, as JSON for psycopg."""
     from psycopg.types.json import Jsonb
 
     values = [Jsonb(value, dumps=as_json) if holds_dict(value) else value for value in bound.values]
-    return Bound(bound.pieces, values, bound.names, bound.casts)
+    return BoundStatement(bound.pieces, values, bound.names, bound.casts)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # psycopg counts a month as 30 days and a year as 365: the same interval added to a date would give
 # another day than in the database.
-_CALENDAR: Final = (b"mon", b"year")
+_CALENDAR_WORDS: Final = (b"mon", b"year")
 _RANGES: Final = ("int4", "int8", "num", "ts", "tstz", "date")
 # Operators are written with their schema, here and elsewhere, because a user can put another ``=``
 # first in the search path. Types with a number below 16384 are PostgreSQL's own.
@@ -50,10 +50,11 @@ class JSONNotes:
     def __init__(self, driver: psycopg.Connection[Any]) -> None:
         from psycopg.adapt import Loader
 
-        self._reader = JSONReader("its JSON")
+        self._reader = _new_json_reader()
         value = self._value
 
-        class JSONLoader(Loader):  # psycopg never frees what set_json_loads gets
+        # A loader of this connection only: psycopg's set_json_loads() keeps each function forever.
+        class JSONLoader(Loader):
             def load(self, data: Any) -> Any:
                 return value(bytes(data).decode())
 
@@ -65,38 +66,49 @@ class JSONNotes:
 
     def take_notes(self) -> tuple[str, ...]:
         """Return the notes since the last call."""
-        reader, self._reader = self._reader, JSONReader("its JSON")
+        reader, self._reader = self._reader, _new_json_reader()
         with notes_of_call() as notes:
-            reader.tell()
+            reader.add_notes()  # the reader adds its notes to those of the call, here `notes`
         return tuple(notes)
+
+
+def _new_json_reader() -> JSONReader:
+    return JSONReader("its JSON")  # the result's JSON, as the subject of the notes
 
 
 @cache
 def _loaders() -> dict[str, type[Loader]]:
-    import psycopg.types.datetime as own
+    """Return loaders of dates and times, which return a text for a value outside Python's range."""
+    import psycopg.types.datetime as datetime_loaders
 
     return {
-        "date": _with_text_fallback(own.DateLoader),
-        "timestamp": _with_text_fallback(own.TimestampLoader),
-        "timestamptz": _with_text_fallback(own.TimestamptzLoader),
-        "time": _with_text_fallback(own.TimeLoader),
-        "timetz": _with_text_fallback(own.TimetzLoader),
-        "interval": _with_text_fallback(own.IntervalLoader, unless=_CALENDAR),
+        "date": _with_text_fallback(datetime_loaders.DateLoader),
+        "timestamp": _with_text_fallback(datetime_loaders.TimestampLoader),
+        "timestamptz": _with_text_fallback(datetime_loaders.TimestamptzLoader),
+        "time": _with_text_fallback(datetime_loaders.TimeLoader),
+        "timetz": _with_text_fallback(datetime_loaders.TimetzLoader),
+        # A timedelta has no years and months.
+        "interval": _with_text_fallback(
+            datetime_loaders.IntervalLoader, text_words=_CALENDAR_WORDS
+        ),
     }
 
 
-def _with_text_fallback(loader_class: type[Loader], unless: tuple[bytes, ...] = ()) -> type[Loader]:
+def _with_text_fallback(
+    loader_class: type[Loader], text_words: tuple[bytes, ...] = ()
+) -> type[Loader]:
     """Make a loader class that returns the text of a value that its base class cannot load.
 
     Args:
         loader_class: The base class.
-        unless: Words; a value with one of these words is always returned as text.
+        text_words: Words such as ``year``; a value with one of them is always returned as text.
     """
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:
         raw = bytes(data)
-        if not any(word in raw for word in unless):
+        must_stay_text = any(word in raw for word in text_words)
+        if not must_stay_text:
             with contextlib.suppress(psycopg.Error, ValueError, OverflowError):
                 return loader_class.load(loader, data)
         return AsText(raw.decode("utf-8", "replace"))

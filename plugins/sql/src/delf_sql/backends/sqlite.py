@@ -37,10 +37,10 @@ from delf_sql.catalog import Column, Relation, Table, find_relation
 from delf_sql.fitting import convert_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
-from delf_sql.placeholders import Bound, Params, bind
+from delf_sql.placeholders import BoundStatement, Params, bind
 from delf_sql.rows import Fetched, too_large
 from delf_sql.settings import SQLSettings
-from delf_sql.sqlite_child import Opening, Work, receive, send
+from delf_sql.sqlite_child import OpenOptions, Work, receive, send
 from delf_sql.target import Target
 from delf_sql.targets import kinds_of
 from delf_sql.values import for_sqlite
@@ -78,7 +78,7 @@ _VERSIONS: Final = slice(18, 20)
 # The file format versions in a database's header that say that it uses a write-ahead log.
 _WAL_VERSIONS: Final = b"\x02\x02"
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
-_ENDED: Final = "disk I/O error: its process ended"
+_PROCESS_ENDED: Final = "disk I/O error: its process ended"
 
 
 class _SqliteError(Exception):
@@ -98,23 +98,23 @@ class _Child:
     """A child process with the open file, pooled like a driver's connection.
 
     Args:
-        opening: The parameters for opening the file.
+        open_options: The parameters for opening the file.
         files: The database files.
 
     Raises:
         _SqliteError: If the file cannot be opened.
     """
 
-    def __init__(self, opening: Opening, files: Sequence[Path] = ()) -> None:
-        self._opening = opening
+    def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
+        self._open_options = open_options
         self._files = files
-        self._files_with_log = self._find_files_with_log()
+        self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
             prefix="delf-sqlite-", dir=environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
         )
         environ["SQLITE_TMPDIR"] = self._folder.name
-        opening = opening._replace(writable=[*opening.writable, self._folder.name])
+        open_options = open_options._replace(writable=[*open_options.writable, self._folder.name])
         # Without site-packages the child starts faster and runs no .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
@@ -127,12 +127,12 @@ class _Child:
         )
         self._idle = threading.Event()
         try:
-            (self.unparsable_definition,) = self._ask(tuple(opening))
+            (self.unparsable_definition,) = self._ask(tuple(open_options))
         except BaseException:
             self.close()
             raise
 
-    def _find_files_with_log(self) -> list[Path]:
+    def _find_files_with_write_ahead_log(self) -> list[Path]:
         return [file for file in self._files if _has_write_ahead_log(file)]
 
     def run(self, work: Work) -> Fetched:
@@ -145,22 +145,22 @@ class _Child:
         started = time.monotonic()
         self._idle.clear()
         try:
-            columns, rows, more, changed, repaired = self._ask(tuple(work))
+            columns, rows, more, changed, columns_with_invalid_text = self._ask(tuple(work))
         except (EOFError, OSError):
             self.close()
-            if time.monotonic() - started >= self._opening.timeout:
+            if time.monotonic() - started >= self._open_options.timeout:
                 raise TimeoutError from None
-            raise _SqliteError(_ENDED) from None
+            raise _SqliteError(_PROCESS_ENDED) from None
         finally:
             self._idle.set()
-        return Fetched(tuple(columns), rows, more, changed, tuple(repaired))
+        return Fetched(tuple(columns), rows, more, changed, tuple(columns_with_invalid_text))
 
     def _ask(self, message: Any) -> Sequence[Any]:
         send(cast("BinaryIO", self._process.stdin), message)
         self._wait_for_answer()
         kind, *answer = receive(cast("BinaryIO", self._process.stdout))
         if kind == "large":
-            raise too_large(self._opening.max_bytes, answer[0])
+            raise too_large(self._open_options.max_bytes, answer[0])
         if kind == "failed":
             raise _SqliteError(*answer)
         return answer
@@ -171,7 +171,7 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS):
-                if _bytes_of_deleted_files(self._process.pid) > self._opening.temporary:
+                if _bytes_of_deleted_files(self._process.pid) > self._open_options.temporary:
                     self.close()
                     raise _SqliteError(sqlite_child.NO_ROOM)
 
@@ -186,19 +186,19 @@ class _Child:
 
         The process may write only the logs that existed at its start, even for reading.
         """
-        return self._files_with_log != self._find_files_with_log()
+        return self._files_with_write_ahead_log != self._find_files_with_write_ahead_log()
 
     @property
     def is_reader(self) -> bool:
         """True if the process has the file open read-only."""
-        return self._opening.reader
+        return self._open_options.read_only
 
     def stop(self) -> None:
         """Stop the running statement and end the process.
 
         A writer is first asked to end the statement itself, which leaves no rollback journal.
         """
-        if not self._opening.reader:
+        if not self._open_options.read_only:
             self._process.send_signal(signal.SIGTERM)
             self._idle.wait(_STOP_SECONDS)
         self._process.kill()
@@ -240,40 +240,40 @@ class SqliteBackend:
         make_private_file(_path_and_size(self.target.database)[0])
 
     @contextlib.contextmanager
-    def session(self, *, reader: bool) -> Generator[_Child]:
-        """Yield a pooled process; with ``reader``, a process that has the file open read-only.
+    def session(self, *, read_only: bool) -> Generator[_Child]:
+        """Yield a pooled process; with ``read_only``, a process that has the file open read-only.
 
         A reader keeps no state, and a writer reopens the file for each write.
         """
-        pool = self._pool(reader)
+        pool = self._pool(read_only)
         pooled = pool.connect()
         child = cast("_Child", pooled.driver_connection)
         try:
             yield child
         finally:
-            if not child.is_alive or self._pools.get(reader) is not pool:  # closed meanwhile
+            if not child.is_alive or self._pools.get(read_only) is not pool:  # closed meanwhile
                 pooled.invalidate()
             pooled.close()
 
-    def _pool(self, reader: bool) -> QueuePool:
+    def _pool(self, read_only: bool) -> QueuePool:
         """Return the pool of reading or of writing processes, making it at its first use."""
         with self._lock:
-            if reader not in self._pools:
+            if read_only not in self._pools:
                 pool = QueuePool(
-                    lambda: self._open(reader=reader),  # pyright: ignore[reportArgumentType]
+                    lambda: self._open(read_only=read_only),  # pyright: ignore[reportArgumentType]
                     pool_size=self._settings.pool_size,
                     max_overflow=0,
                     reset_on_return=None,
                 )
                 event.listen(pool, "checkout", _check_alive)
-                self._pools[reader] = pool
-            return self._pools[reader]
+                self._pools[read_only] = pool
+            return self._pools[read_only]
 
-    def _open(self, *, reader: bool) -> _Child:
+    def _open(self, *, read_only: bool) -> _Child:
         """Start a process for the database, limited to its files and the attached ones."""
         settings = self._settings
         path, size = _path_and_size(self.target.database)
-        if size is None and (reader or not settings.create):
+        if size is None and (read_only or not settings.create):
             raise _missing_file_error(self.target.database)
         attached: list[tuple[str, str]] = []
         others: list[Path] = []
@@ -287,14 +287,14 @@ class SqliteBackend:
         files = [Path(os.path.realpath(each)) for each in (path, *others)]
 
         def is_written(file: Path) -> bool:
-            return (not reader and file == files[0]) or _has_write_ahead_log(file)
+            return (not read_only and file == files[0]) or _has_write_ahead_log(file)
 
         write_mode = "rwc" if settings.create else "rw"
-        mode = "ro" if reader else write_mode
+        mode = "ro" if read_only else write_mode
         return _Child(
-            Opening(
+            OpenOptions(
                 uri=f"file:{quote(str(path))}?mode={mode}",
-                reader=reader,
+                read_only=read_only,
                 timeout=settings.statement_timeout,
                 busy=min(_BUSY_SECONDS, settings.statement_timeout),
                 max_bytes=settings.max_bytes,
@@ -320,29 +320,31 @@ class SqliteBackend:
         self, session: _Child, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
-        bounds = [
+        bound_statements = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
             for statement, parameter_sets in changes
             for params in parameter_sets
         ]
-        self._refuse_rounding(session, bounds)
-        statements = [(bound.text(), list(bound.values or ())) for bound in bounds]
-        is_batch = len(changes) == 1 and can_batch(changes[0][0], bounds)
+        self._refuse_integers_that_would_be_rounded(session, bound_statements)
+        statements = [(bound.text(), list(bound.values or ())) for bound in bound_statements]
+        is_batch = len(changes) == 1 and can_batch(changes[0][0], bound_statements)
         try:
             fetched = session.run(Work(statements, self._settings.max_rows, is_batch))
         except TimeoutError:
             self._recover()
             raise
-        written = WriteResult()
-        written.add(fetched.changed, fetched)
-        return written
+        result = WriteResult()
+        result.add(fetched.changed, fetched)
+        return result
 
-    def _refuse_rounding(self, session: _Child, bounds: Sequence[Bound]) -> None:
+    def _refuse_integers_that_would_be_rounded(
+        self, session: _Child, bound_statements: Sequence[BoundStatement]
+    ) -> None:
         """Refuse an integer for a float column if the conversion would round it.
 
         SQLite stores all other values unchanged, because its columns hold values of any type.
         """
-        for bound in bounds:
+        for bound in bound_statements:
             if any(
                 isinstance(value, int) and loses_digits_as_float(value) for value in bound.values
             ):
@@ -356,7 +358,7 @@ class SqliteBackend:
 
                 kinds = kinds_of(bound, "sqlite", find_table)
                 floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
-                convert_values(bound, floats, stores=True)  # for its check, which raises
+                convert_values(bound, floats, is_write=True)  # for its check, which raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
@@ -461,7 +463,7 @@ class SqliteBackend:
             self._recover()
 
     def _recover(self) -> None:
-        self._open(reader=False).close()
+        self._open(read_only=False).close()
 
     def dispose(self) -> None:
         """Kill idle processes."""
@@ -484,8 +486,10 @@ class SqliteBackend:
             return Problem(cause="read-only", text=text)
         if "not authorized" in text or "prohibited" in text:
             return Problem(cause="read-only", text="this is not allowed on a SQLite connection")
+        if text == _PROCESS_ENDED:  # during a statement, whose outcome is unknown
+            return Problem(cause="unavailable", text=text, is_connection_lost=True)
         if text.startswith(("unable to open", "file is not a database", "disk I/O")):
-            return Problem(cause="unavailable", text=text, lost=text == _ENDED)
+            return Problem(cause="unavailable", text=text)
         return Problem(cause="statement", text=text)
 
 
