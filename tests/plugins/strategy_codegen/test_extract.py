@@ -6,7 +6,7 @@ import pytest
 
 from delf.messages import ModelReply, ToolCall
 from delf_strategy_codegen import python as codeblock
-from delf_strategy_codegen.extract import read, read_reply
+from delf_strategy_codegen.extract import find_script, read_reply
 from delf_strategy_codegen.python import parse_script
 
 from .answers import ANSWERS, SCRIPT, fenced
@@ -15,7 +15,7 @@ from .answers import ANSWERS, SCRIPT, fenced
 @pytest.mark.parametrize("name", ANSWERS)
 def test_reader_finds_the_script_in_an_answer(name):
     answer, expected = ANSWERS[name]
-    assert read(answer).code == expected
+    assert find_script(answer).code == expected
 
 
 def test_parsing_a_script_emits_no_warning():
@@ -27,7 +27,7 @@ def test_parsing_a_script_emits_no_warning():
 @pytest.mark.parametrize("code", ["x = = 1", "\0", "(" * 50_000, "-" * 50_000 + "1", "[" * 300])
 def test_non_python_has_no_tree(code):
     assert parse_script(code) is None
-    read(fenced(code))
+    find_script(fenced(code))
 
 
 HUGE = {
@@ -65,13 +65,13 @@ def test_huge_answers_are_read_quickly(name, monkeypatch):
 
     monkeypatch.setattr(codeblock, "parsed", counting)
     started = time.process_time()
-    read(HUGE[name])
+    find_script(HUGE[name])
     assert sum(parsed) < 100 * len(HUGE[name])
     assert time.process_time() - started < 20
 
 
 def test_reader_finds_the_script_before_long_text():
-    assert read(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
+    assert find_script(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
 
 
 @pytest.mark.parametrize(

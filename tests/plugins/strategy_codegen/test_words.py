@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
-from delf_strategy_codegen.extract import read
+from delf_strategy_codegen.extract import find_script
 from delf_strategy_codegen.prompt import (
     no_code_messages,
     rerun_messages,
@@ -113,7 +113,7 @@ def test_script_containing_a_fence_is_quoted_with_a_longer_fence():
     code = 's = """\n```\nx\n````\n"""\nprint(s)'
     shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
     assert shown.startswith("`````python\n")
-    assert read(shown).code == code
+    assert find_script(shown).code == code
 
 
 # -- compose --------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class Shapes:
         self._recursive_names: dict[str, str] = {}
         self._open_refs: list[str] = []
         self._recursive_refs: set[str] = set()
-        self._visits = 0
+        self._visited_schema_count = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
         """Return a schema's type, nested as deeply as the limit allows.
@@ -135,7 +135,7 @@ class Shapes:
         for depth in range(self._extent.depth, -1, -1):
             self._open_refs.clear()
             self._recursive_refs.clear()
-            self._visits = 0
+            self._visited_schema_count = 0
             type_name = self._type_text(schema, depth, mode)
             if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
                 return type_name
@@ -146,9 +146,13 @@ class Shapes:
 
         Where a type contains itself, the text has only the type's name.
         """
-        self._visits += 1
+        self._visited_schema_count += 1
         self._remaining_budget -= 1
-        if not isinstance(schema, dict) or self._visits > _MAX_VISITS or self._remaining_budget < 0:
+        if (
+            not isinstance(schema, dict)
+            or self._visited_schema_count > _MAX_VISITS
+            or self._remaining_budget < 0
+        ):
             return "Any"
         node = cast("dict[str, Any]", schema)
         ref = node.get("$ref")
@@ -172,7 +176,11 @@ class Shapes:
             # A shortened type may not contain its own name.
             text = f"({name} := {text})" if name in text else text
         # A type that refers to an enclosing type is valid only inside of that type.
-        if len(node) == 1 and not self._recursive_refs and self._visits <= _MAX_VISITS:
+        if (
+            len(node) == 1
+            and not self._recursive_refs
+            and self._visited_schema_count <= _MAX_VISITS
+        ):
             self._cache[key] = text
         return text
 

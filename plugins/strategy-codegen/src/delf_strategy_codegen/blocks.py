@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from delf_strategy_codegen.python import is_script, parse_script, repair_script, stops_in_string
 
-PYTHON: Final = frozenset(
+_PYTHON_LABELS: Final = frozenset(
     {"python", "py", "python3", "python2", "py3", "tool_code", "code", "ipython", "ipython3"}
     | {"pycon", "pythonrepl", "python-repl", "jupyter", "ipynb", "script", "run", "execute"}
     | {"tool_call", "delf"}
 )
-JSON: Final = frozenset({"json", "jsonc", "json5"})
+JSON_LABELS: Final = frozenset({"json", "jsonc", "json5"})
 _OTHER_LANGUAGES: Final = frozenset(
     {"bash", "sh", "shell", "console", "text", "txt", "plain", "plaintext", "output", "stdout"}
     | {"result", "results", "sql", "js", "javascript", "typescript", "ts", "jsx", "tsx", "html"}
@@ -22,7 +22,7 @@ _OTHER_LANGUAGES: Final = frozenset(
     | {"tex", "log", "logs", "http", "graphql", "bat", "cmd", "zsh", "vb", "dart", "haskell"}
     | {"julia", "matlab", "none"}
 )
-_KNOWN_LANGUAGES: Final = PYTHON | JSON | _OTHER_LANGUAGES
+_KNOWN_LANGUAGES: Final = _PYTHON_LABELS | JSON_LABELS | _OTHER_LANGUAGES
 _FENCE: Final = re.compile(
     r"(?P<lead>(?:[ \t]*(?:[-*+>]|\d+[.)])(?=[ \t]))*[ \t]*)(?P<marks>`{3,}|~{3,})(?P<info>.*)"
 )
@@ -31,7 +31,7 @@ _FENCE_AFTER_TEXT: Final = re.compile(
 )
 _ONE_LINE: Final = re.compile(r"(?P<code>.*?\S.*?)(?P<marks>`{3,}|~{3,})[ \t]*")
 _WORD: Final = re.compile(r"[\w+#.-]*")
-_MAX_EXTENDED: Final = 50
+_MAX_FENCES_IN_STRINGS: Final = 50
 _MAX_INFO_CHARS: Final = 40
 
 
@@ -55,10 +55,10 @@ class Block(NamedTuple):
     @property
     def is_python(self) -> bool:
         """True if the fence names Python, or names an unknown language and the code is Python."""
-        is_known = self.language in PYTHON
-        return is_known or bool(
-            self.language and self.language not in _KNOWN_LANGUAGES and is_script(self.code)
-        )
+        if self.language in _PYTHON_LABELS:
+            return True
+        has_unknown_language = bool(self.language) and self.language not in _KNOWN_LANGUAGES
+        return has_unknown_language and is_script(self.code)
 
 
 class _Line(NamedTuple):
@@ -93,8 +93,9 @@ class _BlockParser:
             self._lines.append(_Line(line, position))
             position += len(line) + 1
         self.blocks: list[Block] = []
-        self._remaining_extensions = _MAX_EXTENDED
-        self._last_end = 0
+        # How often a closing fence may still count as text, because it is in a Python string.
+        self._remaining_fences_in_strings = _MAX_FENCES_IN_STRINGS
+        self._last_block_end = 0
         index = 0
         while index < len(self._lines):
             index = self._parse_line(index)
@@ -123,53 +124,40 @@ class _BlockParser:
 
         A fence within a Python string is part of the code, unless the string has no end.
         """
-        first_close: tuple[int, int] | None = None
-        index = opened.line + 1
-        while index < len(self._lines):
-            skipped_lines = self._lines_to_skip(self._lines[index].text, opened)
-            if skipped_lines is not None:
-                code = self._between(opened, index)
-                first_close = first_close or (index, skipped_lines)
-                may_be_python = not opened.language or opened.language in PYTHON
-                if not (may_be_python and self._remaining_extensions and stops_in_string(code)):
-                    return self._close(opened, index, skipped_lines)
-                self._remaining_extensions -= 1
-            index += 1
-        if first_close is not None:  # the string has no end
-            return self._close(opened, *first_close)
-        return self._close(opened, len(self._lines), 0)
+        first_closing_line: int | None = None
+        may_be_python = not opened.language or opened.language in _PYTHON_LABELS
+        for index in range(opened.line + 1, len(self._lines)):
+            if _closing_fence(self._lines[index].text, opened) is None:
+                continue
+            if first_closing_line is None:
+                first_closing_line = index
+            may_be_in_string = may_be_python and self._remaining_fences_in_strings > 0
+            if not (may_be_in_string and stops_in_string(self._between(opened, index))):
+                return self._close(opened, index)
+            self._remaining_fences_in_strings -= 1
+        # Either no line closes the block, or the string before the first closing line has no end.
+        return self._close(opened, first_closing_line)
 
-    def _lines_to_skip(self, line: str, opened: _Open) -> int | None:
-        """Return the number of lines to skip if a line closes a block; None for another line.
-
-        The number is 0 if the closing line also opens the next block, otherwise 1.
-        """
-        fence = _FENCE.fullmatch(line)
-        if fence is None or not fence["marks"].startswith(opened.marks):
-            return None
-        info = fence["info"].strip()
-        if not info:
-            return 1
-        if fence["marks"][0] in info:
-            return None
-        return 0 if _language(info) in _KNOWN_LANGUAGES else 1
-
-    def _close(self, opened: _Open, index: int, skipped_lines: int) -> int:
+    def _close(self, opened: _Open, index: int | None) -> int:
         """Add a block that ends at a line; return the index of the next line.
 
         Args:
             opened: The opening fence of the block.
-            index: The index of the closing line, or the number of lines if none closes the block.
-            skipped_lines: 1 if the closing line belongs to the block, otherwise 0.
+            index: The index of the closing line; None if the block ends with the text.
         """
-        code = self._between(opened, index)
-        end = len(self._text)
-        if index < len(self._lines):
+        if index is None:
+            next_index, end = len(self._lines), len(self._text)
+        else:
             line = self._lines[index]
-            marks = _FENCE.fullmatch(line.text) if skipped_lines else None
-            end = line.start + (0 if marks is None else marks.end("marks"))
+            fence = _closing_fence(line.text, opened)
+            opens_next_block = fence is not None and _language(fence["info"]) in _KNOWN_LANGUAGES
+            if fence is None or opens_next_block:
+                next_index, end = index, line.start
+            else:
+                next_index, end = index + 1, line.start + fence.end("marks")
+        code = self._between(opened, len(self._lines) if index is None else index)
         self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
-        return index + skipped_lines
+        return next_index
 
     def _between(self, opened: _Open, number: int) -> str:
         lines = [line.text for line in self._lines[opened.line + 1 : number]]
@@ -178,28 +166,45 @@ class _BlockParser:
         return "\n".join(lines)
 
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
-        before = self._text[self._last_end : start] + lead
+        before = self._text[self._last_block_end : start] + lead
         repaired = repair_script(code, len(lead)) or ""
         self.blocks.append(Block(language, repaired, before, start, end))
-        self._last_end = end
+        self._last_block_end = end
+
+
+def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
+    """Match a line that closes a block; the line may also open the next block, as in ```json."""
+    fence = _FENCE.fullmatch(line)
+    if fence is None or not fence["marks"].startswith(opened.marks):
+        return None
+    # With further marks in the line, as in ```a```, the line is inline code instead of a fence.
+    is_inline_code = fence["marks"][0] in fence["info"]
+    return None if is_inline_code else fence
 
 
 def _fence_after_text(line: str) -> re.Match[str] | None:
     """Match an opening fence of Python or JSON at the end of a line of prose."""
     match = _FENCE_AFTER_TEXT.fullmatch(line) if "```" in line[-_MAX_INFO_CHARS:] else None
-    return match if match is not None and _language(match["info"]) in PYTHON | JSON else None
+    return (
+        match
+        if match is not None and _language(match["info"]) in _PYTHON_LABELS | JSON_LABELS
+        else None
+    )
 
 
 def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
-    """Return the language and the code of a block in one line; None for another fence."""
-    parts = _ONE_LINE.fullmatch(match["info"])
-    if parts is None or not parts["marks"].startswith(match["marks"]):
+    """Return the language and the code if a fence's line also has the code and the closing marks.
+
+    An example is ```py x = 1```. None if the line only opens a block.
+    """
+    code_and_marks = _ONE_LINE.fullmatch(match["info"])
+    if code_and_marks is None or not code_and_marks["marks"].startswith(match["marks"]):
         return None
-    code = parts["code"]
-    word, _, rest = code.strip().partition(" ")
+    code = code_and_marks["code"].strip()
+    word, _, rest = code.partition(" ")
     if word.lower() in _KNOWN_LANGUAGES and rest.strip():
         return word.lower(), rest.strip()
-    return ("", code.strip()) if parse_script(code.strip()) is not None else None
+    return ("", code) if parse_script(code) is not None else None
 
 
 def _language(info: str) -> str:

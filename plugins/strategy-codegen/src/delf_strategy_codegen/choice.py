@@ -13,7 +13,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from delf_strategy_codegen.blocks import Block
-from delf_strategy_codegen.python import bound_names, free_names, is_script, parse_script, parsed
+from delf_strategy_codegen.python import (
+    bound_names,
+    free_names,
+    is_script,
+    parse_script,
+    tree_or_syntax_error,
+)
 
 _MAX_COMPARED: Final = 20
 _MIN_SIMILARITY: Final = 0.6
@@ -78,7 +84,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     parts = _without_repeated([b for b in blocks if b.code])
     scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
-        return _reading_without_script(parts)
+        return _reading_of_invalid_blocks(parts)
     candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
     if candidates and len(candidates) < len(scripts):
         # Ignore examples, unless a candidate needs a name that only an example binds.
@@ -130,18 +136,18 @@ def _nearby_text(text: str) -> str:
     return text[-_CONTEXT_CHARS:]
 
 
-def _reading_without_script(parts: Sequence[Block]) -> Reading:
-    """Return a reading with the longest block, so that the model gets the block's syntax error.
+def _reading_of_invalid_blocks(parts: Sequence[Block]) -> Reading:
+    """Return the longest block as the script, so that the model is told the block's syntax error.
 
-    For prose, return a reading without a script.
+    Without blocks, or if the longest block is valid but no Python script, there is no script.
     """
     if not parts:
         return Reading()
-    best = max(parts, key=lambda block: len(block.code))
-    tree = parse_script(best.code)
-    if tree is None:
-        return Reading(best.code)
-    return Reading(best.code) if tree.body and best.is_python else Reading()
+    longest = max(parts, key=lambda block: len(block.code))
+    tree = parse_script(longest.code)
+    is_invalid = tree is None
+    is_python_script = tree is not None and bool(tree.body) and longest.is_python
+    return Reading(longest.code) if is_invalid or is_python_script else Reading()
 
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
@@ -170,7 +176,7 @@ def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
 
 
 def _problem(code: str) -> str:
-    error = parsed(code)
+    error = tree_or_syntax_error(code)
     if not isinstance(error, SyntaxError):
         return "it is nested too deeply"
     line = f" in its line {error.lineno}" if error.lineno else ""

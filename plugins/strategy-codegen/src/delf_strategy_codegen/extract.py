@@ -8,9 +8,15 @@ from typing import Final
 from delf.answers import find_reasoning_opening, split_reasoning
 from delf.messages import ModelReply, ToolCall
 from delf.protocols.sandbox import MAX_SCRIPT
-from delf_strategy_codegen.blocks import JSON, Block, blocks_of
+from delf_strategy_codegen.blocks import JSON_LABELS, Block, blocks_of
 from delf_strategy_codegen.choice import SEVERAL, Reading, choose_script
-from delf_strategy_codegen.python import acts, is_script, parse_script, parsed, repair_script
+from delf_strategy_codegen.python import (
+    has_call,
+    is_script,
+    parse_script,
+    repair_script,
+    tree_or_syntax_error,
+)
 from delf_strategy_codegen.written_calls import from_arguments, from_json, from_tags
 
 _CODE_START: Final = re.compile(
@@ -42,12 +48,12 @@ def read_reply(reply: ModelReply) -> Reading:
 
     The scripts of several calls are joined. The calls count even if no tool was offered.
     """
-    readings = [from_arguments(call.arguments, read) for call in reply.calls]
+    readings = [from_arguments(call.arguments, find_script) for call in reply.calls]
     codes = [reading.code for reading in readings if reading.code is not None]
     unreadable = next((reading for reading in readings if reading.why), None)
     if codes:
         return Reading("\n\n".join(codes)) if unreadable is None else unreadable
-    from_text = read(reply.text)
+    from_text = find_script(reply.text)
     if from_text.code is None and unreadable is not None:
         return unreadable
     return from_text
@@ -55,10 +61,12 @@ def read_reply(reply: ModelReply) -> Reading:
 
 def calls_with_script(reply: ModelReply) -> tuple[ToolCall, ...]:
     """Return the tool calls that have a script as argument."""
-    return tuple(c for c in reply.calls if from_arguments(c.arguments, read).code is not None)
+    return tuple(
+        c for c in reply.calls if from_arguments(c.arguments, find_script).code is not None
+    )
 
 
-def read(text: str) -> Reading:
+def find_script(text: str) -> Reading:
     """Return the script in an answer's text.
 
     The script may be bare, between sentences, in a fence, in tags, or in a tool call written as
@@ -73,9 +81,10 @@ def read(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer may be a script without a fence.
+    # The whole answer may be a script without a fence. Python with a call is one, unless the text
+    # is JSON. Python without a call may be prose, and counts only if there is no other script.
     script = repair_script(_SPECIAL_TOKENS.sub("", text))
-    if script is not None and acts(script) and not script.lstrip().startswith(("{", "[{")):
+    if script is not None and has_call(script) and not script.lstrip().startswith(("{", "[{")):
         return Reading(script)
     text = _answer_text(text)
     blocks = blocks_of(text)
@@ -83,7 +92,7 @@ def read(text: str) -> Reading:
         return Reading(why=_TOO_LONG)
     if blocks:
         return _script_in_blocks(blocks, text)
-    if (call_reading := from_json(text, read)) is not None:
+    if (call_reading := from_json(text, find_script)) is not None:
         return call_reading
     tagged = [_tagged_block(*item, text) for item in from_tags(text)]
     if tagged:
@@ -98,17 +107,16 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
     python_blocks = [block for block in blocks if block.is_python]
     if python_blocks:
         return choose_script(python_blocks)
-    data = [block for block in blocks if block.language in JSON]
-    data += [block for block in blocks if not block.language]
-    for block in data:
-        call_reading = from_json(block.code, read)
+    json_blocks = [block for block in blocks if block.language in JSON_LABELS]
+    unlabelled_blocks = [block for block in blocks if not block.language]
+    for block in (*json_blocks, *unlabelled_blocks):
+        call_reading = from_json(block.code, find_script)
         if call_reading is not None:
             return call_reading
-    unnamed = [block for block in blocks if not block.language]
     # A fence labelled JSON may contain Python.
-    unnamed += [b for b in blocks if b.language in JSON and acts(b.code)]
-    if unnamed:
-        return choose_script(unnamed)
+    python_in_json_blocks = [block for block in json_blocks if has_call(block.code)]
+    if possible_scripts := [*unlabelled_blocks, *python_in_json_blocks]:
+        return choose_script(possible_scripts)
     tagged = [_tagged_block(*item, text) for item in from_tags(text)]
     return choose_script(tagged) if tagged else Reading()
 
@@ -116,10 +124,11 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
 def _tagged_block(code: str, start: int, end: int, text: str) -> Block:
     """Make a block from the text between tags; a fence or call within the tags is unwrapped."""
     blocks = blocks_of(code)
-    reading = _script_in_blocks(blocks, "") if blocks else from_json(code, read)
-    inner = repair_script(code) if reading is None else reading.code
-    end_of_tag = text.rfind(">", 0, start) + 1
-    return Block("python", inner or "", text[end_of_tag:start], start, end)
+    reading = _script_in_blocks(blocks, "") if blocks else from_json(code, find_script)
+    script = repair_script(code) if reading is None else reading.code
+    end_of_previous_tag = text.rfind(">", 0, start) + 1
+    text_before = text[end_of_previous_tag:start]
+    return Block(language="python", code=script or "", before=text_before, start=start, end=end)
 
 
 def _answer_text(text: str) -> str:
@@ -129,7 +138,9 @@ def _answer_text(text: str) -> str:
     def is_code(position: int) -> bool:
         return any(start <= position < end for start, end in code)
 
-    turn_end = next((m for m in _TURN_END.finditer(text, 1) if not is_code(m.start())), None)
+    # A mark at position 0 stands before the answer, and so does not end the model's turn.
+    turn_ends = _TURN_END.finditer(text, 1)
+    turn_end = next((mark for mark in turn_ends if not is_code(mark.start())), None)
     if turn_end is not None:
         text = text[: turn_end.start()]
     passages: list[str] = []
@@ -155,16 +166,17 @@ def _script_in_prose(text: str) -> Reading:
         while end > start and remaining_tries:
             remaining_tries -= 1
             code = "\n".join(lines[start:end])
-            tree = parsed(code)
-            if tree is None:
+            tree = tree_or_syntax_error(code)
+            if tree is None:  # nested too deeply or too long
                 break
-            if not isinstance(tree, SyntaxError):
-                if not acts(code):
+            if isinstance(tree, SyntaxError):
+                if tree.lineno is None:
                     break
-                rest = [*lines[:start], *lines[end:]]
-                is_only_code = not any(map(_LOOKS_LIKE_CODE.match, rest))
-                return Reading(code.rstrip()) if is_only_code else Reading(None, SEVERAL)
-            if tree.lineno is None:
+                end = min(end - 1, start + tree.lineno - 1)  # try again with the lines before it
+                continue
+            if not has_call(code):  # such as prose that happens to be valid Python
                 break
-            end = min(end - 1, start + tree.lineno - 1)
+            rest = [*lines[:start], *lines[end:]]
+            is_only_code = not any(map(_LOOKS_LIKE_CODE.match, rest))
+            return Reading(code.rstrip()) if is_only_code else Reading(None, SEVERAL)
     return Reading()

@@ -212,7 +212,7 @@ def _change_lines(changes: Sequence[str]) -> list[str]:
         return []
     earlier = [f"- … {len(changes) - _MAX_DONE:,} calls"] if len(changes) > _MAX_DONE else []
     listed = "\n".join([*earlier, *(f"- {call}" for call in changes[-_MAX_DONE:])])
-    return [f"What it changed, and is done:\n{listed}"]
+    return [f"The script has already made these changes; do not repeat them:\n{listed}"]
 
 
 def _variable_lines(variables: Mapping[str, str]) -> list[str]:

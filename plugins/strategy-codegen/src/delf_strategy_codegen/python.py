@@ -33,12 +33,12 @@ _MAX_LINES: Final = 400
 
 def parse_script(code: str) -> ast.Module | None:
     """Return a script's syntax tree; None for invalid Python."""
-    tree = parsed(code)
+    tree = tree_or_syntax_error(code)
     return tree if isinstance(tree, ast.Module) else None
 
 
-@functools.lru_cache(maxsize=8)  # each answer is parsed several times
-def parsed(code: str) -> ast.Module | SyntaxError | None:
+@functools.lru_cache(maxsize=8)  # each answer is tree_or_syntax_error several times
+def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
     """Return the syntax tree or the syntax error; None for code that Python cannot parse at all."""
     if len(code) > MAX_SCRIPT:
         return None
@@ -65,7 +65,7 @@ def is_script(code: str) -> bool:
     return _has_node(code, _EFFECT_NODES)
 
 
-def acts(code: str) -> bool:
+def has_call(code: str) -> bool:
     """Return whether a text is Python with a call or ``await``."""
     return _has_node(code, _CALL_NODES)
 
@@ -77,7 +77,7 @@ def _has_node(code: str, kinds: tuple[type[ast.AST], ...]) -> bool:
 
 def stops_in_string(code: str) -> bool:
     """Return whether code ends within a triple-quoted string."""
-    problem = parsed(textwrap.dedent(code))
+    problem = tree_or_syntax_error(textwrap.dedent(code))
     return isinstance(problem, SyntaxError) and "unterminated triple-quoted" in problem.msg
 
 
@@ -131,7 +131,10 @@ def _candidates(code: str, indent: int) -> Iterator[str]:
 
 
 def _without_run_call(code: str) -> str:
-    """Return the script in ``run(code="…")`` if the code is only such a call; else the code."""
+    """Return the script in ``run(code="…")``, or the joined scripts of a list of such calls.
+
+    Any other code is returned unchanged.
+    """
     tree = parse_script(code)
     if tree is None or not tree.body or len(tree.body) > 1:
         return code
@@ -174,9 +177,13 @@ def free_names(code: str) -> set[str]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
         value = getattr(node, "value", None)
-        # ``x = x + 1`` uses ``x`` before it binds ``x``. A loop or function binds names for itself.
-        bound_inside = _stored([value]) if isinstance(value, ast.expr) else _stored([node])
-        free |= loaded_names - bound_inside - stored_names
+        if isinstance(value, ast.expr):
+            # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names bound within the value
+            # count, such as the variable of a comprehension.
+            names_bound_before_use = _stored([value])
+        else:  # a statement such as a loop or function, which binds names that it then uses
+            names_bound_before_use = _stored([node])
+        free |= loaded_names - names_bound_before_use - stored_names
         stored_names |= _stored([node])
     return free
 

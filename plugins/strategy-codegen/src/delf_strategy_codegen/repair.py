@@ -21,7 +21,8 @@ _INSTALLS: Final = re.compile(
 _PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
 _FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
 _PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
-_DOUBLE, _SINGLE = "“”„‟", "‘’‚‛"
+_ASCII_QUOTE_BY_CURLY_QUOTES: Final = {"“”„‟": '"', "‘’‚‛": "'"}
+_QUOTES: Final = frozenset("\"'").union(*_ASCII_QUOTE_BY_CURLY_QUOTES)
 _ASCII_SIGNS: Final = {
     "≥": ">=",
     "≤": "<=",
@@ -98,10 +99,12 @@ def _with_plain_signs(code: str) -> str:
     F-strings that only Python 3.12 parses are rewritten for older versions. Code that still does
     not parse is returned unchanged.
     """
-    # A curly quote is closed by a curly or by a straight quote; try both.
-    for closing in (True, False):
+    # First assume that only a curly quote closes a string that a curly quote opened; if that fails,
+    # assume that a straight quote may close the string, too.
+    for curly_closes_curly in (True, False):
+        reader = _Reader(code, curly_closes_curly=curly_closes_curly)
         try:
-            repaired = "".join(_join_pieces(_Reader(code, by_kind=closing).code("")))
+            repaired = "".join(_join_pieces(reader.code("")))
         except _UnreadableError:
             continue
         if _parses(repaired):
@@ -128,24 +131,25 @@ class _Text:
     parts: list[str | _Field] = field(default_factory=list["str | _Field"])
 
     @property
-    def is_formatted(self) -> bool:
+    def is_f_string(self) -> bool:
         return "f" in self.prefix.lower()
 
     def as_written(self) -> str:
         """Return the string's source, without conversion to ``str.format``."""
         return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
 
-    def needs_format(self) -> bool:
+    def needs_str_format(self) -> bool:
         """Return whether the string is an f-string that Python before 3.12 cannot parse."""
         fields = [part for part in self.parts if isinstance(part, _Field)]
         return any(part.is_new_for(self.quotes) for part in fields)
 
     def __str__(self) -> str:
-        if not self.is_formatted or not self.needs_format():
+        if not self.is_f_string or not self.needs_str_format():
             return self.as_written()
         arguments: list[str] = []
         parts = [
-            part.in_format(arguments) if isinstance(part, _Field) else part for part in self.parts
+            part.as_format_field(arguments) if isinstance(part, _Field) else part
+            for part in self.parts
         ]
         prefix = self.prefix.replace("f", "").replace("F", "")
         text = f"{prefix}{self.quotes}{''.join(parts)}{self.quotes}"
@@ -158,13 +162,13 @@ class _Field:
 
     Args:
         code: The pieces of the expression: code and strings.
-        shown: The ``=`` after the expression, with blanks; empty without ``=``.
+        equals_sign: The ``=`` after the expression, with blanks; empty without ``=``.
         conversion: The conversion, such as ``!r``; empty without a conversion.
         spec: The format specification with its nested fields; None without a specification.
     """
 
     code: list[str | _Text]
-    shown: str = ""
+    equals_sign: str = ""
     conversion: str = ""
     spec: list[str | _Field] | None = None
 
@@ -186,20 +190,25 @@ class _Field:
 
     def __str__(self) -> str:
         spec = "" if self.spec is None else ":" + "".join(map(str, self.spec))
-        return f"{{{self.expression()}{self.shown}{self.conversion}{spec}}}"
+        return f"{{{self.expression()}{self.equals_sign}{self.conversion}{spec}}}"
 
-    def in_format(self, arguments: list[str]) -> str:
-        """Return the field for ``str.format``; append its expressions to ``arguments``."""
+    def as_format_field(self, arguments: list[str]) -> str:
+        """Return the field as text for ``str.format``.
+
+        The field's expression, and those in its specification, are appended to ``arguments``.
+        """
         text = self.expression()
         arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
         text_before, conversion = "", self.conversion
-        if self.shown:
-            text_before = f"{text}{self.shown}".replace("{", "{{").replace("}", "}}")
+        if self.equals_sign:
+            text_before = f"{text}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
             text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
             conversion = conversion or ("!r" if self.spec is None else "")
         spec = ""
         if self.spec is not None:
-            parts = [p.in_format(arguments) if isinstance(p, _Field) else p for p in self.spec]
+            parts = [
+                p.as_format_field(arguments) if isinstance(p, _Field) else p for p in self.spec
+            ]
             spec = ":" + "".join(parts)
         return f"{text_before}{{{conversion}{spec}}}"
 
@@ -209,12 +218,12 @@ class _Reader:
 
     Args:
         text: The script.
-        by_kind: Whether only a typographic quote ends a string that such a quote opened.
+        curly_closes_curly: Whether only a typographic quote ends a string that such a quote opened.
     """
 
-    def __init__(self, text: str, *, by_kind: bool) -> None:
+    def __init__(self, text: str, *, curly_closes_curly: bool) -> None:
         self._text = text
-        self._by_kind = by_kind
+        self._curly_closes_curly = curly_closes_curly
         self._position = 0
 
     def code(self, closing: str) -> list[str | _Text]:
@@ -237,8 +246,8 @@ class _Reader:
                 plain.append(self._text[self._position : end])
                 self._position = end
                 continue
-            if char in "\"'" or char in _DOUBLE or char in _SINGLE:
-                prefix = _prefix_of(plain)
+            if char in _QUOTES:
+                prefix = _pop_string_prefix(plain)  # removes the prefix from the code
                 parts += ["".join(plain), self._string(prefix)]
                 plain.clear()
                 continue
@@ -257,34 +266,44 @@ class _Reader:
         return char == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
 
     def _string(self, prefix: str) -> _Text:
-        opened = self._text[self._position]
-        # The typographic quotes of the same kind, any of which may close the string.
-        curly = next((quotes for quotes in (_DOUBLE, _SINGLE) if opened in quotes), "")
-        plain = {_DOUBLE: '"', _SINGLE: "'"}.get(curly, opened)
-        closers = curly if self._by_kind and curly else curly + plain
-        quotes, count = plain, 1
-        if self._text[self._position : self._position + 3] == 3 * opened or (
-            curly and all(s in closers for s in self._text[self._position : self._position + 3])
-        ):
-            quotes, count = 3 * plain, 3
-        self._position += count
-        text = _Text(prefix, quotes)
+        """Read a string, from its opening quote; typographic quotes become ASCII quotes.
+
+        Args:
+            prefix: The string's prefix, such as ``f``.
+        """
+        opening_quote = self._text[self._position]
+        # All typographic quotes of the opening quote's kind; empty if the quote is ASCII.
+        curly_quotes = next(
+            (quotes for quotes in _ASCII_QUOTE_BY_CURLY_QUOTES if opening_quote in quotes), ""
+        )
+        ascii_quote = _ASCII_QUOTE_BY_CURLY_QUOTES.get(curly_quotes, opening_quote)
+        closing_quotes = curly_quotes + ascii_quote
+        if curly_quotes and self._curly_closes_curly:
+            closing_quotes = curly_quotes
+        next_chars = self._text[self._position : self._position + 3]
+        is_triple = next_chars == 3 * opening_quote or (
+            bool(curly_quotes) and all(char in closing_quotes for char in next_chars)
+        )
+        quote_count = 3 if is_triple else 1
+        self._position += quote_count
+        text = _Text(prefix, quote_count * ascii_quote)
         is_raw = "r" in prefix.lower()
         while True:
             char = self._current()
-            if char in closers and self._closes(closers, count):
-                self._position += count
+            if char in closing_quotes and self._closes(closing_quotes, quote_count):
+                self._position += quote_count
                 return text
-            if char == "\n" and count == 1:
+            if char == "\n" and not is_triple:
                 raise _UnreadableError
-            if text.is_formatted and char in "{}":
+            if text.is_f_string and char in "{}":
                 self._field_or_brace(text.parts)
                 continue
-            if char == "\\" and not (is_raw and curly):
+            if char == "\\" and not (is_raw and curly_quotes):
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue
-            text.parts.append(f"\\{char}" if curly and char == plain else char)
+            must_escape = bool(curly_quotes) and char == ascii_quote
+            text.parts.append(f"\\{char}" if must_escape else char)
             self._position += 1
 
     def _current(self) -> str:
@@ -310,10 +329,10 @@ class _Reader:
     def _field(self) -> _Field:
         field = _Field(self.code("}!:="))
         if self._current() == "=":
-            field.shown = "="
+            field.equals_sign = "="
             self._position += 1
             while self._current() == " ":
-                field.shown += " "
+                field.equals_sign += " "
                 self._position += 1
         if self._current() == "!":
             field.conversion = self._text[self._position : self._position + 2]
@@ -334,7 +353,7 @@ class _Reader:
         return field
 
 
-def _prefix_of(plain: list[str]) -> str:
+def _pop_string_prefix(plain: list[str]) -> str:
     """Remove the prefix of a string, such as ``f``, from the end of the code before it.
 
     Args:
@@ -352,7 +371,10 @@ def _prefix_of(plain: list[str]) -> str:
 
 
 def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
-    """Yield the source of pieces; join adjacent strings with ``+`` if one needs ``str.format``."""
+    """Yield the source of pieces; join adjacent strings with ``+`` if one needs ``str.format``.
+
+    Adjacent strings are strings with only whitespace between them, as in ``"a" "b"``.
+    """
     position = 0
     while position < len(pieces):
         piece = pieces[position]
@@ -362,10 +384,10 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
             continue
         group = [piece]
         end = position + 1
-        while end + 1 < len(pieces) and _is_between(pieces[end], pieces[end + 1]):
+        while end + 1 < len(pieces) and _is_space_before_string(pieces[end], pieces[end + 1]):
             group.append(pieces[end + 1])  # pyright: ignore[reportArgumentType]
-            end += 2
-        if len(group) > 1 and any(text.is_formatted and text.needs_format() for text in group):
+            end += 2  # the whitespace and the string
+        if len(group) > 1 and any(text.is_f_string and text.needs_str_format() for text in group):
             whitespace = pieces[position + 1 : end : 2]
             yield "("
             yield str(group[0])
@@ -377,5 +399,5 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
         position = end
 
 
-def _is_between(piece: str | _Text, following: str | _Text) -> bool:
+def _is_space_before_string(piece: str | _Text, following: str | _Text) -> bool:
     return isinstance(piece, str) and not piece.strip() and isinstance(following, _Text)

@@ -45,8 +45,8 @@ from delf_strategy_codegen.prompt import (
 )
 from delf_strategy_codegen.repair import repair_code
 
-# The maximum number of further passes of a task without write calls.
-_MAX_READ_PASSES: Final = 8
+# The maximum number of further reruns of a task without write calls.
+_MAX_RERUNS_BEFORE_CHANGE: Final = 8
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 # A mapping from the exception that ended a script to the error of the task.
 _ERROR_BY_KIND: Final[dict[str, type[DelfError]]] = {
@@ -113,20 +113,20 @@ class CodegenStrategy:
         )
         messages = host.begin(rules)
         retries = 0
-        passes = _Passes(host.rerun_count)
+        reruns = _RerunCounter(host.rerun_count)
         while True:
             written = await _write(host, messages, self._code_in)
             if written.code is None:
                 return written.text
             code, calls = written.code, written.calls
             result = await host.execute(repair_code(code))
-            passes.has_changed = passes.has_changed or bool(result.changes)
+            reruns.has_changed = reruns.has_changed or bool(result.changes)
             if result.changes_requested:
                 if result.refused is not None:
                     raise result.refused
                 if not result.can_retry:
                     raise as_error(result) from result.cause
-                messages += _in_used_form(calls, changes_messages(code, result))
+                messages += _as_sent_by_model(calls, changes_messages(code, result))
                 continue
             match result.outcome:
                 case Done(value=value, variables=variables):
@@ -143,11 +143,13 @@ class CodegenStrategy:
                     feedback = refused_answer_messages(code, text, problem)
                     if problem == SILENT:
                         feedback = silent_messages(code, result.returned, variables)
-                    messages += _in_used_form(calls, feedback)
+                    messages += _as_sent_by_model(calls, feedback)
                 case Rerun() as outcome:
-                    passes.count(outcome)
+                    reruns.count(outcome)
                     retries = 0
-                    messages += _in_used_form(calls, rerun_messages(code, outcome, result.printed))
+                    messages += _as_sent_by_model(
+                        calls, rerun_messages(code, outcome, result.printed)
+                    )
                 case outcome:
                     if result.refused is not None:
                         raise result.refused
@@ -155,7 +157,7 @@ class CodegenStrategy:
                         raise as_error(result) from result.cause
                     retries += 1
                     await host.retrying(_reason(outcome))
-                    messages += _in_used_form(calls, _what_went_wrong(code, outcome, result))
+                    messages += _as_sent_by_model(calls, _what_went_wrong(code, outcome, result))
 
 
 class _FinalReply(NamedTuple):
@@ -242,14 +244,20 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             messages = (*messages, *feedback)
 
 
-def _in_used_form(
+def _as_sent_by_model(
     calls: tuple[ToolCall, ...], feedback: tuple[Message, Message]
 ) -> tuple[Message, ...]:
-    """Return the messages with a script and its feedback in the form that the model used.
+    """Return the messages with a script and its feedback, with the script as the model sent it.
 
-    A script in tool calls becomes these calls and their results; another script is fenced.
+    A script from tool calls stays in these calls, and the feedback becomes their results. A script
+    in text, or in very long calls, stays in ``feedback``.
+
+    Args:
+        calls: The tool calls; empty if the script was in the text.
+        feedback: The messages with the script in a fence, and with the feedback.
     """
-    if not calls or sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT:
+    has_long_calls = sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT
+    if not calls or has_long_calls:
         return feedback
     texts = [feedback[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
     tool_results = [
@@ -294,37 +302,42 @@ def _reason(outcome: Outcome) -> str:
             return "failed"
 
 
-class _Passes:
-    """Counts the passes that scripts request with ``rerun``.
+class _RerunCounter:
+    """Counts how often scripts call ``rerun``, to be followed by another script.
 
-    A task without write calls gets more passes, because reading again is cheap and harmless.
+    Before the first write call more reruns are allowed, because reading again is harmless.
 
     Args:
-        max_passes: The maximum number of passes after a write call; 0 forbids all passes.
+        max_reruns_after_change: The maximum number of reruns after a write call; 0 forbids all
+            reruns.
     """
 
-    def __init__(self, max_passes: int) -> None:
+    def __init__(self, max_reruns_after_change: int) -> None:
         self.has_changed = False
         """True after a write call, even if its outcome is unknown."""
-        self._max_passes = max_passes
-        self._read_passes = 0
-        self._passes_after_change = 0
+        self._max_reruns_after_change = max_reruns_after_change
+        self._reruns_before_change = 0
+        self._reruns_after_change = 0
 
     def count(self, outcome: Rerun) -> None:
         """Count the pass that a script requested.
 
         Raises:
-            SandboxExecutionError: If no passes are left.
+            SandboxExecutionError: If no reruns are left.
         """
         # Passes before the first change only read, and have their own limit.
         if self.has_changed:
-            used, limit = self._passes_after_change, self._max_passes
-            self._passes_after_change += 1
+            used, limit = self._reruns_after_change, self._max_reruns_after_change
+            self._reruns_after_change += 1
         else:
-            used = self._read_passes
-            # A limit of 0 forbids passes that only read, too.
-            limit = max(_MAX_READ_PASSES, self._max_passes) if self._max_passes else 0
-            self._read_passes += 1
+            used = self._reruns_before_change
+            # A limit of 0 forbids reruns that only read, too.
+            limit = (
+                max(_MAX_RERUNS_BEFORE_CHANGE, self._max_reruns_after_change)
+                if self._max_reruns_after_change
+                else 0
+            )
+            self._reruns_before_change += 1
         if used >= limit:
             raise SandboxExecutionError(
                 f"the script asked for another pass after {used} of them; "

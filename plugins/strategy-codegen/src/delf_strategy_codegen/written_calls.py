@@ -52,7 +52,7 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
     try:
         content = DECODER.decode(arguments)
     except (ValueError, RecursionError) as error:
-        content = _literal(arguments)
+        content = _parse_python_literal(arguments)
         if content is None:
             return Reading(None, BROKEN.format(error))
     return _join_scripts(content, extract)
@@ -88,7 +88,8 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
             values.append(content)
     if values and not parse_error:
         return _join_scripts(values, extract)
-    content = _literal(text)
+    # Models also write calls as Python literals, which are invalid JSON.
+    content = _parse_python_literal(text)
     if content is not None:
         return _join_scripts(content, extract)
     return Reading(None, BROKEN.format(parse_error)) if parse_error else None
@@ -112,10 +113,10 @@ def _next_bracket(text: str, position: int) -> int:
     return min(starts, default=-1)
 
 
-def _literal(text: str) -> Any:
-    """Parse a tool call that a model wrote as a Python literal, such as a dict, and not as JSON.
+def _parse_python_literal(text: str) -> Any:
+    """Parse a tool call that a model wrote as a Python literal, such as a dict with single quotes.
 
-    Return None for any other text.
+    None for any other text.
     """
     try:
         value: Any = read_literal(text)

@@ -132,7 +132,10 @@ class TestRun:
         scripted_model.writes("await get()\nfor n in range(3): await put(n)", "print('done')")
         assert make_agent(put, get).run("x").text == "done"
         asked = scripted_model.requests[1].messages[-1].text
-        assert "What it changed, and is done:\n- put(n=0)\n- put(n=1)\nWrite" in asked
+        assert (
+            "The script has already made these changes; do not repeat them:\n- put(n=0)\n- put(n=1)\nWrite"
+            in asked
+        )
 
     def test_retry_prompt_lists_abandoned_calls_that_may_be_done(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel

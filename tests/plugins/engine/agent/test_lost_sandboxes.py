@@ -142,7 +142,10 @@ async def test_script_that_exits_its_sandbox_is_not_repeated(bench: Bench) -> No
     assert (response.text, world.writes) == ("another", ["x"])
     events = await bench.journal.read(response.trace.task_id)
     assert sum(isinstance(e, ev.SandboxOpened) for e in events) == 2
-    assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
+    assert (
+        "The script has already made these changes; do not repeat them:\n- write(text='x')"
+        in bench.model.prompts[-1]
+    )
 
 
 async def test_dead_sandbox_template_is_restarted_on_resume(bench: Bench) -> None:

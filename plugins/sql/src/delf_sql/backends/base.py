@@ -32,7 +32,8 @@ class Problem:
     Args:
         cause: The kind of failure.
         text: The database's message in one line.
-        is_connection_lost: Whether the connection was lost, so that the outcome of a statement is unknown.
+        is_connection_lost: Whether the connection was lost, so that the outcome of a statement is
+            unknown.
         number: The number of the failed statement, from 1, if there were several.
     """
 

@@ -175,6 +175,8 @@ class DuckdbEngine(EngineBackend):
         """
         written = WriteResult()
         number = 0
+        # Statements with the same text are converted together, so that DuckDB is asked once for the
+        # types of their placeholders.
         for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
             for bound in self._convert_values(session, list(group), is_write=True):
                 number += 1
