@@ -125,7 +125,7 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
-            # Any other schema may need many steps, which are counted before each check of a value.
+            # For a schema that is not quick, the steps of each check are counted before the check.
             self._is_quick_for_any_value = self._check_subschemas()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
