@@ -63,7 +63,8 @@ class Database:
             LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
-        # The job calls schedule_deadline() when it has a thread and a session, and starts the work.
+        # The timeout begins when the job has a session and starts the work: the job then calls
+        # schedule_deadline().
         deadline = asyncio.timeout(None)
 
         def start_deadline() -> None:

@@ -105,7 +105,7 @@ def check_query(
             f"query only reads (SELECT, WITH, VALUES) and this is {start}: use write for changes"
         )
     _check_words(tokens)
-    if dialect not in TESTED_DIALECTS:  # the database may read two statements in the text
+    if dialect not in TESTED_DIALECTS:  # the database might take the text as two statements
         _check_one_statement(tokens)
     alias_positions = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
     _check_calls(tokens, dialect, allowed, alias_positions)

@@ -25,7 +25,7 @@ Adapt = Callable[[Any], Any]
 _VALUE_MARKER: Final = "\x00"
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 # Dialects that compare JSON as text.
-_COMPARES_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
+_DIALECTS_COMPARING_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
 _AFTER_VALUE: Final = (":", ")", "]")
@@ -144,15 +144,15 @@ def bind(
 ) -> BoundStatement:
     """Bind parameters to the placeholders of a statement.
 
-    Returns:
-        The statement's text, divided at the placeholders, and the values for the placeholders.
-
     Args:
         text: One statement.
         tokens: The tokens of the text.
         params: A dict for ``:name``, a list for ``?``, or nothing.
         dialect: The driver's dialect.
         adapt: Converts a value for the driver.
+
+    Returns:
+        The statement's text, divided at the placeholders, and the values for the placeholders.
 
     Raises:
         ToolRefusedError: If placeholders and parameters do not match.
@@ -167,7 +167,7 @@ def bind(
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
         if (
-            dialect in _COMPARES_JSON_AS_TEXT
+            dialect in _DIALECTS_COMPARING_JSON_AS_TEXT
             and _is_json(value, placeholder, dialect)
             and _is_compared(tokens, placeholder)
         ):
