@@ -84,8 +84,8 @@ class Measured:
         if claimed == "interpreter":
             return "process" if self.makes_system_calls else claimed
         if not self.makes_system_calls:
-            # The tests could not try anything, so a script that does find a way to make system calls
-            # may reach the host.
+            # The tests could try nothing, so a script that does find a way to make system calls may
+            # reach the host.
             return "interpreter"
         return "container" if claimed == "vm" and not self.has_own_kernel else claimed
 
