@@ -186,7 +186,9 @@ async def test_user_function_named_like_a_built_in_is_refused(
 ):
     """The server runs the user's function if it has no built-in one, or if the name is quoted."""
     mariadb_database.run(f"CREATE FUNCTION `{name}`(a int) RETURNS int RETURN a + 41")
-    with pytest.raises(ToolRefusedError, match=rf"cannot use {name}\(\): it is a function of this"):
+    with pytest.raises(
+        ToolRefusedError, match=rf"cannot use {name}\(\): {name} is a function of this"
+    ):
         await open_sql(mariadb_database).query(f"SELECT {call} AS n")
     assert await open_sql(mariadb_database, functions=[name]).query(f"SELECT {call} AS n") == [
         {"n": 42}
@@ -201,5 +203,5 @@ async def test_function_named_in_non_ascii_capitals_is_refused(
         "CREATE TABLE items (id int); INSERT INTO items VALUES (1); "
         f"CREATE FUNCTION {name}(items) RETURNS int VOLATILE LANGUAGE sql AS 'SELECT 42'"
     )
-    with pytest.raises(ToolRefusedError, match=r"PostgreSQL may call it"):
+    with pytest.raises(ToolRefusedError, match=r"PostgreSQL may read as a call"):
         await open_sql(postgres_database).query(f"SELECT items.{name} FROM items")

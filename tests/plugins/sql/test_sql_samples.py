@@ -142,7 +142,7 @@ async def test_rows_are_not_sampled_if_queries_need_approval(options, open_sql, 
 
 
 def test_sample_values_use_the_remaining_budget():
-    column = Column(name="state", type="text", holds="'open' | 'paid'")
+    column = Column(name="state", type="text", value_description="'open' | 'paid'")
     tables = [Table(Relation(name=name), [column]) for name in ("a", "b")]
     lines = "a(state text)\nb(state text)"
     full = "a(state text = 'open' | 'paid')\nb(state text)"
