@@ -84,7 +84,7 @@ class Sheets(GoogleConnection):
     async def read(
         self,
         spreadsheet: str,
-        range: str = "",  # noqa: A002 - scripts pass the name
+        range: str = "",  # noqa: A002 - scripts pass the argument by this name
         header: bool = True,
         formulas: bool = False,
     ) -> list[Any]:
@@ -104,7 +104,7 @@ class Sheets(GoogleConnection):
     async def write(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - scripts pass the name
+        range: str,  # noqa: A002 - scripts pass the argument by this name
         rows: list[Any],
         formulas: bool = False,
     ) -> Written:
@@ -132,7 +132,7 @@ class Sheets(GoogleConnection):
         return Written(cells=sum(len(row) for row in grid))
 
     @action("writing", effect="write", trust="own", sinks=["spreadsheet"])
-    async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - scripts pass the name
+    async def clear(self, spreadsheet: str, range: str) -> None:  # noqa: A002 - scripts pass the argument by this name
         """Take the values out of a range; formats stay."""
         plan = Plan(await self._book(spreadsheet))
         plan.clear(range)
@@ -176,7 +176,7 @@ class Sheets(GoogleConnection):
     async def format(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - scripts pass the name
+        range: str,  # noqa: A002 - scripts pass the argument by this name
         bold: bool | None = None,
         italic: bool | None = None,
         font_size: int | None = None,
@@ -201,7 +201,7 @@ class Sheets(GoogleConnection):
     async def chart(
         self,
         spreadsheet: str,
-        range: str,  # noqa: A002 - scripts pass the name
+        range: str,  # noqa: A002 - scripts pass the argument by this name
         kind: ChartKind = "column",
         title: str = "",
         anchor: str = "",
