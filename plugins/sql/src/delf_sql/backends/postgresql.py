@@ -202,7 +202,7 @@ class PostgresBackend(EngineBackend):
         Args:
             session: The session.
             bound: The statement with its parameters.
-            stores: Whether the statement may store the values; False for a query.
+            is_write: Whether the statement may store the values; False for a query.
         """
         unknown = [None] * len(bound.values)
         if not is_write and not any(isinstance(value, (list, dict)) for value in bound.values):
