@@ -74,8 +74,8 @@ class _Context(NamedTuple):
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        field_budget: The budget of fields, shared by all nested records: each field that is written takes
-            an item from this iterator, and an empty iterator ends the list of fields.
+        field_budget: An iterator that all nested records share: each field that is written takes an
+            item, and a text with more fields than items is given up.
     """
 
     as_input: bool
