@@ -14,10 +14,16 @@ from support.corpora import CORPUS, entries, need_corpora
 
 TOOLS = InitialNames(
     {"sql": ["query"], "gmail": ["read", "send"], "add": []},
-    changing={"gmail.send"},
+    write_actions={"gmail.send"},
     can_import=lambda _: True,
 )
-_SAME = {nodes.SETTLE, nodes.RESULT, nodes.LATER_OF, nodes.ASYNC_ITER, nodes.ASYNC_WITH}
+_SAME = {
+    nodes.AS_AWAITABLE,
+    nodes.RESULT_OF_COROUTINE,
+    nodes.ASYNC_VARIANT_OF,
+    nodes.ASYNC_ITER,
+    nodes.ASYNC_WITH,
+}
 """Functions that give back what they are given where that is awaited already."""
 
 
@@ -31,7 +37,7 @@ class _WithoutMarks(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        return node.value if node.attr == nodes.LATER else node
+        return node.value if node.attr == nodes.ASYNC_VARIANT else node
 
 
 def rewritten(source: str) -> ast.Module:

@@ -162,7 +162,7 @@ def test_truncated_last_record_is_reported_and_skipped(trail: AuditTrail, path: 
         trail.check()
     trail.append({"what": "end"})
     checked = trail.check()
-    assert (checked.records, checked.cut) == (5, (5,))
+    assert (checked.records, checked.damaged_line_numbers) == (5, (5,))
 
 
 def test_full_disk_leaves_no_partial_record(trail: AuditTrail, path: Path) -> None:
@@ -205,7 +205,7 @@ for number in range(200):
         writer.communicate()
     checked = AuditTrail(path).check()
     assert checked.records >= 420
-    assert checked.cut == ()
+    assert checked.damaged_line_numbers == ()
 
 
 async def test_long_arguments_are_cut_and_their_length_recorded(path: Path) -> None:

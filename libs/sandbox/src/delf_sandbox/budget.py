@@ -56,7 +56,7 @@ class Budget:
             + _BYTES_PER_FILE_BYTE * limits.total_file_bytes
             + limits.frame_bytes
         )
-        self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
+        self.max_held_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
         """The maximum number of bytes that the host holds for the guest: unread data and open
         calls.
         """
@@ -95,6 +95,8 @@ class Budget:
         """Count printed text; return the output limit if the script exceeded it, else None."""
         self._printed_characters += len(text) or 1  # an empty print counts as one character
         limit = self._limits.output_bytes
+        # The limit applies to characters, because a text would have to be encoded to count its
+        # bytes. The guest enforces the same limit first, without the tolerance.
         if self._printed_characters <= limit * _OUTPUT_TOLERANCE:
             return None
         message = f"the script printed more than {limit:,} characters"

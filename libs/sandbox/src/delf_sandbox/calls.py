@@ -27,16 +27,23 @@ class OpenCall:
 
     Args:
         request: The call as the guest sent it.
-        size: The size of the call in memory, in bytes.
-        script: The number of the script that makes the call.
+        memory_bytes: The size of the call in memory.
+        script_number: The number of the script that makes the call.
     """
 
-    __slots__ = ("has_begun", "is_abandoned", "request", "script", "size", "task")
+    __slots__ = (
+        "has_begun",
+        "is_abandoned",
+        "memory_bytes",
+        "request",
+        "script_number",
+        "task",
+    )
 
-    def __init__(self, request: CallRequest, size: int, script: int) -> None:
+    def __init__(self, request: CallRequest, memory_bytes: int, script_number: int) -> None:
         self.request = request
-        self.size = size
-        self.script = script
+        self.memory_bytes = memory_bytes
+        self.script_number = script_number
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self.is_abandoned = False
@@ -67,7 +74,7 @@ class OpenCalls:
         self._answer = answer
         # A semaphore serves waiters in order, so calls begin in the order of the script.
         self._permits = asyncio.Semaphore(MAX_SERVED)
-        self._current_script = 0
+        self._current_script_number = 0
         self.open: dict[int, OpenCall] = {}
         self.held_bytes = 0
         """The total size in memory of all unanswered calls, in bytes."""
@@ -88,9 +95,9 @@ class OpenCalls:
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
         call = self.open[request.call_id] = OpenCall(
-            request, size + _BYTES_PER_CALL, self._current_script
+            request, size + _BYTES_PER_CALL, self._current_script_number
         )
-        self.held_bytes += call.size
+        self.held_bytes += call.memory_bytes
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
     def abandon(self, number: int) -> None:
@@ -98,7 +105,8 @@ class OpenCalls:
         call = self.open.get(number)
         if call is None:
             return
-        if call.has_begun:  # cancel at once, because the next frame may be another call
+        if call.has_begun:
+            # Cancel before the guest's next message is handled, which may start another call.
             call.abandon()
         else:
             # Cancel only after the call's first step, because that step may journal the call.
@@ -107,7 +115,7 @@ class OpenCalls:
     def skip_queued_calls(self) -> None:
         """Skip the calls of the ended script that are still queued."""
         # Running calls go on. A queued call compares this number with that of its own script.
-        self._current_script += 1
+        self._current_script_number += 1
 
     def clear(self) -> None:
         """Cancel all calls without answering them."""
@@ -118,12 +126,14 @@ class OpenCalls:
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
         """Make a call when the concurrency limit permits, and send its answer to the guest."""
-        # The step that begins here may journal the call, which :meth:`abandon` allows to happen.
+        # The host may journal the call as soon as this code runs. For a call that has not begun,
+        # :meth:`abandon` therefore delays the cancellation.
         call.has_begun = True
         answer: CallAnswer | None = None
         try:
             async with self._permits:
-                if call.script == self._current_script:  # calls of an ended script are skipped
+                is_script_running = call.script_number == self._current_script_number
+                if is_script_running:  # calls of an ended script are skipped
                     answer = await host.call(call.request)
         except asyncio.CancelledError:
             if call.is_abandoned:
@@ -149,7 +159,7 @@ class OpenCalls:
             return False
         # Update the size before the callback, which reads the size and may resume the guest.
         del self.open[number]
-        self.held_bytes -= call.size
+        self.held_bytes -= call.memory_bytes
         if self.on_call_end is not None:
             self.on_call_end()
         return True

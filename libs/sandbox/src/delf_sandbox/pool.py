@@ -53,7 +53,7 @@ class SessionPool(Generic[S, K]):
         self._filling: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[Any]] = set()
 
-    def follow_loop(self) -> None:
+    def abandon_sessions_of_other_loop(self) -> None:
         """Abandon all sessions if they belong to an event loop other than the running one."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -69,15 +69,15 @@ class SessionPool(Generic[S, K]):
 
     async def take(self, kind: K) -> S:
         """Return an idle or new session of a kind, which is in use until it is closed."""
-        self.follow_loop()
-        self.closed = False
+        self.abandon_sessions_of_other_loop()
+        self.closed = False  # a closed pool opens again when a session is taken
         session = self._take_idle(kind) or await self._start_for_caller(kind)
         self.in_use.add(session)
         return session
 
     def fill(self, kind: K) -> None:
         """Start sessions of a kind in the background until the pool is full."""
-        self.follow_loop()
+        self.abandon_sessions_of_other_loop()
         if not self.closed and self._size > 0 and (self._filling is None or self._filling.done()):
             self._filling = shared_task(self._fill(kind))
 
@@ -105,7 +105,7 @@ class SessionPool(Generic[S, K]):
             finish: Waits for the given background tasks, and returns False to have the rest
                 cancelled. By default, all tasks are awaited.
         """
-        self.follow_loop()
+        self.abandon_sessions_of_other_loop()
         self.closed = True
         if self._filling is not None:
             # Stop the filling first, because it would start sessions while others are closed.

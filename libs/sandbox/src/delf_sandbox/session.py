@@ -322,8 +322,9 @@ class WireSession(asyncio.BufferedProtocol):
             self._host.clock_read(readings)
 
     def _handle_turns(self, turns: list[int]) -> None:
+        # The list alternates between the number of a turn and an event of that turn.
         if len(turns) % 2:
-            raise WireError("the sandbox sent half a turn")
+            raise WireError("the sandbox sent a turn without its event")
         self._budget.count_turns(turns)
         if self._host is not None:
             self._host.turns_taken(turns)
@@ -337,10 +338,15 @@ class WireSession(asyncio.BufferedProtocol):
 
     # -- calls --------------------------------------------------------------------------
 
-    def _start_call(self, request: CallRequest, length: int, size: int) -> None:
+    def _start_call(self, request: CallRequest, frame_bytes: int, memory_bytes: int) -> None:
         """Begin a call of the guest.
 
         If the open calls take too much memory, pause reading from the guest until calls end.
+
+        Args:
+            request: The call.
+            frame_bytes: The size of the call's frame on the wire.
+            memory_bytes: The size of the call's arguments in memory.
         """
         if self._host is None:
             # Answer the call, because a coroutine that a script left behind must not wait forever.
@@ -348,14 +354,14 @@ class WireSession(asyncio.BufferedProtocol):
             frame, _ = answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES)
             self._write(*frame)
             return
-        outcome = self._budget.count_call(length, size)
+        outcome = self._budget.count_call(frame_bytes, memory_bytes)
         if outcome is not None:
             self._abort(outcome)
             return
-        self.calls.begin(self._host, request, size)
+        self.calls.begin(self._host, request, memory_bytes)
         # Back pressure: the guest blocks on its pipe until calls have ended, so that a script
         # cannot fill the host's memory with calls.
-        if self.calls.held_bytes > self._budget.unread_bytes:
+        if self.calls.held_bytes > self._budget.max_held_bytes:
             self.calls.on_call_end = self._resume_if_possible
             self._pause_reading()
 
@@ -375,7 +381,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_if_possible(self) -> None:
-        if self._parsing is None and self.calls.held_bytes <= self._budget.unread_bytes:
+        if self._parsing is None and self.calls.held_bytes <= self._budget.max_held_bytes:
             self._resume()
 
     def _resume(self) -> None:
@@ -387,19 +393,19 @@ class WireSession(asyncio.BufferedProtocol):
     def _write(self, *parts: bytes) -> None:
         """Send the parts of a frame to the guest.
 
-        If many calls are open, the answers of one turn of the loop are sent together.
+        While calls are open, frames are collected and sent together at the next iteration of the
+        event loop.
         """
         if self._is_lost:
             return
-        # Only the first answer of a turn schedules the write; the others join it.
-        is_first = not self._unsent_parts
+        is_flush_scheduled = bool(self._unsent_parts)
         self._unsent_parts += parts
-        # The end of :meth:`_handle_unread` flushes, with the answers of all frames that were read.
+        # The method that handles unread frames flushes at its end.
         if self._is_handling_unread:
             return
         if not self.calls.open:
             self._flush()
-        elif is_first:
+        elif not is_flush_scheduled:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -410,7 +416,7 @@ class WireSession(asyncio.BufferedProtocol):
             return
         transport.write(data)
         # Unread answers would fill the host's memory.
-        if transport.get_write_buffer_size() > self._budget.unread_bytes:
+        if transport.get_write_buffer_size() > self._budget.max_held_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._abort(LimitReached(limit="memory", message=message))
 

@@ -100,7 +100,9 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     """
     if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
-    _, number, connection, method, args, kwargs, *alone_and_line = frame
+    # The last two fields are optional: whether the whole script waits for only this call, and the
+    # number of the script's line.
+    _, number, connection, method, args, kwargs, *optional_fields = frame
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -110,8 +112,8 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         method=method,
         args=args,
         kwargs=kwargs,
-        alone=alone_and_line[:1] == [True],
-        line=(_number(alone_and_line[1]) or None) if len(alone_and_line) > 1 else None,
+        alone=optional_fields[:1] == [True],
+        line=(_number(optional_fields[1]) or None) if len(optional_fields) > 1 else None,
     )
 
 

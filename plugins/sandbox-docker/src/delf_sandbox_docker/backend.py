@@ -126,7 +126,7 @@ class DockerBackend:
         Raises:
             SandboxUnavailableError: If the build fails, for example without a base image.
         """
-        self.pool.follow_loop()
+        self.pool.abandon_sessions_of_other_loop()
         await self._prepare(libraries)
 
     async def open(self, spec: SessionSpec) -> ContainerSession:

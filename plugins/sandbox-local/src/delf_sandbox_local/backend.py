@@ -144,7 +144,7 @@ class LocalBackend:
             return None
         if sys.platform != "linux":
             raise SandboxUnavailableError(_NO_CONFINEMENT, hint=_HINT)
-        self.pool.follow_loop()
+        self.pool.abandon_sessions_of_other_loop()
         server = await self._running_server()
         await server.ready()
         if "mounts" not in server.namespaces:
@@ -156,7 +156,7 @@ class LocalBackend:
 
         A template process is started to find out.
         """
-        self.pool.follow_loop()
+        self.pool.abandon_sessions_of_other_loop()
         server = await self._running_server()
         await server.ready()
         abi = landlock.version()
@@ -185,7 +185,7 @@ class LocalBackend:
     async def warm_up(self, spec: SessionSpec) -> None:
         """Start the template process, and fork processes for coming sessions in the background."""
         # Processes that belong to another event loop cannot be used in this one.
-        self.pool.follow_loop()
+        self.pool.abandon_sessions_of_other_loop()
         await self._running_server()
         self.pool.fill(_kind(spec))
 

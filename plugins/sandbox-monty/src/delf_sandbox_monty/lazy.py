@@ -39,7 +39,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            effect = functions.write_action_per_item(node) or _named_expression_in(node)
+            effect = functions.write_action_for_each_item(node) or _named_expression_in(node)
             if effect and not _is_consumed_completely(node, parents):
                 raise AmbiguousError.at_node(
                     node,

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 from delf_sandbox.guest.functions import label_of
 from delf_sandbox.guest.names import BUILTINS
 from delf_sandbox.guest.nodes import (
+    AS_AWAITABLE,
     ASYNC_ITER,
     ASYNC_WITH,
     ITER,
-    SETTLE,
     TOOLS,
     AmbiguousError,
     attribute,
@@ -159,7 +159,7 @@ class MontyRewriting(Rewriting):
         """Return a function unchanged, because Monty needs no awaitable variants of functions."""
         return function
 
-    def rewrite_passed_functions(self, place: CallPlace) -> None:
+    def let_passed_functions_block(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` whose passed function may wait."""
         node = place.node
         match node.func:
@@ -313,7 +313,7 @@ class Lowering(ast.NodeTransformer):
     def visit_AsyncFor(self, node: ast.AsyncFor) -> Any:
         """Convert an ``async for`` to a plain loop over an awaited iterable."""
         self.generic_visit(node)
-        node.iter = await_node(call(SETTLE, node.iter))
+        node.iter = await_node(call(AS_AWAITABLE, node.iter))
         plain: Any = node
         # In place: other parts of the tree refer to this node, and the fields are the same.
         plain.__class__ = ast.For
@@ -323,7 +323,7 @@ class Lowering(ast.NodeTransformer):
         """Convert an async comprehension to a plain one over an awaited iterable."""
         self.generic_visit(node)
         if node.is_async:
-            node.iter = await_node(call(SETTLE, node.iter))
+            node.iter = await_node(call(AS_AWAITABLE, node.iter))
             node.is_async = 0
         return node
 
@@ -353,7 +353,7 @@ class Lowering(ast.NodeTransformer):
         # keeps it from being called a second time.
         nones = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
         entered = await_node(
-            call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), []))
+            call(AS_AWAITABLE, call_of(attribute(name(node, manager), "__aenter__"), []))
         )
         enter: ast.stmt = ast.Expr(value=entered, **position_of(node))
         if item.optional_vars is not None:

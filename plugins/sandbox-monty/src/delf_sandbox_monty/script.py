@@ -82,15 +82,15 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     call_main_function(tree)
     rewritten = MontyRewriting(tree, initial_names).result
     mark_called_attributes(tree)
-    Lowering(set(initial_names.tools).difference(rewritten.rebound)).lower(tree)
+    Lowering(set(initial_names.tools).difference(rewritten.rebound_names)).lower(tree)
     _export_main_variables(tree)
     _keep_value(tree)
     names = frozenset(bound_names(tree))
     if ast.dump(tree) == before:
-        return Prepared(source, (), rewritten.rebound, frozenset(rewritten.functions), names)
+        return Prepared(source, (), rewritten.rebound_names, frozenset(rewritten.functions), names)
     code = _unparsed(tree)
     lines = _map_lines(tree, ast.parse(code))
-    return Prepared(code, lines, rewritten.rebound, frozenset(rewritten.functions), names)
+    return Prepared(code, lines, rewritten.rebound_names, frozenset(rewritten.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -221,7 +221,7 @@ def initial_names_of(
     functions: set[str] = set()
     initial_names = InitialNames(
         tools={tool.name: tool.methods for tool in tools},
-        changing={
+        write_actions={
             f"{tool.name}.{method}" if method else tool.name
             for tool in tools
             for method in tool.changing

@@ -15,8 +15,8 @@ from typing import Any, NoReturn, Self, cast
 
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.misuse import misuse_message
-from delf_sandbox.guest.names import same_name
-from delf_sandbox.guest.nodes import LATER
+from delf_sandbox.guest.names import normalized_name
+from delf_sandbox.guest.nodes import ASYNC_VARIANT
 
 _ITERATORS = (types.GeneratorType, map, filter, zip, reversed)
 # The maximum number of calls that one of a script's tasks may make after the script's end.
@@ -203,16 +203,18 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
-        self._last_number_of_earlier_scripts = 0
-        self._last_number = 0
-        self._blocking_number = 0
+        self._last_call_number_of_earlier_scripts = 0
+        self._last_call_number = 0
+        # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
+        self._number_of_blocking_call = 0
         # In a replay, the answers by call number that arrived before their recorded turn.
         self._stored_answers: dict[int, list[Any]] = {}
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._call_numbers = itertools.count(1)
+        self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The call expressions that were not awaited yet, each with its line in the script.
         self._unawaited: dict[int, tuple[str, int]] = {}
-        self._idle: asyncio.Future[None] | None = None
+        # The future of :meth:`when_idle`, which completes when no call is in flight.
+        self._no_open_calls: asyncio.Future[None] | None = None
         # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None
 
@@ -223,27 +225,26 @@ class Caller:
     @property
     def has_open_calls(self) -> bool:
         """True if any call is unanswered."""
-        return bool(self._waiting)
+        return bool(self._future_by_call)
 
-    def record_script_end(self, *, is_over: bool) -> None:
-        """Record that the last line of the script has run.
+    def limit_calls_of_tasks(self) -> None:
+        """Limit the calls that each remaining task may make, after the script's last line."""
+        self._calls_after_end = Counter()
 
-        Args:
-            is_over: Whether the asyncio tasks that the script started have ended, too. While they
-                run, each of these asyncio tasks can make only a limited number of calls.
-        """
-        self._calls_after_end = None if is_over else Counter()
+    def end_limit_on_tasks(self) -> None:
+        """End the limit on the calls of each task, when the script's tasks have ended."""
+        self._calls_after_end = None
 
     def when_idle(self) -> asyncio.Future[None]:
         """Return a future that completes when no call is in flight."""
-        self._idle = self._loop.create_future()
-        return self._idle
+        self._no_open_calls = self._loop.create_future()
+        return self._no_open_calls
 
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
         self._unawaited.clear()
         self._stored_answers.clear()
-        self._last_number_of_earlier_scripts = self._last_number
+        self._last_call_number_of_earlier_scripts = self._last_call_number
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
@@ -253,7 +254,9 @@ class Caller:
         """Return the call expressions that were never awaited."""
         return [f"{call} on line {line}" for call, line in self._unawaited.values()]
 
-    def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
+    def call(
+        self, connection: str, method: str, args: Any, kwargs: Any, *, stack_depth: int
+    ) -> ToolCall:
         """Create a call that is sent when the script awaits it or uses its result.
 
         Args:
@@ -261,12 +264,13 @@ class Caller:
             method: The name of the action; empty for a plain tool.
             args: The positional arguments.
             kwargs: The keyword arguments.
-            depth: The number of stack frames between this method and the script.
+            stack_depth: The number of stack frames between this method and the script.
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        number = self._last_number = next(self._numbers)
-        self._unawaited[number] = (_label(connection, method), _running_script_line(depth + 1))
+        number = self._last_call_number = next(self._call_numbers)
+        line = _running_script_line(stack_depth + 1)
+        self._unawaited[number] = (_label(connection, method), line)
         return ToolCall(self, number, connection, method, args, kwargs)
 
     def start(
@@ -286,15 +290,15 @@ class Caller:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._check_calls_after_end()
-        is_alone = not self._waiting
+        is_alone = not self._future_by_call
         is_blocking = is_alone and self._loop.waits_only_for_host()
         # Send a lone call at once; calls of the same turn are sent together at its end.
         self._send([*frame, is_blocking, line], is_alone)
         # Register after the call is sent, because a call that could not be sent has no answer.
-        self._waiting[number] = future
+        self._future_by_call[number] = future
         try:
             if is_blocking:
-                self._blocking_number = number
+                self._number_of_blocking_call = number
                 while not future.done():
                     self._receive()
             return await future
@@ -306,9 +310,13 @@ class Caller:
             raise
         finally:
             # Without this entry, an answer that arrives after a cancellation is ignored.
-            del self._waiting[number]
-            if not self._waiting and self._idle is not None and not self._idle.done():
-                self._idle.set_result(None)
+            del self._future_by_call[number]
+            if (
+                not self._future_by_call
+                and self._no_open_calls is not None
+                and not self._no_open_calls.done()
+            ):
+                self._no_open_calls.set_result(None)
 
     def _check_calls_after_end(self) -> None:
         """Raise :class:`ToolError` if one task has made too many calls after the script's end."""
@@ -321,52 +329,55 @@ class Caller:
                 "a task goes on with calls after the script's end: await it, or cancel it"
             )
 
-    def answer(self, frame: list[Any]) -> None:
+    def accept_answer(self, frame: list[Any]) -> None:
         """Pass an answer from the host to the waiting call.
 
         During a replay, the answer is stored until the event loop reaches the turn in which the
         answer arrived in the recorded run.
         """
         number = frame[1]
-        if number == self._blocking_number:
+        if number == self._number_of_blocking_call:
             # The whole guest waits for this answer, so no turn of the loop has to be recorded.
-            self._pass_answer(frame)
+            self._resolve_call(frame)
         elif self._loop.is_replaying:
             self._stored_answers[number] = frame
-        elif number in self._waiting:
-            self._loop.record(number - self._last_number_of_earlier_scripts)
-            self._pass_answer(frame)
+        elif number in self._future_by_call:
+            self._loop.record(number - self._last_call_number_of_earlier_scripts)
+            self._resolve_call(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
-        """Pass the answers that belong to this turn of the event loop to their calls.
+        """Resolve the calls that were answered in this turn of the event loop in the recorded run.
+
+        If no recorded turn is left, resolve the other calls whose answers were stored, too.
 
         Args:
             numbers: The numbers of the answered calls; the script's first call has number 1.
         """
         for number in numbers:
-            wire_number = number + self._last_number_of_earlier_scripts
+            wire_number = number + self._last_call_number_of_earlier_scripts
             # In the recorded run, the answer had arrived by this turn, so wait for the answer.
             while (
-                wire_number in self._waiting
+                wire_number in self._future_by_call
                 and wire_number not in self._stored_answers
                 and self._awaits_answer(wire_number)
             ):
                 self._receive()
             frame = self._stored_answers.pop(wire_number, None)
             if frame is not None:
-                self._pass_answer(frame)
-        if not self._loop.is_replaying:  # no recorded turn is left for the stored answers
+                self._resolve_call(frame)
+        if not self._loop.is_replaying:
             stored_answers = list(self._stored_answers.values())
             self._stored_answers.clear()
+            # The recording has no turn for these answers, so treat them as just received.
             for frame in stored_answers:
-                self.answer(frame)
+                self.accept_answer(frame)
 
     def _awaits_answer(self, number: int) -> bool:
-        return not self._waiting[number].done()
+        return not self._future_by_call[number].done()
 
-    def _pass_answer(self, frame: list[Any]) -> None:
-        """Pass an answer to the call that waits for it; ignore an answer without a waiting call."""
-        future = self._waiting.get(frame[1])
+    def _resolve_call(self, frame: list[Any]) -> None:
+        """Give an answer to the waiting call; ignore an answer for which no call waits."""
+        future = self._future_by_call.get(frame[1])
         if future is None or future.done():
             return
         match frame:
@@ -481,7 +492,7 @@ class ToolNamespace(_NoValue):
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        similar = [m for m in self._methods if same_name(m) == same_name(method)]
+        similar = [m for m in self._methods if normalized_name(m) == normalized_name(method)]
         is_misspelt = method not in self._methods and len(similar) == 1
         action = ToolFunction(self._caller, self._name, similar[0] if is_misspelt else method)
         # The next access to the attribute finds the action without a call of this method.
@@ -525,7 +536,7 @@ class ToolFunction(_NoValue):
 
     def __init__(self, caller: Caller, connection: str, method: str = "") -> None:
         def create_awaitable_call(*args: Any, **kwargs: Any) -> ToolCall:
-            return caller.call(connection, method, args, kwargs, 2)
+            return caller.call(connection, method, args, kwargs, stack_depth=2)
 
         name = method or connection
         attributes = {
@@ -534,24 +545,25 @@ class ToolFunction(_NoValue):
             "_method": method,
             "__name__": name,
             "__qualname__": name,
-            LATER: create_awaitable_call,
+            ASYNC_VARIANT: create_awaitable_call,
         }
         for key, value in attributes.items():
-            object.__setattr__(self, key, value)  # the own ``__setattr__`` refuses all names
+            # The ``__setattr__`` of this class raises an error for every name.
+            object.__setattr__(self, key, value)
 
     def misuse(self) -> TypeError:
         """Build the error for a script that uses the action as a value."""
         return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self._caller.call(self._connection, self._method, args, kwargs, 2)
+        call = self._caller.call(self._connection, self._method, args, kwargs, stack_depth=2)
         return self._caller.block(call)
 
 
 def misuse_in(value: Any) -> TypeError | None:
-    """Return an error if a script's final value is, or contains, a connection or an action.
+    """Return the error for a script's final value that contains a connection or an action.
 
-    Otherwise, return None.
+    The value may also be a connection or an action itself. None for any other value.
     """
     pending_values = [value]
     remaining = _MAX_INSPECTED

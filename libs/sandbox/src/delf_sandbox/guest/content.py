@@ -30,12 +30,12 @@ from typing import Any, TypeGuard, cast
 from delf.values.conversion import Table, fields_of, plain_or_as_is, table_of
 from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-_LINES = (".jsonl", ".ndjson")
-_JSON = (".json", ".geojson")
-_PAGES = (".html", ".htm")
-_WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
-_NEVER_TEXT = frozenset(
+_SEPARATOR_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
+_JSON_SUFFIXES = (".json", ".geojson")
+_HTML_SUFFIXES = (".html", ".htm")
+_WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods")
+_BINARY_SUFFIXES = frozenset(
     {".arrow", ".avro", ".bmp", ".db", ".docx", ".feather", ".gif", ".gz", ".jpeg", ".jpg", ".orc"}
     | {".parquet", ".pdf", ".png", ".pptx", ".sqlite", ".webp", ".zip"}
 )
@@ -79,7 +79,10 @@ class _LimitedText(io.StringIO):
 
 
 def make_content(
-    name: str, content: Any, row_files: Collection[str] = (), max_bytes: int = _MAX_BYTES
+    name: str,
+    content: Any,
+    host_written_suffixes: Collection[str] = (),
+    max_bytes: int = _MAX_BYTES,
 ) -> Content:
     """Convert a script's content to the file format that the name's suffix stands for.
 
@@ -89,8 +92,8 @@ def make_content(
     Args:
         name: The file's name.
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
-        row_files: The suffixes of the file formats that the host can write from rows, such as
-            ``.xlsx``.
+        host_written_suffixes: The suffixes of the file formats that the host can write from rows,
+            such as ``.xlsx``.
         max_bytes: The maximum size of the converted content in bytes, checked already during the
             conversion, because the same record can occur many times in a list. Text and bytes are
             not checked.
@@ -110,57 +113,60 @@ def make_content(
         if table is None:
             content = _as_collection(name, content)
     added_suffix = "" if suffix else _default_suffix(content, table)
-    result = _make(name, suffix or added_suffix, content, table, row_files, max_bytes)
+    result = _make_by_suffix(
+        name, suffix or added_suffix, content, table, host_written_suffixes, max_bytes
+    )
     return dataclasses.replace(result, added_suffix=added_suffix)
 
 
-def _make(
+def _make_by_suffix(
     name: str,
     suffix: str,
     content: Any,
     table: Table | None,
-    row_files: Collection[str],
+    host_written_suffixes: Collection[str],
     max_bytes: int,
 ) -> Content:
-    """Convert an object that a script wants to write to the content of a file.
+    """Convert a script's content to the content of a file with the given suffix.
 
     Args:
         name: The file's name, for error messages.
-        suffix: The suffix, which decides the file format.
-        content: The object.
-        table: The object as a table, if the object is a table.
-        row_files: As in :func:`make_content`.
-        max_bytes: As in :func:`make_content`.
+        suffix: The suffix that selects the format.
+        content: The content that the script gave.
+        table: The content as a table, if it is a table of a data library.
+        host_written_suffixes: The suffixes of the formats that the host writes from rows.
+        max_bytes: The maximum number of bytes.
     """
     type_name = type(content).__name__
     if _is_bytes(content):
         return Content(bytes(content))
     if isinstance(content, Mapping) or _is_list(content):
         try:
-            check_size(content, max_bytes, max_bytes)
+            # Each value takes at least one byte, so the limit on bytes also limits the values.
+            check_size(content, max_bytes, most_values=max_bytes)
         except TooLargeError:
             raise ContentTooLargeError from None
         except UnsupportedValueError:
             pass  # the limit on nested values applies to messages, not to files
-    if suffix in row_files or suffix in _WORKBOOKS:
-        return _workbook(name, suffix, content, table, row_files, max_bytes)
+    if suffix in host_written_suffixes or suffix in _WORKBOOK_SUFFIXES:
+        return _workbook_content(name, suffix, content, table, host_written_suffixes, max_bytes)
     if isinstance(content, str):
         return Content(content.encode("utf-8", "surrogatepass"))
-    if suffix in _NEVER_TEXT:
+    if suffix in _BINARY_SUFFIXES:
         raise TypeError(
             f"{name!r}: cannot make a {suffix} file from a {type_name}; give its text or bytes"
         )
-    if table is not None and suffix not in (*_LINES, *_JSON):
+    if table is not None and suffix not in (*_JSON_LINES_SUFFIXES, *_JSON_SUFFIXES):
         rows = chain([table.columns], table.rows)
         return Content(_encode_rows(rows, suffix, max_bytes))
     if table is not None:
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    if suffix in _SEPARATORS and isinstance(content, Mapping):
+    if suffix in _SEPARATOR_BY_SUFFIX and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
-    if suffix in _SEPARATORS or (suffix in _PAGES and _is_list(content)):
-        rows = _grid(cast("Collection[Any]", content), max_bytes)
+    if suffix in _SEPARATOR_BY_SUFFIX or (suffix in _HTML_SUFFIXES and _is_list(content)):
+        rows = _rows_of_cells(cast("Collection[Any]", content), max_bytes)
         return Content(_encode_rows(rows, suffix, max_bytes))
-    if suffix in _LINES and _is_list(content):
+    if suffix in _JSON_LINES_SUFFIXES and _is_list(content):
         lines = _LimitedText(max_bytes)
         lines.writelines(_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
@@ -192,10 +198,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _as_collection(name: str, content: Any) -> Any:
-    """Convert an iterator, or an object of a library such as pandas, to a list or dict.
+    """Convert an iterator, or an object of a data library, to a list or dict.
 
     Raises:
-        TypeError: If the object cannot be converted.
+        TypeError: If the content cannot be converted.
     """
     if isinstance(content, Iterator):
         # Each item takes at least one byte, so a longer list would exceed the limit anyway.
@@ -299,7 +305,7 @@ def _check_keys(value: Any) -> None:
 # -- rows -----------------------------------------------------------------------------------
 
 
-def _grid(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]:
+def _rows_of_cells(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]:
     """Yield the rows of a table as lists of cells.
 
     For records, the first row has the column names.
@@ -331,9 +337,9 @@ def _cells(row: Any) -> list[Any]:
 
 def _encode_rows(grid: Iterable[list[Any]], suffix: str, max_bytes: int) -> bytes:
     """Format rows as an HTML table for a suffix such as ``.html``, else as CSV or TSV."""
-    if suffix in _PAGES:
+    if suffix in _HTML_SUFFIXES:
         return _html_table(grid, max_bytes)
-    return _encode_separated(grid, _SEPARATORS.get(suffix, ","), max_bytes)
+    return _encode_separated(grid, _SEPARATOR_BY_SUFFIX.get(suffix, ","), max_bytes)
 
 
 def _encode_separated(grid: Iterable[list[Any]], separator: str, max_bytes: int) -> bytes:
@@ -357,7 +363,10 @@ def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
 
 
 def _format_cell(cell: Any) -> Any:
-    """Format a cell for a text file: a nested value as JSON, a missing value as empty text."""
+    """Convert a cell for a text file: a nested value to JSON text, a missing value to None.
+
+    The writers of text files write None as an empty cell.
+    """
     kind = cast("Any", type(cell))
     if kind is str or kind is int:
         return cell
@@ -380,12 +389,12 @@ _MISSING = frozenset({"NAType", "NaTType"})
 # -- workbooks ------------------------------------------------------------------------------
 
 
-def _workbook(
+def _workbook_content(
     name: str,
     suffix: str,
     content: Any,
     table: Table | None,
-    row_files: Collection[str],
+    host_written_suffixes: Collection[str],
     max_bytes: int,
 ) -> Content:
     """Convert a script's object to the rows of a workbook, with one sheet for each table.
@@ -395,10 +404,10 @@ def _workbook(
         suffix: The suffix, such as ``.xlsx``.
         content: The object, with one or more tables; not used if ``table`` is given.
         table: The only table; None if ``content`` is not itself a table.
-        row_files: As in :func:`make_content`.
+        host_written_suffixes: As in :func:`make_content`.
         max_bytes: As in :func:`make_content`.
     """
-    if suffix not in row_files:
+    if suffix not in host_written_suffixes:
         advice = (
             "needs a library beside delf (delf plugins install 'files[excel]')"
             if suffix in (".xlsx", ".xlsm")
@@ -406,14 +415,18 @@ def _workbook(
         )
         raise RuntimeError(f"{name!r}: making {suffix} files {advice}; write a .csv file instead")
     sheets = (
-        [("Sheet1", _sheet(table))] if table is not None else _titled_sheets(content, max_bytes)
+        [("Sheet1", _rows_with_header(table))]
+        if table is not None
+        else _titled_sheets(content, max_bytes)
     )
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
             "dicts, a data frame, or a dict with such a list for each sheet"
         )
-    cells = {sheet: [[_cell(cell) for cell in row] for row in grid] for sheet, grid in sheets}
+    cells = {
+        sheet: [[_workbook_cell(cell) for cell in row] for row in grid] for sheet, grid in sheets
+    }
     return Content(dumps(cells), is_rows=True)
 
 
@@ -430,20 +443,24 @@ def _titled_sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | Non
 
 
 def _rows_of_sheet(rows: Any, max_bytes: int) -> Grid | None:
+    """Return the rows of a sheet as lists of cells.
+
+    None if the script gave neither a table of a data library nor a list.
+    """
     if not _is_list(rows):
         table = table_of(rows)
         if table is not None:
-            return _sheet(table)
-        rows = plain_or_as_is(rows)
+            return _rows_with_header(table)
+        rows = plain_or_as_is(rows)  # an object of another library may convert to a list
     # In the JSON for the host, each cell takes at least two bytes: a character and a comma.
-    return list(_grid(rows, max_bytes // 2)) if _is_list(rows) else None
+    return list(_rows_of_cells(rows, max_bytes // 2)) if _is_list(rows) else None
 
 
-def _sheet(table: Table) -> Grid:
+def _rows_with_header(table: Table) -> Grid:
     return [table.columns, *table.rows]
 
 
-def _cell(value: Any) -> Any:
+def _workbook_cell(value: Any) -> Any:
     """Convert a value for a cell: a nested value to JSON, a value of unknown type to text."""
     formatted = _format_cell(value)
     if formatted is None or isinstance(formatted, _CELLS):

@@ -63,10 +63,10 @@ class ScriptLine:
 
 
 def hide_own_frames(own_folder: str) -> None:
-    """Remove the guest's own frames from the tracebacks that scripts print.
+    """Remove the frames of delf's own code in the sandbox from the tracebacks that scripts print.
 
     Args:
-        own_folder: A part of the path that all files of the guest have in common.
+        own_folder: A part of the path that all files of this code have in common.
     """
 
     def without_own_frames(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:

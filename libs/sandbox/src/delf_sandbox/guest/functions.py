@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from delf_sandbox.guest.names import BUILTINS, ToolNames, same_name
+from delf_sandbox.guest.names import BUILTINS, ToolNames, normalized_name
 from delf_sandbox.guest.nodes import AmbiguousError
 from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
 
@@ -25,10 +25,12 @@ class Functions:
     def __init__(self, names: ToolNames, *, await_everywhere: bool = False) -> None:
         self._await_everywhere = await_everywhere
         self.syntax = names.syntax
-        self.initial = names.initial
-        self._tools = names
-        self._methods = {
-            same_name(m) for method_names in self.initial.tools.values() for m in method_names
+        self.initial_names = names.initial_names
+        self._tool_names = names
+        self._normalized_action_names = {
+            normalized_name(action_name)
+            for action_names in self.initial_names.tools.values()
+            for action_name in action_names
         }
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
         """The functions with each name.
@@ -108,7 +110,9 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        is_rebound = owner.names[node.name] != {"function"} or node.name in owner.binds
+        is_rebound = (
+            owner.binding_kinds[node.name] != {"function"} or node.name in owner.assigned_values
+        )
         if is_rebound:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.
@@ -118,67 +122,81 @@ class Functions:
 
     def _functions_that_await(self) -> set[int]:
         """Return the ``id()`` of each function that contains an ``await`` or needs one."""
-        calls = (p for p in self.syntax.calls.values() if self.kind(p) in ("tool", "async"))
+        calls = (p for p in self.syntax.calls.values() if self.result_kind(p) in ("tool", "async"))
         blocks = (p for p in (*self.syntax.loops, *self.syntax.contexts) if is_async_node(p.node))
         return {id(place.scope.function) for place in (*calls, *self.syntax.awaits, *blocks)}
 
-    def kind(self, place: CallPlace) -> str:
+    def result_kind(self, place: CallPlace) -> str:
         """Return what kind of result a call has.
 
         Returns:
             ``tool`` (the result of a tool call), ``async`` (a coroutine), ``stream`` (an async
-            generator), ``maybe`` (possibly one of these), ``plain`` (none of these) or ``unknown``.
+            generator), ``maybe`` (the name suggests one of these), ``plain`` (none of these) or
+            ``unknown``.
         """
-        if id(place.node) in self._tools.calls:
-            return "maybe" if id(place.node) in self._tools.uncertain else "tool"
+        if id(place.node) in self._tool_names.calls:
+            return "maybe" if id(place.node) in self._tool_names.uncertain else "tool"
         function, scope = place.node.func, place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
         if asyncio_name is not None:
             return "async" if asyncio_name in AWAITABLE else "plain"
         match function:
             case ast.Name(id=word):
-                return self.kind_of_name(word, scope)
+                return self.result_kind_of_name(word, scope)
             case ast.Attribute(value=ast.Name(id=word), attr=method):
                 owner = scope.find(word)
-                is_module = owner is not None and owner.names[word] == {"import"}
-                return "plain" if is_module else self._kind_of_method(method)
+                is_module = owner is not None and owner.binding_kinds[word] == {"import"}
+                return "plain" if is_module else self._result_kind_of_method(method)
             case ast.Attribute(value=ast.Constant()):  # such as ``", ".join(…)``
                 return "plain"
             case ast.Attribute(attr=method):
-                return self._kind_of_method(method)
+                return self._result_kind_of_method(method)
             case _:
                 return "unknown"
 
-    def kind_of_name(self, word: str, scope: Scope) -> str:
-        """Return what kind of result a call of a name has, as for :meth:`kind`."""
+    def result_kind_of_name(self, word: str, scope: Scope) -> str:
+        """Return the kind of result of calling a name: one of the kinds of :meth:`result_kind`."""
         owner = scope.find(word)
         if owner is None:
-            if self.initial.is_async(word):
+            if self.initial_names.is_async(word):
                 return "async"
-            return "plain" if word in BUILTINS and not self.initial.is_bound(word) else "unknown"
-        functions = self.by_name.get((id(owner), word), ())
-        is_rebound = owner.names[word] != {"function"} or word in owner.binds
+            return (
+                "plain" if word in BUILTINS and not self.initial_names.is_bound(word) else "unknown"
+            )
+        definitions = self.by_name.get((id(owner), word), ())
+        is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
         if is_rebound:  # only the running script shows which binding is called
             return "unknown"
-        if not functions:
+        if not definitions:
             return "plain"  # a class
-        return _common(self._kind_of_function(scope) for scope in functions)
+        return _common(self._result_kind_of_function(function) for function in definitions)
 
-    def _kind_of_method(self, method: str) -> str:
-        # The object's type is unknown: the method may be a tool or the script's own.
-        if same_name(method) in self._methods:
+    def _result_kind_of_method(self, method: str) -> str:
+        """Return the kind of result of a method of any object, whose type is unknown.
+
+        Returns:
+            ``maybe`` if the method has the name of an action or of an async method of the script,
+            which return an awaitable; else ``unknown``.
+        """
+        if normalized_name(method) in self._normalized_action_names:
             return "maybe"
-        functions = self._by_method.get(method, ())
-        return "maybe" if any(map(self.is_async, functions)) else "unknown"
+        script_methods = self._by_method.get(method, ())
+        return "maybe" if any(map(self.is_async, script_methods)) else "unknown"
 
-    def _kind_of_function(self, scope: Scope) -> str:
-        if scope.node.decorator_list:
-            return "maybe" if self.is_async(scope) else "unknown"
-        if self.is_async(scope):
-            return "stream" if scope.is_generator else "async"
-        return "unknown" if id(scope) in self.may_return_awaitable else "plain"
+    def _result_kind_of_function(self, function: Scope) -> str:
+        """Return the kind of result of calling a function of the script.
 
-    def check_any_and_all(self) -> None:
+        Returns:
+            ``async`` (a coroutine), ``stream`` (an async generator), ``plain`` (a value),
+            ``maybe`` (an async function, whose decorator may change the result) or ``unknown``.
+        """
+        if function.node.decorator_list:
+            return "maybe" if self.is_async(function) else "unknown"
+        if self.is_async(function):
+            return "stream" if function.is_generator else "async"
+        return "unknown" if id(function) in self.may_return_awaitable else "plain"
+
+    def raise_if_any_or_all_writes(self) -> None:
         """Raise if ``any`` or ``all`` goes through calls of write actions.
 
         Both stop early, so some of the calls would silently not be made.
@@ -186,14 +204,14 @@ class Functions:
         Raises:
             AmbiguousError: If a script has such a call.
         """
-        if not self.initial.changing:
+        if not self.initial_names.write_actions:
             return
         for place in self.syntax.calls.values():
             function = place.node.func
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
-            if place.node.args and self._tools.is_free(function.id, place.scope):
-                label = self.write_action_per_item(place.node.args[0])
+            if place.node.args and self._tool_names.is_free(function.id, place.scope):
+                label = self.write_action_for_each_item(place.node.args[0])
                 if label is not None:
                     first = "true" if function.id == "any" else "false"
                     raise AmbiguousError.at_node(
@@ -203,30 +221,30 @@ class Functions:
                     )
 
     @functools.cached_property
-    def _writers(self) -> dict[int, str]:
+    def _write_action_by_function(self) -> dict[int, str]:
         """A mapping from the ``id()`` of each function that calls write actions to one of them."""
-        writers: dict[int, str] = {}
+        write_actions: dict[int, str] = {}
         while True:
-            new_writers: dict[int, str] = {}
+            new_functions: dict[int, str] = {}
             for place in self.syntax.calls.values():
-                label = self._write_action_of(place, writers)
+                label = self._write_action_of(place, write_actions)
                 scope: Scope | None = place.scope if label is not None else None
                 while scope is not None and label is not None:
-                    if scope.kind == "function" and id(scope) not in writers:
-                        new_writers[id(scope)] = label
+                    if scope.kind == "function" and id(scope) not in write_actions:
+                        new_functions[id(scope)] = label
                     scope = scope.parent
             # Repeat until nothing is added, because a function also writes if it calls a writer.
-            if not new_writers:
-                return writers
-            writers.update(new_writers)
+            if not new_functions:
+                return write_actions
+            write_actions.update(new_functions)
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
-        label = self._tools.calls.get(id(place.node))
-        if label in self.initial.changing:
+        label = self._tool_names.calls.get(id(place.node))
+        if label in self.initial_names.write_actions:
             return label
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
-    def write_action_per_item(self, node: Any) -> str | None:
+    def write_action_for_each_item(self, node: Any) -> str | None:
         """Return a write action that a generator or ``map`` calls for each item, if any."""
         match node:
             case ast.GeneratorExp():
@@ -235,23 +253,28 @@ class Functions:
                 return self.write_action_in(self.syntax.scopes[id(function)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 label = label_of(function)
-                if label in self.initial.changing:
+                if label in self.initial_names.write_actions:
                     return label
-                own_functions = (
-                    id(scope)
-                    for (_, word), scopes in self.by_name.items()
-                    if word == label
-                    for scope in scopes
+                functions_of_script = (
+                    function
+                    for (_, function_name), functions in self.by_name.items()
+                    if function_name == label
+                    for function in functions
                 )
-                return next((self._writers[f] for f in own_functions if f in self._writers), None)
+                write_actions = (
+                    self._write_action_by_function.get(id(function))
+                    for function in functions_of_script
+                )
+                return next((action for action in write_actions if action is not None), None)
             case _:
                 return None
 
-    def write_action_in(self, inner: Scope) -> str | None:
-        """Return a write action that the code in a scope calls, if any."""
+    def write_action_in(self, scope: Scope) -> str | None:
+        """Return a write action that is called in a scope or in a scope inside it, if any."""
         for place in self.syntax.calls.values():
-            if any(scope is inner for scope in enclosing_scopes(place.scope)):
-                label = self._write_action_of(place, self._writers)
+            is_inside = any(outer is scope for outer in enclosing_scopes(place.scope))
+            if is_inside:
+                label = self._write_action_of(place, self._write_action_by_function)
                 if label is not None:
                     return label
         return None

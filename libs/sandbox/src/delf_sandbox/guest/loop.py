@@ -1,8 +1,8 @@
-"""The guest's event loop, which flushes output before it waits and replays recorded turns.
+"""The guest's event loop, which flushes output before it waits and replays recorded iterations.
 
 The only external events of a script are answers of the host and timers. The loop records in which
-turn each event occurred. A repeated script gets the events in the same turns, however fast the host
-answers, and without waiting for timers.
+iteration, or turn, each event occurred. A repeated script gets the events in the same iterations,
+however fast the host answers, and without waiting for timers.
 
 The loop opens no descriptor before :meth:`GuestLoop.open`, so that a template process can create
 the loop once and fork many times.
@@ -27,7 +27,7 @@ _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
-_MAX_TURNS_UNTIL_IDLE = 1_000
+_MAX_ITERATIONS_UNTIL_IDLE = 1_000
 
 
 def _no_op(*_: object) -> None:
@@ -78,13 +78,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
-        # The recorded events that are left: the number of the turn, and the event.
+        # An event is the number of the call that the host answered, or 0 for a timer. Each event to
+        # replay comes with the number of its iteration.
         self._events_to_replay: deque[tuple[int, int]] = deque()
+        # The number of an iteration and an event of that iteration, alternately.
         self._recording: list[int] = []
-        self._remaining_events = 0
-        self._turn = 0
-        self._remaining_turns_until_idle = 0
-        self._offset_ns = 0
+        self._recordable_events_left = 0
+        self._iteration_number = 0
+        self._iterations_left_until_idle = 0
+        # The difference between the loop's clock and the real clock, after a replayed time.
+        self._clock_offset_ns = 0
         super().__init__(self._selector)
         self.set_exception_handler(self._record_discarded_error)
 
@@ -109,7 +112,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Args:
             flush: Sends the queued frames to the host; called before the loop waits, at the end of
-                each turn.
+                each iteration.
             deliver: Passes the answers of the calls with the given numbers to the script.
             read_clock: Calls a clock function and records its result, or returns a recorded result.
         """
@@ -117,26 +120,27 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._deliver = deliver
         self._read_clock = read_clock
 
-    def begin(self, turns: Sequence[int]) -> None:
+    def begin(self, recording: Sequence[int]) -> None:
         """Reset the loop for a new script.
 
         Args:
-            turns: The recording to replay, as returned by :meth:`take_recording`; empty for none.
+            recording: The recording to replay: the number of an iteration and an event of that
+                iteration, alternately. Empty for no replay.
         """
         self.task_count = 0
         self._tasks.clear()
         self._discarded_errors.clear()
-        self._turn = 0
-        self._remaining_events = _MAX_EVENTS - len(turns) // 2
-        self._remaining_turns_until_idle = _MAX_TURNS_UNTIL_IDLE
-        self._events_to_replay = deque(zip(turns[::2], turns[1::2], strict=True))
+        self._iteration_number = 0
+        iteration_numbers, events = recording[::2], recording[1::2]
+        self._recordable_events_left = _MAX_EVENTS - len(events)
+        self._iterations_left_until_idle = _MAX_ITERATIONS_UNTIL_IDLE
+        self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
         self._recording.clear()
 
     def take_recording(self) -> list[int]:
         """Return the events recorded since the last call of this method.
 
-        The list has two numbers for each event: the number of the loop's iteration, then the number
-        of the answered call, or 0 for a timer.
+        The list alternates between the number of an iteration and an event of that iteration.
         """
         count = len(self._recording)  # another thread may add events
         recording = self._recording[:count]
@@ -144,23 +148,23 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return recording
 
     def record(self, event: int) -> None:
-        """Record an event of this turn.
+        """Record an event of this iteration.
 
         Args:
             event: The number of the call that was answered; 0 for a timer.
         """
-        if self._remaining_events > 0:
-            self._remaining_events -= 1
-            self._recording.extend((self._turn, event))
+        if self._recordable_events_left > 0:
+            self._recordable_events_left -= 1
+            self._recording.extend((self._iteration_number, event))
 
     @property
     def is_replaying(self) -> bool:
-        """True while answers of the host are held back until their recorded iteration.
+        """True while answers of the host are delivered in the same loop iterations as recorded.
 
-        After the last recorded iteration, the property stays true until the script waits for an
-        answer again, because the loop may have run further iterations without events.
+        The replay ends when the script, after the last recorded event, only waits for answers. In
+        the iterations before that point, the recorded script got no answers.
         """
-        return bool(self._events_to_replay) or self._remaining_turns_until_idle > 0
+        return bool(self._events_to_replay) or self._iterations_left_until_idle > 0
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -189,7 +193,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return the exceptions of tasks that the script never retrieved, oldest task first."""
         # asyncio's own flag for an exception that nobody has retrieved; it has no public name.
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
-        failed_tasks.sort(key=hash)
+        failed_tasks.sort(key=hash)  # the hash of a task is its number in the order of creation
         return [
             *self._discarded_errors,
             *(error for task in failed_tasks if (error := task.exception())),
@@ -221,8 +225,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
             asyncio.tasks._leave_task(self, outer)
         self._block_depth += 1
         try:
-            # Run further turns of this loop instead of a second loop, so that other tasks of the
-            # script go on meanwhile.
+            # Run further iterations of this loop instead of a second loop, so that other tasks of
+            # the script go on meanwhile.
             while not task.done():
                 self._run_once()
         finally:
@@ -275,39 +279,42 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return the time of the loop in seconds, on which timers are based."""
         now = self._now() if self._read_clock is None else self._read_clock(self._now)
         # A replayed time moves the clock, so that the following times continue from that time.
-        self._offset_ns = now - monotonic_ns()
+        self._clock_offset_ns = now - monotonic_ns()
         return now / 1e9
 
     def _now(self) -> int:
         """Return the monotonic time in nanoseconds, continuing the recorded time in a replay."""
-        return monotonic_ns() + self._offset_ns
+        return monotonic_ns() + self._clock_offset_ns
 
     def _run_once(self) -> None:
-        """Run one turn of the loop: wait for events, then run the callbacks that are ready."""
+        """Run one iteration of the loop: wait for events, then run the callbacks that are ready."""
         # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
         # script would see another order.
         self._remove_cancelled_timers()
         # Flush before the wait, because the host can answer only calls that were sent.
         self._flush()
-        self._turn += 1
+        self._iteration_number += 1
         if self._events_to_replay:
-            if not self._replay_turn():
+            if not self._replay_iteration():
                 self._wait()
-        elif self._remaining_turns_until_idle and self._ready:
+        # The last recorded event has been replayed.
+        elif self._iterations_left_until_idle and self._ready:
             # In the recording, the script continued after the last event until it only waited for
             # answers. An answer delivered before the script waits again would change the order.
-            self._remaining_turns_until_idle -= 1
-        else:
-            if self._remaining_turns_until_idle:
-                self._remaining_turns_until_idle = 0
+            self._iterations_left_until_idle -= 1
+        else:  # the replay is over, or there was none
+            is_end_of_replay = self._iterations_left_until_idle > 0
+            if is_end_of_replay:
+                self._iterations_left_until_idle = 0
                 # Deliver the answers that arrived during the replay.
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:
-            # Do not count an idle wake-up as a turn: the number of wake-ups depends on the machine.
-            self._turn -= 1
+            # Do not count an idle wake-up as an iteration, because the number of wake-ups depends
+            # on the machine.
+            self._iteration_number -= 1
         # Run only the callbacks that are ready now: callbacks that these schedule belong to the
-        # next turn.
+        # next iteration.
         for _ in range(len(self._ready)):
             if not self._ready:  # a callback ran the loop, and with it the remaining callbacks
                 break
@@ -346,26 +353,26 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
         self._process_events(self._selector.select(timeout))
         end = self._now() / 1e9 + self._clock_resolution
-        # Record each timer that fires, so that a replay fires as many timers in this turn.
+        # Record each timer that fires, so that a replay fires as many timers in this iteration.
         while self._scheduled and self._scheduled[0]._when < end:
             if self._fire_next_timer():
                 self.record(_TIMER)
 
-    def _replay_turn(self) -> bool:
-        """Replay the recorded events of this turn.
+    def _replay_iteration(self) -> bool:
+        """Replay the recorded events of this iteration.
 
         Return False if nothing was replayed, because a library's thread may first call back.
         """
-        next_turn, _ = self._events_to_replay[0]
-        if not self._ready and next_turn > self._turn:
+        next_iteration, _ = self._events_to_replay[0]
+        if not self._ready and next_iteration > self._iteration_number:
             if _thread_count() != self._own_thread_count:
-                # A library's thread may call back, and skipping to the recorded turn would miss
-                # the call.
+                # A library's thread may call back, and skipping to the recorded iteration would
+                # miss the call.
                 return False
-            self._turn = next_turn  # nothing can happen before that turn
+            self._iteration_number = next_iteration  # nothing can happen before that iteration
         answered_numbers: list[int] = []
         remaining_timers = 0
-        while self._events_to_replay and self._events_to_replay[0][0] <= self._turn:
+        while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
             _, event = self._events_to_replay.popleft()
             if event == _TIMER:
                 remaining_timers += 1

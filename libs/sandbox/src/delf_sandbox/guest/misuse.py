@@ -17,7 +17,7 @@ from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
 from delf_sandbox.guest.scopes import Scope
 
 # Builtins for which passing a tool as an argument uses the tool as a value.
-_USE_ARGUMENTS = frozenset(
+_FUNCTIONS_THAT_NEED_VALUES = frozenset(
     {
         *("print", "str", "repr", "format", "ascii", "bool", "int", "float", "abs", "round"),
         *("len", "list", "tuple", "set", "frozenset", "dict", "sum", "min", "max", "sorted"),
@@ -25,7 +25,7 @@ _USE_ARGUMENTS = frozenset(
     }
 )
 # Builtins that also use each item of a collection that is passed to them.
-_USE_ITEMS = frozenset({"print", "str", "repr", "format", "ascii"})
+_FUNCTIONS_THAT_SHOW_ITEMS = frozenset({"print", "str", "repr", "format", "ascii"})
 # Functions that call the function passed to them only when their result is iterated.
 _LAZY_FUNCTIONS = frozenset(
     {
@@ -34,7 +34,7 @@ _LAZY_FUNCTIONS = frozenset(
     }
 )
 # Lazy functions that models also write as a statement, meaning that it runs like a loop.
-_MEANT_AS_LOOP = frozenset({"map", "filter"})
+_WRITTEN_AS_LOOP = frozenset({"map", "filter"})
 _MAX_NAMES = 12
 
 
@@ -68,25 +68,25 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
 class _Uses:
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
         self._names = names
-        self._tools = names.initial.tools
+        self._tools = names.initial_names.tools
         self._loads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
         # The line and column of each misuse, and the error for it.
         self._errors: list[tuple[int, int, ToolMisuseError]] = []
-        # The names in the script of functions that keep a passed function for a later call.
-        #
-        # Each is mapped to the function's original name, such as ``map``.
-        self._deferring_functions = {word: word for word in _LAZY_FUNCTIONS & BUILTINS}
+        # The functions such as ``map`` and ``partial``, which call the function passed to them only
+        # later: a mapping from the name in the script to the name in the library, which differ
+        # after ``from itertools import chain as join``.
+        self._function_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
         self._module_names: set[str] = set()
         # The functions that the script defines: a mapping from name to node.
-        self._own_functions: dict[str, Any] = {}
-        self._lazy_calls: list[ast.Call] = []
+        self._functions_of_script: dict[str, Any] = {}
+        self._calls_of_lazy_functions: list[ast.Call] = []
         if not self._tools:
             return
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    self._deferring_functions |= {
+                    self._function_by_local_name |= {
                         alias.asname or alias.name: alias.name for alias in aliases
                     }
                 case ast.Import(names=aliases):
@@ -96,68 +96,79 @@ class _Uses:
                     self._module_names |= {
                         alias.asname or alias.name for alias in aliases_of_modules
                     }
-                case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
-                    self._own_functions[word] = node
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self._functions_of_script[name] = node
                 case _:
                     pass
-        self._lazy_calls += [
+        self._calls_of_lazy_functions += [
             node
             for node in ast.walk(tree)
             if isinstance(node, ast.Call)
             and node.args
-            and self._deferring_function(node) in _LAZY_FUNCTIONS
+            and self._library_function_of(node) in _LAZY_FUNCTIONS
         ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
 
     def check(self) -> None:
-        pending_uses = list(self._uses_by_name()) if self._parents else []
+        """Raise the error for the first place in the script that uses a tool without calling it.
+
+        The check also covers calls of ``map`` and the like whose result is never iterated.
+        """
+        has_tools = bool(self._parents)
+        pending_uses = list(self._direct_uses()) if has_tools else []
+        # The check of a use may find further uses, such as the reads of an alias of the tool.
         while pending_uses:
             pending_uses += self._check_use(pending_uses.pop())
-        for node in self._lazy_calls:
+        for node in self._calls_of_lazy_functions:
             self._check_lazy_call(node)
         if self._errors:
-            _, _, error = min(self._errors, key=lambda item: item[:2])
-            raise error
+            # Each item has the line, the column and the error.
+            _, _, first_error = min(self._errors, key=lambda item: item[:2])
+            raise first_error
 
-    def _uses_by_name(self) -> Iterator[_Use]:
+    def _direct_uses(self) -> Iterator[_Use]:
         """Yield the expressions that are just the name of a connection or plain tool."""
         for node, scope in self._loads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            # ToolNames has replaced each other spelling of a tool by an item of the table TOOLS.
+            # ToolNames has replaced every misspelt tool name by an item of the table TOOLS. The
+            # replaced node is at the place of the misspelt name.
             expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:
                 case ast.Subscript(
-                    value=ast.Name(id=table), slice=ast.Constant(value=str(word))
-                ) if table == TOOLS and word in self._tools:
-                    yield _Use(word, self._tools[word], node, place.scope)
+                    value=ast.Name(id=table), slice=ast.Constant(value=str(name))
+                ) if table == TOOLS and name in self._tools:
+                    yield _Use(name, self._tools[name], node, place.scope)
                 case _:
                     pass
 
     def _check_use(self, use: _Use) -> list[_Use]:
-        """Record an error if an expression is misused; return the uses to check next.
+        """Record an error if the script uses a tool as a value instead of calling the tool.
 
-        For example, an expression may be assigned to a variable, as in ``send = mail.send``. The
-        uses to check next are then the reads of ``send``.
+        A tool that is printed, compared or left as a statement without a call is an error. A tool
+        that is called, or passed to a function of the script, is not an error.
+
+        Returns:
+            The uses to check next. After ``send = mail.send``, these are the reads of ``send``.
         """
         node = use.node
         while True:
             parent = self._parents.get(id(node))
             match parent:
-                case ast.Attribute(attr=word) if use.is_connection or isinstance(
+                case ast.Attribute(attr=name) if use.is_connection or isinstance(
                     parent.ctx, ast.Store | ast.Del
                 ):
-                    return self._uses_of_attribute(use, parent, word)
+                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
                 case ast.Call() if (
-                    node in parent.args and self._deferring_function(parent) == "partial"
+                    node in parent.args and self._library_function_of(parent) == "partial"
                 ):
                     node = parent  # a partial of an action is used like the action
                 case ast.Call() if (
-                    node in parent.args and self._deferring_function(parent) in _LAZY_FUNCTIONS
+                    node in parent.args and self._library_function_of(parent) in _LAZY_FUNCTIONS
                 ):
                     return (
                         self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
@@ -173,62 +184,80 @@ class _Uses:
                 case ast.BoolOp() if parent.values[-1] is node:
                     node = parent
                 case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
+                    # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the
+                    # script does not use the collection or prints it.
                     is_misused = (
-                        self._is_dropped(parent)
+                        self._is_unused_collection(parent)
                         or isinstance(parent, ast.IfExp)
-                        or self._is_shown(parent)
+                        or self._are_items_shown(parent)
                     )
                     return self._record_misuse(use, node) if is_misused else []
                 case ast.Call(
-                    func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(word))]
+                    func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name))]
                 ) if parent.args[0] is node and use.is_connection:
-                    return self._uses_of_attribute(use, parent, word)
-                case ast.NamedExpr(target=ast.Name(id=word)):
+                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+                case ast.NamedExpr(target=ast.Name(id=name)):
                     if self._needs_value(self._parents[id(parent)], parent):
                         return self._record_misuse(use, node)
                     return [
                         replace(use, node=parent),
-                        *self._uses_of_alias(use, node, word, is_read=True),
+                        *self._uses_of_alias(use, node, name, is_expression=True),
                     ]
                 case (
-                    ast.Assign(targets=[ast.Name(id=word)])
-                    | ast.AnnAssign(target=ast.Name(id=word))
+                    ast.Assign(targets=[ast.Name(id=name)])
+                    | ast.AnnAssign(target=ast.Name(id=name))
                 ) if parent.value is node:
-                    return self._uses_of_alias(use, node, word)
+                    return self._uses_of_alias(use, node, name)
                 case _:
                     return self._record_misuse(use, node) if self._needs_value(parent, node) else []
 
-    def _uses_of_attribute(self, use: _Use, parent: Any, word: str) -> list[_Use]:
-        if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load):
-            return self._record_misuse(use, parent)
-        if word.startswith("_"):
+    def _uses_of_attribute(
+        self, use: _Use, *, attribute_node: Any, attribute_name: str
+    ) -> list[_Use]:
+        """Return the use of an action, as in ``mail.send`` or ``getattr(mail, "send")``.
+
+        An assignment to the attribute is recorded as an error. A private attribute is no action.
+        """
+        is_assigned = isinstance(attribute_node, ast.Attribute) and not isinstance(
+            attribute_node.ctx, ast.Load
+        )
+        if is_assigned:
+            return self._record_misuse(use, attribute_node)
+        if attribute_name.startswith("_"):
             return []
-        return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
+        label = f"{use.label}.{attribute_name}"
+        return [_Use(label, methods=(), node=attribute_node, scope=use.scope)]
 
     def _uses_of_alias(
-        self, use: _Use, value: Any, word: str, *, is_read: bool = False
+        self, use: _Use, value: Any, name: str, *, is_expression: bool = False
     ) -> list[_Use]:
-        """Return the uses of a name to which the script assigns a tool.
+        """Return the reads of a name to which the script assigns a tool, and nothing else.
 
-        Empty if the script also binds the name to anything else.
+        If the script never reads the name, record an error.
 
         Args:
-            use: The expression that refers to the tool.
+            use: The use of the tool in the assigned value.
             value: The node of the assigned value.
-            word: The name.
-            is_read: Whether the assignment itself has a value, as with ``:=``.
+            name: The name.
+            is_expression: Whether the assignment is an expression (``:=``), which uses the tool
+                even if the script never reads the name.
         """
-        owner = use.scope.owner(word)
-        places = [(node, scope) for node, scope in self._loads if node.id == word]
-        if not places and not is_read:
+        owner = use.scope.owner(name)
+        reads = [(node, scope) for node, scope in self._loads if node.id == name]
+        if not reads and not is_expression:
             return self._record_misuse(use, value)
-        bindings = owner.binds.get(word, [])
-        if len(bindings) != 1 or bindings[0][0] is not value or owner.names.get(word) != {"data"}:
+        bindings = owner.assigned_values.get(name, [])
+        # The name refers to the tool for certain only if this assignment is its only binding.
+        if (
+            len(bindings) != 1
+            or bindings[0][0] is not value
+            or owner.binding_kinds.get(name) != {"data"}
+        ):
             return []
         return [
             _Use(use.label, use.methods, node, scope)
-            for node, scope in places
-            if scope.find(word) is owner and word not in self._tools
+            for node, scope in reads
+            if scope.find(name) is owner and name not in self._tools
         ]
 
     def _check_lazy_call(self, node: ast.Call) -> None:
@@ -237,21 +266,25 @@ class _Uses:
         Without an iteration, none of these calls would be made.
         """
         function = node.args[0]
-        inner = self._own_functions.get(function.id) if isinstance(function, ast.Name) else function
+        inner = (
+            self._functions_of_script.get(function.id)
+            if isinstance(function, ast.Name)
+            else function
+        )
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
         label = next(self._tools_in(inner), None)
         place = self._names.syntax.calls.get(id(node))
         if label is None or place is None:
             return
-        word = self._deferring_function(node)
+        name = self._library_function_of(node)
         is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        if is_statement and isinstance(inner, ast.Lambda) and word in _MEANT_AS_LOOP:
+        if is_statement and isinstance(inner, ast.Lambda) and name in _WRITTEN_AS_LOOP:
             return  # the rewriting makes this statement iterate its result
         if is_statement or self._is_unused(node, place.scope):
             message = (
-                f"the result of {word}(…) is never iterated here, so no call of {label} is made: "
-                f"loop over the result, or write list({word}(…))"
+                f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
+                f"loop over the result, or write list({name}(…))"
             )
             error = ToolMisuseError.at_node(node, message)
             self._errors.append((node.lineno, node.col_offset, error))
@@ -260,22 +293,24 @@ class _Uses:
         """Yield the names of the actions and tools that a function of the script mentions."""
         for node in ast.walk(function):
             match node:
-                case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._tools.get(word):
-                    yield f"{word}.{attr}"
-                case ast.Name(id=word) if word in self._tools and not self._tools[word]:
-                    yield word
+                case ast.Attribute(value=ast.Name(id=name), attr=attr) if self._tools.get(name):
+                    yield f"{name}.{attr}"
+                case ast.Name(id=name) if name in self._tools and not self._tools[name]:
+                    yield name
                 case _:
                     pass
 
-    def _deferring_function(self, node: ast.Call) -> str:
-        """Return the original name of a called function that keeps a passed function, else ``""``.
+    def _library_function_of(self, node: ast.Call) -> str:
+        """Return the library name of a called function that calls its argument only later.
 
-        For example, ``map`` keeps its function until the result is iterated.
+        Examples are ``map``, which calls its function when the result is iterated, and ``partial``.
+        The library name may differ from the name in the script, after ``import … as``. An empty
+        text stands for any other function.
         """
         match node.func:
-            case ast.Name(id=word):
-                return self._deferring_functions.get(word, "")
-            case ast.Attribute(value=ast.Name(id=word), attr=attr) if word in self._module_names:
+            case ast.Name(id=name):
+                return self._function_by_local_name.get(name, "")
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self._module_names:
                 return attr
             case _:
                 return ""
@@ -283,38 +318,43 @@ class _Uses:
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
         """Return True if the script does not use the result of a call."""
         match self._parents.get(id(node)):
+            # The rewriting makes a statement such as ``map(send, names)`` iterate its result.
             case ast.Expr():
-                return self._deferring_function(node) not in _MEANT_AS_LOOP
-            case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-                owner = scope.owner(word)
+                return self._library_function_of(node) not in _WRITTEN_AS_LOOP
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                owner = scope.owner(name)
                 return owner.kind != "class" and not any(
-                    place.id == word and inner.owner(word) is owner for place, inner in self._loads
+                    place.id == name and inner.owner(name) is owner for place, inner in self._loads
                 )
             case _:
                 return False
 
-    def _is_dropped(self, node: Any) -> bool:
+    def _is_unused_collection(self, node: Any) -> bool:
         """Return True if a list, tuple, set or dict is a statement by itself, so it is not used."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)
 
-    def _is_shown(self, node: Any) -> bool:
-        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool."""
-        while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
-            inner = node
-            node = self._parents.get(id(inner))
-            match node:
+    def _are_items_shown(self, node: Any) -> bool:
+        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool.
+
+        A collection inside another collection is printed with it.
+        """
+        collection = node
+        while isinstance(collection, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+            parent = self._parents.get(id(collection))
+            match parent:
                 case ast.FormattedValue():
                     return True
-                case ast.Call(func=ast.Name(id=word)) if node.func is not inner:
-                    return word in _USE_ITEMS or word in self._tools
-                case ast.Call() if node.func is not inner:
-                    return self._is_tool(node.func)
+                case ast.Call(func=ast.Name(id=name)) if parent.func is not collection:
+                    return name in _FUNCTIONS_THAT_SHOW_ITEMS or name in self._tools
+                case ast.Call() if parent.func is not collection:
+                    return self._is_tool(parent.func)
                 case ast.keyword():
-                    return self._is_tool(self._parents[id(node)].func)
+                    return self._is_tool(self._parents[id(parent)].func)
                 case _:
                     pass
+            collection = parent  # the parent may be an outer collection
         return False
 
     def _is_tool(self, function: Any) -> bool:
@@ -348,8 +388,8 @@ class _Uses:
                 return node in parent.args
             case ast.keyword():
                 return self._is_tool(self._parents[id(parent)].func)
-            case ast.Call(func=ast.Name(id=word), args=args):
-                return node in args and word in _USE_ARGUMENTS and word in BUILTINS
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return node in args and name in _FUNCTIONS_THAT_NEED_VALUES and name in BUILTINS
             case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
                 return node in args  # "{}".format(mail.read)
             case _:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from delf_sandbox.guest.imports import missing_imports
 from delf_sandbox.guest.nodes import (
-    PICK,
+    CALLABLE_OR_TOOL,
     TOOLS,
     AmbiguousError,
     attribute,
@@ -35,20 +35,28 @@ class InitialNames:
     Args:
         tools: A mapping from the name of each connection or plain tool to its action names; a plain
             tool has none.
-        changing: The actions that change something, such as ``mail.send``.
+        write_actions: The actions that change something, such as ``mail.send``.
         can_import: Returns True if a module may be imported.
         is_bound: Returns True if an earlier script defined a name.
         is_async: Returns True if an earlier script defined a name as an async function.
     """
 
     tools: Mapping[str, Sequence[str]]
-    changing: Collection[str] = ()
+    write_actions: Collection[str] = ()
     can_import: Callable[[str], bool] = _never
     is_bound: Callable[[str], bool] = _never
     is_async: Callable[[str], bool] = _never
 
+    def is_connection(self, name: str) -> bool:
+        """Return True if a name is that of a connection, whose actions are the tools."""
+        return bool(self.tools.get(name))
 
-def same_name(name: str) -> str:
+    def is_plain_tool(self, name: str) -> bool:
+        """Return True if a name is that of a tool which scripts call by this name."""
+        return name in self.tools and not self.tools[name]
+
+
+def normalized_name(name: str) -> str:
     """Return a name in lower case without ``_`` and ``-``, to compare spellings of one name."""
     return name.replace("_", "").replace("-", "").lower()
 
@@ -81,24 +89,25 @@ class ToolNames:
 
     def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
         self.syntax = ScriptSyntax(tree)
-        self.initial = initial_names
+        self.initial_names = initial_names
         self.calls: dict[int, str] = {}
         """A mapping from the ``id()`` of each node that calls a tool to the action, such as
         ``mail.send``.
         """
         self.uncertain: set[int] = set()
         """The ``id()`` of each call whose name may refer to a tool or to a value of the script."""
-        self.rebound: dict[str, str] = {}
+        self.rebound_names: dict[str, str] = {}
         """The tool names that the script rebinds, each mapped to the kind of its new value.
 
         The kind is ``data`` or ``function``.
         """
-        self._spellings = _spellings(initial_names.tools)
+        self._tool_by_spelling = _tools_by_spelling(initial_names.tools)
         has_new_imports = self._add_missing_imports(tree)
         has_removed_imports = self._remove_needless_imports()
         if has_new_imports or has_removed_imports:
             self.syntax = ScriptSyntax(tree)  # the statements after the imports have moved
         self._find_rebound_names()
+        # A place is a node with its position in the tree, so that the node can be replaced.
         for place, is_called in self.syntax.attributes:
             self._correct_attribute(place, is_called)
         for place, is_called in self.syntax.loads:
@@ -113,49 +122,52 @@ class ToolNames:
     def _is_unknown(self, word: str, scope: Scope) -> bool:
         return (
             self.is_free(word, scope)
-            and word not in self.initial.tools
+            and word not in self.initial_names.tools
             and word not in BUILTINS
             and not word.startswith("__")
-            and not self.initial.is_bound(word)
+            and not self.initial_names.is_bound(word)
         )
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
         """Record a call if it calls a tool, and rewrite the call to use that tool for certain."""
-        tools, node = self.initial.tools, place.node
+        tools, node = self.initial_names.tools, place.node
         match node.func:
-            case ast.Name(id=word) if word in tools and not tools[word]:
+            case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
                 rebinding = self._rebinding_of(word, place.scope)
-                if rebinding is None:
+                if rebinding is None:  # the name is a parameter, which hides the tool
                     return
                 # Only the running script shows whether it rebinds the name before this call.
                 if rebinding == "data" and place.scope.find(word) is self.syntax.module:
                     key = ast.Constant(value=word, **position_of(node))
-                    node.func = call(PICK, name(node.func, word), key)
+                    node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                     self.uncertain.add(id(node))
-                elif rebinding:
+                elif rebinding != "":
                     node.func = tool(node.func, word)
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
-                word in tools
-                and not tools[word]
-                and same_name(attr) == same_name(word)
+                self.initial_names.is_plain_tool(word)
+                and normalized_name(attr) == normalized_name(word)
                 and place.scope.find(word) is None
             ):
                 # After ``import weather``, the script calls ``weather.weather()``.
                 node.func = inner
                 self.calls[id(node)] = word
-            case ast.Attribute(value=ast.Name(id=word)) as function if tools.get(word):
+            case ast.Attribute(value=ast.Name(id=word)) as function if (
+                self.initial_names.is_connection(word)
+            ):
                 rebinding = self._rebinding_of(word, place.scope)
                 self._correct_method(function, tools[word])
-                if function.attr.startswith("_"):
+                is_parameter, is_rebound = rebinding is None, rebinding != ""
+                if is_parameter or function.attr.startswith("_"):
                     return
-                if rebinding is None or (rebinding and function.attr not in tools[word]):
+                # The rebound object may have methods of its own.
+                if is_rebound and function.attr not in tools[word]:
                     return
-                if rebinding:
+                if is_rebound:
                     function.value = tool(function, word)
                 self.calls[id(node)] = f"{word}.{function.attr}"
             case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
-                if table == TOOLS and not tools.get(word):
+                if table == TOOLS and not self.initial_names.is_connection(word):
                     self.calls[id(node)] = word
             case (
                 ast.Attribute(
@@ -172,7 +184,7 @@ class ToolNames:
     @staticmethod
     def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:
         if function.attr not in methods:
-            like = (m for m in methods if same_name(m) == same_name(function.attr))
+            like = (m for m in methods if normalized_name(m) == normalized_name(function.attr))
             function.attr = _only_item(like) or function.attr
 
     def _rebinding_of(self, word: str, scope: Scope) -> str | None:
@@ -184,36 +196,41 @@ class ToolNames:
         owner = scope.find(word)
         if owner is None:
             return ""
-        return None if "param" in owner.names[word] else self.rebound.get(word, "data")
+        return (
+            None if "param" in owner.binding_kinds[word] else self.rebound_names.get(word, "data")
+        )
 
     def _find_rebound_names(self) -> None:
         """Record the tool names that the script rebinds.
 
-        A function that only repeats a tool's stub from the prompt is removed instead.
+        A function with a tool's name is taken for a copy of the tool's stub in the prompt, and is
+        removed. Its name is recorded all the same, so that a note tells the model about it.
         """
-        tools = self.initial.tools
+        tools = self.initial_names.tools
         for scope in self._all_scopes():
-            for word, binding in scope.names.items():
+            for word, binding in scope.binding_kinds.items():
                 if word in tools and "param" not in binding and scope.kind != "class":
-                    self.rebound.setdefault(word, "data")
+                    self.rebound_names.setdefault(word, "data")
         for place in self.syntax.definitions:
             is_lambda = isinstance(place.node, ast.Assign)
             defined: str = place.node.targets[0].id if is_lambda else place.node.name
             if defined in tools and place.scope.kind != "class":
-                self._remove_stub(place, defined)
-                self.rebound[defined] = "function"
+                self._remove_copied_stub(place, defined)
+                self.rebound_names[defined] = "function"
 
     def _all_scopes(self) -> Iterator[Scope]:
         yield self.syntax.module
         yield from self.syntax.scopes.values()
 
-    def _remove_stub(self, place: Place, defined: str) -> None:
-        """Replace a function that has a tool's name by ``pass``, and its other uses by the tool.
+    def _remove_copied_stub(self, place: Place, defined: str) -> None:
+        """Remove the script's copy of a tool's stub, and let reads of the name refer to the tool.
 
-        The function is taken for a copy of the stub in the prompt.
+        Args:
+            place: The definition of a function that has a tool's name.
+            defined: The name.
 
         Raises:
-            AmbiguousError: If the function calls tools, so that it is no such copy.
+            AmbiguousError: If the function calls tools, so that it is no copy of a stub.
         """
         if any(map(self._is_tool_call, ast.walk(place.node))):
             raise AmbiguousError.at_node(
@@ -222,54 +239,64 @@ class ToolNames:
                 "give the function another name",
             )
         for load, is_called in self.syntax.loads:
-            is_use = load.node.id == defined and load.scope.find(defined) is not None
-            if is_use and not is_called:  # calls are rewritten by _resolve_tool_call()
+            is_read = load.node.id == defined and load.scope.find(defined) is not None
+            if is_read and not is_called:  # calls are rewritten by _resolve_tool_call()
                 load.put(tool(load.node, defined))
         place.put(ast.Pass(**position_of(place.node)))
 
     def _is_tool_call(self, node: ast.AST) -> bool:
+        """Return True for a call of a plain tool, a connection or an action of a connection."""
         match node:
             case ast.Call(func=ast.Name(id=word)):
-                return word in self.initial.tools
+                return word in self.initial_names.tools
             case ast.Call(func=ast.Attribute(value=ast.Name(id=word))):
-                return bool(self.initial.tools.get(word))
+                return self.initial_names.is_connection(word)
             case _:
                 return False
 
     def _correct_attribute(self, place: Place, is_called: bool) -> None:
-        """Replace an attribute of an unknown name, as in ``tools.shop``, by the tool it means."""
+        """Replace an attribute such as ``tools.shop``, with an undefined ``tools``, by ``shop``."""
         node = place.node
         if not isinstance(node.value, ast.Name):  # an earlier correction has replaced the name
             return
         word = node.value.id
-        if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
+        if normalized_name(word) in self._tool_by_spelling or not self._is_unknown(
+            word, place.scope
+        ):
             return
-        meant = self._spellings.get(same_name(node.attr))
-        if meant is not None and (is_called or not meant.method):
-            place.put(self._tool_node(node, meant))
+        intended_tool = self._tool_by_spelling.get(normalized_name(node.attr))
+        # The name of an action alone is taken for the action only where the script calls it.
+        if intended_tool is not None and (is_called or not intended_tool.method):
+            place.put(self._tool_node(node, intended_tool))
 
     def _correct_name(self, place: Place, is_called: bool) -> None:
         """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
-            meant = self._spellings.get(same_name(node.id))
-            if meant is not None and (is_called or not meant.method):
-                place.put(self._tool_node(node, meant))
+            intended_tool = self._tool_by_spelling.get(normalized_name(node.id))
+            if intended_tool is not None and (is_called or not intended_tool.method):
+                place.put(self._tool_node(node, intended_tool))
             elif is_called and node.id[:1].isupper() and _is_record(place.container):
                 place.put(name(node, "dict"))  # a record type named in the prompt
 
-    def _tool_node(self, node: Any, meant: _ToolName) -> ast.expr:
-        connection = tool(node, meant.connection)
-        return attribute(connection, meant.method) if meant.method else connection
+    def _tool_node(self, node: Any, intended_tool: _ToolName) -> ast.expr:
+        connection = tool(node, intended_tool.connection)
+        return attribute(connection, intended_tool.method) if intended_tool.method else connection
 
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
-        unknown: dict[str, list[str | None]] = {}
-        attribute_of = {id(p.node.value): p.node.attr for p, _ in self.syntax.attributes}
+        # The attributes that the script reads of each unknown name; None where it reads none.
+        attributes_by_unknown_name: dict[str, list[str | None]] = {}
+        attribute_of_name_node = {
+            id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
+        }
         for place, _ in self.syntax.loads:
             word = place.node.id
-            if self._is_unknown(word, place.scope) and same_name(word) not in self._spellings:
-                unknown.setdefault(word, []).append(attribute_of.get(id(place.node)))
+            # Another spelling of a tool's name is corrected elsewhere, and needs no import.
+            is_tool = normalized_name(word) in self._tool_by_spelling
+            if self._is_unknown(word, place.scope) and not is_tool:
+                member = attribute_of_name_node.get(id(place.node))
+                attributes_by_unknown_name.setdefault(word, []).append(member)
         for node in _annotations(tree):
             match node:
                 case ast.Attribute(value=ast.Name(id=word), attr=member):
@@ -279,13 +306,15 @@ class ToolNames:
                 case _:
                     continue
             if self._is_unknown(word, self.syntax.module):
-                unknown.setdefault(word, []).append(member)
+                attributes_by_unknown_name.setdefault(word, []).append(member)
         has_star = any(
             "*" in (a.name for a in place.node.names) for place, _ in self.syntax.imports
         )
-        if not unknown or has_star:  # a star import may define the names
+        if not attributes_by_unknown_name or has_star:  # a star import may define the names
             return False
-        new_imports = missing_imports(unknown, self.initial.can_import, tree.body[0])
+        new_imports = missing_imports(
+            attributes_by_unknown_name, self.initial_names.can_import, tree.body[0]
+        )
         insert_index = next(
             (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
             len(tree.body),
@@ -323,20 +352,23 @@ class ToolNames:
         replacement: list[ast.stmt] = []
         for item in node.names:
             full_name = item.name if is_plain else module
-            if getattr(node, "level", 0) == 0 and self.initial.can_import(full_name):
+            if getattr(node, "level", 0) == 0 and self.initial_names.can_import(full_name):
                 kept_aliases.append(item)
                 continue
-            meant = self._imported_tool(item.name, module, is_plain)
+            intended_tool = self._imported_tool(item.name, module, is_plain)
             bound_name = item.asname or item.name.partition(".")[0]
-            if meant is not None:
+            if intended_tool is not None:
                 # A connection is bound to its own name already.
-                if item.asname or meant.method or meant.connection != bound_name:
+                if item.asname or intended_tool.method or intended_tool.connection != bound_name:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
-                    value = self._tool_node(node, meant)
+                    value = self._tool_node(node, intended_tool)
                     assignment = ast.Assign(targets=[target], value=value, **position_of(node))
                     replacement.append(assignment)
                 continue
-            is_used = self._misses_names() if item.name == "*" else self._is_read(bound_name)
+            is_used = (
+                self._reads_undefined_names() if item.name == "*" else self._is_read(bound_name)
+            )
+            # An unused import that would fail is left out, so that the script can run.
             if is_in_try or is_used:
                 kept_aliases.append(item)
         if len(kept_aliases) == len(node.names):
@@ -355,18 +387,18 @@ class ToolNames:
             is_plain: Whether the statement is ``import word``, which cannot import an action.
         """
         connection = module.rpartition(".")[2]
-        if not is_plain and word in self.initial.tools.get(connection, ()):
+        if not is_plain and word in self.initial_names.tools.get(connection, ()):
             return _ToolName(connection, word)
-        meant = self._spellings.get(same_name(word))
-        if meant is None or (is_plain and meant.method):
+        intended_tool = self._tool_by_spelling.get(normalized_name(word))
+        if intended_tool is None or (is_plain and intended_tool.method):
             return None
-        return meant
+        return intended_tool
 
-    def _misses_names(self) -> bool:
-        """Return True if the script reads undefined names that are not tools."""
+    def _reads_undefined_names(self) -> bool:
+        """Return True if the script reads undefined names that are not spellings of tools."""
         return any(
             self._is_unknown(place.node.id, place.scope)
-            and same_name(place.node.id) not in self._spellings
+            and normalized_name(place.node.id) not in self._tool_by_spelling
             for place, _ in self.syntax.loads
         )
 
@@ -378,7 +410,7 @@ class ToolNames:
         prefixes = {
             id(place.node.value)
             for place, _ in self.syntax.attributes
-            if same_name(place.node.attr) in self._spellings
+            if normalized_name(place.node.attr) in self._tool_by_spelling
         }
         return any(
             place.node.id == word and id(place.node) not in prefixes
@@ -426,24 +458,31 @@ def _only_item(items: Iterator[str]) -> str | None:
     return all_items[0] if len(all_items) == 1 else None
 
 
-def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, _ToolName]:
+def _tools_by_spelling(tools: Mapping[str, Sequence[str]]) -> dict[str, _ToolName]:
     """Return a mapping from each spelling to the tool that the spelling means.
 
-    The spellings are normalised by :func:`same_name`; ambiguous ones are left out. Singular and
-    plural of a connection's name are equal, as in ``worker_call`` for ``workers.call``.
+    The spellings are normalised by :func:`normalized_name`; ambiguous ones are left out. Singular
+    and plural of a connection's name are equal, as in ``worker_call`` for ``workers.call``.
+
+    Args:
+        tools: A mapping from the name of each connection or plain tool to its action names; a plain
+            tool has none.
     """
-    meanings: dict[str, list[_ToolName]] = {}
-    for word, methods in tools.items():
-        meanings.setdefault(same_name(word), []).append(_ToolName(word, ""))
-        for method in methods:
-            for form in (word, word[:-1] if word.endswith("s") else word + "s"):
-                spelling = same_name(form + method)
-                meanings.setdefault(spelling, []).append(_ToolName(word, method))
-    for word, methods in tools.items():
-        for method in methods:
-            same_meanings = meanings.setdefault(same_name(method), [])
+    tools_by_spelling: dict[str, list[_ToolName]] = {}
+    for tool_name, action_names in tools.items():
+        tools_by_spelling.setdefault(normalized_name(tool_name), []).append(
+            _ToolName(tool_name, "")
+        )
+        other_form = tool_name[:-1] if tool_name.endswith("s") else tool_name + "s"
+        for action_name in action_names:
+            for form in (tool_name, other_form):
+                spelling = normalized_name(form + action_name)
+                tools_by_spelling.setdefault(spelling, []).append(_ToolName(tool_name, action_name))
+    for tool_name, action_names in tools.items():
+        for action_name in action_names:
+            tools_so_far = tools_by_spelling.setdefault(normalized_name(action_name), [])
             # The name of an action alone means the action, unless a connection or a plain tool has
             # the same name.
-            if all(meant.method for meant in same_meanings):
-                same_meanings.append(_ToolName(word, method))
-    return {spelling: items[0] for spelling, items in meanings.items() if len(items) == 1}
+            if all(other.method for other in tools_so_far):
+                tools_so_far.append(_ToolName(tool_name, action_name))
+    return {spelling: items[0] for spelling, items in tools_by_spelling.items() if len(items) == 1}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 from typing import Any, Self
 
-LATER = "__delf_later__"
+ASYNC_VARIANT = "__delf_later__"
 """The attribute of a tool with its async variant: a function that returns an awaitable call."""
 TOOLS = "__delf_tools__"
-WAIT, RESULT, SETTLE = "__delf_wait__", "__delf_unwrap__", "__delf_settle__"
-LATER_OF, NOW_OF, PICK = "__delf_later_of__", "__delf_now_of__", "__delf_pick__"
-ONCE, ALL, AGAIN = "__delf_once__", "__delf_all__", "__delf_again__"
+WAIT, RESULT_OF_COROUTINE, AS_AWAITABLE = "__delf_wait__", "__delf_unwrap__", "__delf_settle__"
+ASYNC_VARIANT_OF, BLOCKING_VARIANT_OF, CALLABLE_OR_TOOL = (
+    "__delf_later_of__",
+    "__delf_now_of__",
+    "__delf_pick__",
+)
+WATCHED_ITERATOR, AS_LIST, REPEATABLE_VARIANT = "__delf_once__", "__delf_all__", "__delf_again__"
 ASYNC_ITER, ITER = "__delf_aiter__", "__delf_iter__"
 ASYNC_WITH, WITH = "__delf_awith__", "__delf_with__"
 

@@ -59,8 +59,10 @@ class Printer(io.TextIOBase):
         self._total_chars = 0
         self._sent_at = 0.0
         self._has_ended = False
-        self._has_alarm = False
-        self._waits_for_alarm = False
+        # True in a process in which SIGALRM may flush the buffer.
+        self._can_use_alarm_signal = False
+        # True while a timer runs, at whose end SIGALRM flushes the buffer.
+        self._is_alarm_set = False
 
     def use_alarm(self) -> None:
         """Let an alarm signal flush buffered text while the script sleeps or computes.
@@ -69,13 +71,13 @@ class Printer(io.TextIOBase):
         process from which that process is forked.
         """
         signal.signal(signal.SIGALRM, self._handle_alarm)
-        self._has_alarm = True
+        self._can_use_alarm_signal = True
 
     def start(self) -> None:
         """Reset the output count for a new script."""
         self._total_chars = 0
         self._sent_at = monotonic()
-        self._has_ended = self._waits_for_alarm = False
+        self._has_ended = self._is_alarm_set = False
 
     def end(self) -> None:
         """Send the remaining text, and ignore text that the script's threads print later."""
@@ -106,7 +108,7 @@ class Printer(io.TextIOBase):
             or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS
         ):
             self._send_buffered(at_once=True)
-        elif self._has_alarm and not self._waits_for_alarm:
+        elif self._can_use_alarm_signal and not self._is_alarm_set:
             self._set_alarm()
         return size
 
@@ -122,12 +124,12 @@ class Printer(io.TextIOBase):
     def _set_alarm(self) -> None:
         """Start the alarm timer, unless the script uses the alarm: a process has only one."""
         if signal.getsignal(signal.SIGALRM) == self._handle_alarm:
-            self._waits_for_alarm = True
+            self._is_alarm_set = True
             signal.setitimer(signal.ITIMER_REAL, _MAX_BUFFER_SECONDS)
 
     def _handle_alarm(self, *_: object) -> None:
         """Flush buffered text when the alarm occurs, unless a send is in progress."""
-        self._waits_for_alarm = False
+        self._is_alarm_set = False
         if not self._parts:
             return
         if not self._lock.take_if_free():
@@ -215,9 +217,10 @@ class FileSender:
         scratch = self.scratch
         path = None if scratch is None else _find_written_file(scratch, name, content)
         if scratch is not None and path is not None:
-            # With a path or open file as content, the script chose the name of the output file.
-            has_chosen_name = content is not NOT_GIVEN and content != name
-            return self._send_file(name if has_chosen_name else path, scratch.read(path))
+            # In ``add_to_output_files("report.csv", open_file)``, the first argument is the name
+            # for the output file; in ``add_to_output_files("report.csv")``, it is a path.
+            is_name_for_output = content is not NOT_GIVEN and content != name
+            return self._send_file(name if is_name_for_output else path, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "
@@ -246,7 +249,9 @@ class FileSender:
         name += converted.added_suffix
         data = converted.data
         kind = "rows" if converted.is_rows else "file"
-        message = self.limits.count_chunk(name, len(data), len(data), complete=True)
+        # Count the whole file before any of its chunks is sent, so that no part of a file that is
+        # too large reaches the host.
+        message = self.limits.count_chunk(name, size=len(data), added=len(data), complete=True)
         if message is not None:
             raise LimitReachedError("file", message)
         # At least one chunk, so that an empty file arrives, too.

@@ -14,10 +14,12 @@ from delf.values import encoding as values
 from delf.values.conversion import plain_or_as_is
 
 # The names of methods that convert a record to a dict in popular libraries.
-_DICT_METHODS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
+_CONVERSIONS_TO_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
 
 
-def _record() -> type[dict[str, Any]]:
+def _make_record_type() -> type[dict[str, Any]]:
+    """Make the type of the records in tool results: a dict with attribute access."""
+
     class Record(dict[str, Any]):
         """A dict whose items are also attributes; the methods of dict take precedence."""
 
@@ -27,12 +29,14 @@ def _record() -> type[dict[str, Any]]:
             try:
                 return self[name]
             except KeyError:
-                if name in _DICT_METHODS:  # a record is a dict already
-                    return self._copy
+                # Scripts written for other libraries call a method such as ``model_dump()``, which
+                # these libraries' records have.
+                if name in _CONVERSIONS_TO_DICT:
+                    return self._to_dict
                 key_list = ", ".join(map(str, self))[:200]
                 raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
 
-        def _copy(self, **_options: Any) -> dict[str, Any]:
+        def _to_dict(self, **_options: Any) -> dict[str, Any]:
             return dict(self)
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -55,7 +59,7 @@ def _record() -> type[dict[str, Any]]:
     return Record
 
 
-Record = _record()
+Record = _make_record_type()
 
 
 def jsonable(value: Any) -> Any:

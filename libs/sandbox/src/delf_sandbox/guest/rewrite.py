@@ -19,18 +19,18 @@ from delf_sandbox.guest.later import DeferredCalls
 from delf_sandbox.guest.misuse import check_uses
 from delf_sandbox.guest.names import InitialNames, ToolNames
 from delf_sandbox.guest.nodes import (
-    AGAIN,
-    ALL,
+    AS_AWAITABLE,
+    AS_LIST,
     ASYNC_ITER,
+    ASYNC_VARIANT,
+    ASYNC_VARIANT_OF,
     ASYNC_WITH,
+    BLOCKING_VARIANT_OF,
     ITER,
-    LATER,
-    LATER_OF,
-    NOW_OF,
-    ONCE,
-    RESULT,
-    SETTLE,
+    REPEATABLE_VARIANT,
+    RESULT_OF_COROUTINE,
     WAIT,
+    WATCHED_ITERATOR,
     WITH,
     attribute,
     await_node,
@@ -49,11 +49,11 @@ class Rewritten:
     """The names that a rewritten script leaves for later scripts.
 
     Args:
-        rebound: The tool names that the script binds to something else.
+        rebound_names: The tool names that the script binds to something else.
         functions: The names of the async functions that the script defines.
     """
 
-    rebound: list[str] = field(default_factory=list[str])
+    rebound_names: list[str] = field(default_factory=list[str])
     functions: set[str] = field(default_factory=set[str])
 
 
@@ -79,9 +79,12 @@ class Rewriting:
         check_uses(tree, names)
         self._functions = Functions(names, await_everywhere=self.await_everywhere)
         self._deferred = DeferredCalls(self._functions)
-        self._functions.check_any_and_all()
-        self._kinds = {key: self._functions.kind(p) for key, p in self._syntax.calls.items()}
-        self.result = Rewritten(rebound=sorted(names.rebound))
+        self._functions.raise_if_any_or_all_writes()
+        # The kind of result of each call, such as ``async``, by the ``id()`` of the call's node.
+        self._result_kinds = {
+            key: self._functions.result_kind(p) for key, p in self._syntax.calls.items()
+        }
+        self.result = Rewritten(rebound_names=sorted(names.rebound_names))
         self._rewrite_tree()
         self.result.functions = {
             scope.node.name
@@ -96,20 +99,22 @@ class Rewriting:
         for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
                 self._make_cacheable(scope.node)
+        # A place is a node with its position in the tree, so that the node can be replaced.
         for place in self._syntax.loops:
-            self._keep_stream(place)
+            self._leave_async_generator_unchanged(place)
         for place in self._syntax.awaits:
             if not isinstance(place.node.value, ast.Call):
                 self._rewrite_await(place, is_awaitable=False)
         for place in self._deferred.passed_functions:
             self.replace_passed_function(place)
         await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
-        # Find the lazy calls first, because the rewriting of calls moves their nodes.
-        lazy_calls = self._find_lazy_calls()
+        # Expressions such as ``map(…)`` make tool calls only when they are iterated. Find these
+        # expressions first, because the rewriting of calls moves their nodes.
+        lazy_expressions = self._find_lazily_made_calls()
         for place in self._syntax.calls.values():
             self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
-        for place in lazy_calls:
-            self._rewrite_lazy_call(place)
+        for place in lazy_expressions:
+            self._rewrite_lazily_made_calls(place)
         for place in self._syntax.loops:
             self._rewrite_loop(place)
         for place in self._syntax.contexts:
@@ -128,24 +133,31 @@ class Rewriting:
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
                 # The last decorator is applied first, so the cache stores a result that can be
                 # awaited more than once, unlike a coroutine.
-                function.decorator_list.append(name(decorator, AGAIN))
+                function.decorator_list.append(name(decorator, REPEATABLE_VARIANT))
                 return
 
     def may_return_awaitables(self) -> bool:
-        """Return True if a call of an unknown function may return an awaitable."""
+        """Return True if a function that cannot be identified may return an awaitable.
+
+        Such a function may be any object of the script, so the answer is True if the script has
+        async functions, uses ``asyncio`` or has another source of awaitables.
+        """
+        has_async_functions = any(map(self._functions.is_async, self._syntax.functions))
+        reads_asyncio_or_async_function = any(
+            place.node.id in self._syntax.asyncio_names
+            or self._initial_names.is_async(place.node.id)
+            for place, _ in self._syntax.loads
+        )
+        reads_attribute_of_asyncio = any(
+            place.node.value.id in self._syntax.asyncio_names
+            for place, _ in self._syntax.attributes
+            if isinstance(place.node.value, ast.Name)
+        )
         return (
             bool(self._functions.may_return_awaitable)
-            or any(map(self._functions.is_async, self._syntax.functions))
-            or any(
-                place.node.id in self._syntax.asyncio_names
-                or self._initial_names.is_async(place.node.id)
-                for place, _ in self._syntax.loads
-            )
-            or any(
-                place.node.value.id in self._syntax.asyncio_names
-                for place, _ in self._syntax.attributes
-                if isinstance(place.node.value, ast.Name)
-            )
+            or has_async_functions
+            or reads_asyncio_or_async_function
+            or reads_attribute_of_asyncio
         )
 
     def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
@@ -153,9 +165,10 @@ class Rewriting:
 
         Args:
             place: The call.
-            is_awaited: Whether the rewritten script awaits the call where it stands.
+            is_awaited: Whether the rewritten script awaits the call in place. The rewriting is the
+                same in both cases here, but a subclass may leave such a call unchanged.
         """
-        place.node.func = attribute(place.node.func, LATER)
+        place.node.func = attribute(place.node.func, ASYNC_VARIANT)
 
     def replace_passed_function(self, place: Place) -> None:
         """Replace a function passed to ``map`` by a variant that returns awaitables."""
@@ -163,7 +176,7 @@ class Rewriting:
 
     def awaitable_variant(self, function: Any) -> Any:
         """Build an expression for a variant of a function that returns awaitables."""
-        return call(LATER_OF, function)
+        return call(ASYNC_VARIANT_OF, function)
 
     def await_or_block(self, place: Place, value: Any) -> ast.expr:
         """Return an expression that awaits a value; it blocks where ``await`` is not allowed."""
@@ -179,7 +192,9 @@ class Rewriting:
             outer: The ``await`` expression around the call, if any.
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
-        kind, node = self._kinds[id(place.node)], place.node
+        # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
+        # async generator, ``plain`` for a value, and ``maybe`` for a value or an awaitable.
+        kind, node = self._result_kinds[id(place.node)], place.node
         is_used_as_awaitable = outer is not None or place.stays_awaitable
         can_await = self._functions.can_await(place.scope)
         if kind == "tool" and (is_used_as_awaitable or can_await):
@@ -197,11 +212,11 @@ class Rewriting:
             place.put(self.await_or_block(place, node))
         elif kind == "maybe" and can_await:
             node.func = self.awaitable_variant(node.func)
-            place.put(await_node(call(SETTLE, node)))
+            place.put(await_node(call(AS_AWAITABLE, node)))
         elif kind in ("stream", "maybe") or (kind == "unknown" and may_return_awaitable):
-            place.put(call(RESULT, node))
+            place.put(call(RESULT_OF_COROUTINE, node))
         elif kind == "plain":
-            self.rewrite_passed_functions(place)
+            self.let_passed_functions_block(place)
 
     def _rewrite_await(self, place: Place, *, is_awaitable: bool) -> None:
         """Rewrite an ``await`` so that it also accepts a plain value, and blocks if it must.
@@ -214,32 +229,37 @@ class Rewriting:
         if not self._functions.can_await(place.scope):
             place.put(call(WAIT, awaited_node))
         elif not is_awaitable:
-            place.node.value = call(SETTLE, awaited_node)
+            place.node.value = call(AS_AWAITABLE, awaited_node)
 
-    def rewrite_passed_functions(self, place: CallPlace) -> None:
-        """Make async functions block where plain functions call them: ``sorted(x, key=f)``."""
+    def let_passed_functions_block(self, place: CallPlace) -> None:
+        """Replace async functions passed to ``sorted``, ``map`` and the like by plain functions.
+
+        A plain function blocks until the result of the async function, so that ``sorted`` gets
+        this result instead of a coroutine.
+        """
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTION_CONSUMERS:
             return
         for index, item in enumerate(node.args):
             if self._is_async_name(item, place.scope):
-                node.args[index] = call(NOW_OF, item)
+                node.args[index] = call(BLOCKING_VARIANT_OF, item)
         for keyword in node.keywords:
             if self._is_async_name(keyword.value, place.scope):
-                keyword.value = call(NOW_OF, keyword.value)
+                keyword.value = call(BLOCKING_VARIANT_OF, keyword.value)
 
     def _is_async_name(self, node: Any, scope: Scope) -> bool:
         return (
-            isinstance(node, ast.Name) and self._functions.kind_of_name(node.id, scope) == "async"
+            isinstance(node, ast.Name)
+            and self._functions.result_kind_of_name(node.id, scope) == "async"
         )
 
-    def _keep_stream(self, place: Place) -> None:
+    def _leave_async_generator_unchanged(self, place: Place) -> None:
         """Leave the call of an async generator as it is if an ``async for`` iterates the result."""
         call_place = self._syntax.calls.get(id(place.node.iter))
         if (
             call_place is not None
             and self._allows_async_for(place)
-            and self._kinds[id(call_place.node)] == "stream"
+            and self._result_kinds[id(call_place.node)] == "stream"
         ):
             call_place.stays_awaitable = True
 
@@ -281,12 +301,12 @@ class Rewriting:
         if helper == WITH:
             node.__class__ = ast.With
 
-    def _find_lazy_calls(self) -> list[Place]:
+    def _find_lazily_made_calls(self) -> list[Place]:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
-        Their calls are made only when the script iterates the result.
+        These tool calls are made only when the script iterates the result. If the interpreter
+        allows ``await`` everywhere, only whole statements and assigned values are returned.
         """
-        # A generator that nobody iterates would silently make no calls.
         lazy_places = [
             place
             for place in self._syntax.generators
@@ -295,14 +315,14 @@ class Rewriting:
         for place in self._syntax.calls.values():
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                    if not place.stays_awaitable and self._makes_tool_calls_per_item(function):
+                    if not place.stays_awaitable and self._makes_tool_call_for_each_item(function):
                         lazy_places.append(place)
                 case _ if not place.stays_awaitable and self._calls_generator_function(place):
                     lazy_places.append(place)
                 case _:
                     pass
         if self.await_everywhere:
-            # A subclass for such an interpreter turns lazy calls inside expressions into lists.
+            # The subclass of this class for such an interpreter turns all others into lists.
             return [
                 place
                 for place in lazy_places
@@ -310,13 +330,16 @@ class Rewriting:
             ]
         return lazy_places
 
-    def _makes_tool_calls(self, inner: Scope) -> bool:
-        """Return True if a scope, or a scope inside it, has a tool call that is awaited at once."""
+    def _makes_tool_calls(self, scope: Scope) -> bool:
+        """Return True if the code in a scope, or in a scope inside it, waits for tool calls.
+
+        Tool calls that the script stores, to await them later, do not count.
+        """
         return any(
-            scope is inner
+            outer_scope is scope
             for place in self._syntax.calls.values()
-            if self._kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
-            for scope in enclosing_scopes(place.scope)
+            if self._result_kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
+            for outer_scope in enclosing_scopes(place.scope)
         )
 
     def _calls_generator_function(self, place: CallPlace) -> bool:
@@ -333,21 +356,22 @@ class Rewriting:
             for scope in functions
         )
 
-    def _makes_tool_calls_per_item(self, function: Any) -> bool:
+    def _makes_tool_call_for_each_item(self, function: Any) -> bool:
         """Return True if a function passed to ``map`` is a tool, or a lambda that calls tools."""
         if isinstance(function, ast.Lambda):
             inner = self._syntax.scopes[id(function)]
             return any(
-                place.scope.function is inner and self._kinds[id(place.node)] in ("tool", "async")
+                place.scope.function is inner
+                and self._result_kinds[id(place.node)] in ("tool", "async")
                 for place in self._syntax.calls.values()
             )
-        word, _, method = (label_of(function) or "").partition(".")
+        tool_name, _, method = (label_of(function) or "").partition(".")
         if method:
-            return bool(self._initial_names.tools.get(word))  # the action of a connection
-        return word in self._initial_names.tools and not self._initial_names.tools[word]
+            return self._initial_names.is_connection(tool_name)
+        return self._initial_names.is_plain_tool(tool_name)
 
-    def _rewrite_lazy_call(self, place: Place) -> None:
+    def _rewrite_lazily_made_calls(self, place: Place) -> None:
         # A lazy call that is a whole statement is meant to run now; the script may iterate any
         # other lazy call later.
-        helper = ALL if isinstance(place.container, ast.Expr) else ONCE
+        helper = AS_LIST if isinstance(place.container, ast.Expr) else WATCHED_ITERATOR
         place.put(call(helper, place.current))

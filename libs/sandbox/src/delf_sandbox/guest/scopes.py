@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
-"""A step of a path: an index into a tuple, :data:`EACH` or :data:`OUT_OF`."""
+"""A step of a path: an index into a tuple, :data:`EACH_ITEM` or :data:`TO_CONTAINER`."""
 Path = tuple[Step, ...]
 """The steps from a value to a value nested in it.
 
 ``("*", 1)`` leads from a list of pairs to the second member of each pair.
 """
-EACH: Step = "*"
+EACH_ITEM: Step = "*"
 """The step from a collection to each of its items."""
-OUT_OF: Step = "-"
+TO_CONTAINER: Step = "-"
 """The step from an item to the collection that contains it, as in ``names.append(name)``."""
 
-CONSUMERS = frozenset(
+AWAITING_FUNCTIONS = frozenset(
     {
         "gather",
         "wait",
@@ -38,7 +38,7 @@ CONSUMERS = frozenset(
     }
 )
 """Names of asyncio functions that take awaitables as arguments."""
-METHOD_CONSUMERS = frozenset(
+AWAITING_METHODS = frozenset(
     {"create_task", "ensure_future", "run_until_complete", "gather", "as_completed"}
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
@@ -49,7 +49,7 @@ _PATH_TO_INSERTED_VALUES: dict[str, Path] = {
     "add": (),
     "appendleft": (),
     "put_nowait": (),
-    "extend": (EACH,),
+    "extend": (EACH_ITEM,),
 }
 _NODES_WITHOUT_NAMES = (
     ast.expr_context,
@@ -73,11 +73,11 @@ class Scope:
     """
 
     __slots__ = (
-        "binds",
+        "assigned_values",
+        "binding_kinds",
         "declared_outside",
         "is_generator",
         "kind",
-        "names",
         "node",
         "params",
         "parent",
@@ -89,15 +89,17 @@ class Scope:
         self.kind = kind
         self.node = node
         self.parent = parent
-        self.names: dict[str, set[str]] = {}
+        self.binding_kinds: dict[str, set[str]] = {}
         """The ways in which each name is bound: ``param``, ``import``, ``data``, or ``function``,
         which includes classes.
         """
         self.declared_outside: dict[str, str] = {}
         """The names declared ``global`` or ``nonlocal``, each mapped to one of these keywords."""
         self.params: list[str] = []
-        self.binds: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """The values bound to each name: the expression, its scope, and the path to the value."""
+        self.assigned_values: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
+        """The expressions assigned to each name, each with its scope and the path to the part that
+        is assigned: ``(1,)`` for ``name`` in ``other, name = expression``.
+        """
         self.returns: list[ast.expr] = []
         self.yields: list[ast.expr] = []
         self.is_generator = False
@@ -121,6 +123,8 @@ class Scope:
     def owner(self, name: str) -> Scope:
         """Return the scope in which an assignment to a name binds that name."""
         scope = self
+        # After ``nonlocal name``, the name belongs to an outer function, which may again declare
+        # the name. After ``global name``, the name belongs to the module, which has no parent.
         while scope.parent is not None and (keyword := scope.declared_outside.get(name)):
             scope = scope.parent
             while keyword == "global" and scope.parent is not None:
@@ -135,8 +139,8 @@ class Scope:
         for scope in self.visible_scopes():
             if name in scope.declared_outside:
                 owner = scope.owner(name)
-                return owner if name in owner.names else owner.find(name)
-            if name in scope.names:
+                return owner if name in owner.binding_kinds else owner.find(name)
+            if name in scope.binding_kinds:
                 return scope
         return None
 
@@ -185,6 +189,13 @@ class CallPlace(Place):
         """
 
 
+class Read(NamedTuple):
+    """The place where a script reads a name or an attribute, and whether it calls the value."""
+
+    place: Place
+    is_called: bool
+
+
 class ScriptSyntax:
     """The scopes, names, calls and other nodes of a script that the rewriting needs.
 
@@ -196,10 +207,10 @@ class ScriptSyntax:
         self.module = Scope("module", tree, None)
         self.calls: dict[int, CallPlace] = {}
         self.awaits: list[Place] = []
-        self.loads: list[tuple[Place, bool]] = []
-        """Reads of names; the flag is True if the script calls the name, as in ``fetch()``."""
-        self.attributes: list[tuple[Place, bool]] = []
-        """Reads of attributes of names; the flag is True if the script calls the attribute."""
+        self.loads: list[Read] = []
+        """The reads of names, such as ``fetch``; in ``fetch()``, the name is also called."""
+        self.attributes: list[Read] = []
+        """The reads of attributes of names, such as ``mail.send``."""
         self.scopes: dict[int, Scope] = {}
         self.functions: list[Scope] = []
         self.definitions: list[Place] = []
@@ -221,15 +232,15 @@ class ScriptSyntax:
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
         """The expressions that the script awaits, or passes to asyncio functions that await them.
 
-        Each expression comes with its scope and with the path, of keys and indexes, to the
-        awaitables in its value; the path is empty if the value itself is awaited.
+        Each expression comes with its scope and a path: the indexes that lead from the expression's
+        value to the awaitables inside the value. An empty path stands for the value itself.
         """
         self._try_depth = 0
         # Built once, because the mapping is read for each node of the script.
         self._visitor_by_type = self._visitors()
         for index, node in enumerate(tree.body):
             self._visit(node, self.module, tree.body, index)
-        self._record_arguments_of_consumers()
+        self._record_arguments_of_awaiting_functions()
 
     # -- the walk -----------------------------------------------------------------------
 
@@ -298,45 +309,54 @@ class ScriptSyntax:
 
     def _visit_name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load:
-            self.loads.append((Place(node, scope, container, key), False))
+            self.loads.append(Read(Place(node, scope, container, key), is_called=False))
         else:
             _bind(scope, node.id, "data")
 
     def _visit_attribute(self, node: ast.Attribute, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load and node.value.__class__ is ast.Name:
-            self.attributes.append((Place(node, scope, container, key), False))
+            self.attributes.append(Read(Place(node, scope, container, key), is_called=False))
         self._visit(node.value, scope, node, "value")
 
     def _visit_call(self, node: ast.Call, scope: Scope, container: Any, key: Any) -> None:
-        """Record a call, and visit its function and arguments."""
+        """Record a call, and visit its function and arguments.
+
+        The call stands in the field or at the index ``key`` of ``container``.
+        """
         self.calls[id(node)] = CallPlace(node, scope, container, key)
         function: Any = node.func
         if function.__class__ is ast.Name:
-            self.loads.append((Place(function, scope, node, "func"), True))
+            self.loads.append(Read(Place(function, scope, node, "func"), is_called=True))
         elif function.__class__ is ast.Attribute:
             inner: Any = function.value
             if inner.__class__ is ast.Name:
-                self.attributes.append((Place(function, scope, node, "func"), True))
+                self.attributes.append(Read(Place(function, scope, node, "func"), is_called=True))
             self._visit(inner, scope, function, "value")
-            self._record_insert(node, scope)
+            self._record_item_added_by_call(node, scope)
         else:
             self._visit(function, scope, node, "func")
         self._visit_all(node.args, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope, keyword, "value")
 
-    def _record_insert(self, node: ast.Call, scope: Scope) -> None:
-        """Record a value that a call adds to a collection, as in ``names.append(…)``."""
+    def _record_item_added_by_call(self, node: ast.Call, scope: Scope) -> None:
+        """Record the values that a call such as ``names.append(value)`` adds to a collection.
+
+        The collection then counts as assigned from the argument of the call.
+        """
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        path_to_inserted = _PATH_TO_INSERTED_VALUES.get(function.attr)
-        if path_to_inserted is None or len(node.args) != 1:
+        path_to_added_values = _PATH_TO_INSERTED_VALUES.get(function.attr)
+        if path_to_added_values is None or len(node.args) != 1:
             return
-        if path_to_inserted == (EACH,):  # the items of the argument become items of the collection
+        # The path leads from the argument to the collection.
+        if path_to_added_values == (EACH_ITEM,):
+            # ``names.extend(values)``: both collections have the same items.
             path: Path = ()
-        else:  # the argument itself becomes an item of the collection
-            path = (OUT_OF,)
+        else:
+            # ``names.append(value)``: the collection contains the argument.
+            path = (TO_CONTAINER,)
         self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
@@ -346,11 +366,13 @@ class ScriptSyntax:
         """
         match target:
             case ast.Name(id=name):
-                scope.owner(name).binds.setdefault(name, []).append((value, scope, path))
+                scope.owner(name).assigned_values.setdefault(name, []).append((value, scope, path))
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append((value, scope, path))
+            # After ``names[key] = value``, the container ``names`` counts as assigned, and the path
+            # from the value leads to the container of the value.
             case ast.Subscript(value=inner):
-                self._record_binding(inner, value, scope, (OUT_OF, *path))
+                self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 for index, item in enumerate(items):
                     if isinstance(item, ast.Starred):
@@ -386,6 +408,10 @@ class ScriptSyntax:
     def _visit_named_expression(
         self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any
     ) -> None:
+        """Visit ``name := value``. Record that the name is bound to data, and the assigned value.
+
+        The position of the expression, ``container`` and ``key``, is not needed.
+        """
         owner = scope
         # PEP 572: ``:=`` in a comprehension binds in the enclosing function.
         while owner.kind in ("list", "generator") and owner.parent is not None:
@@ -393,14 +419,21 @@ class ScriptSyntax:
         self._visit(node.value, scope, node, "value")
         name = node.target.id
         _bind(owner, name, "data")
-        owner.binds.setdefault(name, []).append((node.value, scope, ()))
+        path_to_assigned_part = ()  # the whole value is assigned
+        owner.assigned_values.setdefault(name, []).append(
+            (node.value, scope, path_to_assigned_part)
+        )
 
     def _visit_for(
         self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any
     ) -> None:
+        """Visit a ``for`` loop, which assigns each item of the iterable to the loop's target.
+
+        The loop stands in the field or at the index ``key`` of ``container``.
+        """
         self.loops.append(Place(node, scope, container, key))
         self._visit(node.iter, scope, node, "iter")
-        self._record_binding(node.target, node.iter, scope, (EACH,))
+        self._record_binding(node.target, node.iter, scope, (EACH_ITEM,))
         self._visit(node.target, scope, node, "target")
         self._visit_all(node.body, scope)
         self._visit_all(node.orelse, scope)
@@ -438,7 +471,8 @@ class ScriptSyntax:
         return inner
 
     def _visit_class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
-        _bind(scope, node.name, "function")
+        """Visit a class in the field or at the index ``key`` of ``container``."""
+        _bind(scope, node.name, "function")  # this kind includes classes, as both are called
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)
         self._visit_all(node.bases, scope)
@@ -459,7 +493,7 @@ class ScriptSyntax:
             outer_scope = scope if index == 0 else inner
             self.loops.append(Place(part, outer_scope, node.generators, index))
             self._visit(part.iter, outer_scope, part, "iter")
-            self._record_binding(part.target, part.iter, inner, (EACH,))
+            self._record_binding(part.target, part.iter, inner, (EACH_ITEM,))
             self._visit(part.target, inner, part, "target")
             self._visit_all(part.ifs, inner)
         # Visit the item last, because the loops bind the names that the item uses.
@@ -540,21 +574,21 @@ class ScriptSyntax:
                 return attribute if name in self.asyncio_names else None
             case ast.Name(id=name) if name in self.from_asyncio:
                 owner = scope.find(name)
-                is_import = owner is None or owner.names[name] == {"import"}
+                is_import = owner is None or owner.binding_kinds[name] == {"import"}
                 return self.from_asyncio[name] if is_import else None
             case _:
                 return None
 
-    def _record_arguments_of_consumers(self) -> None:
+    def _record_arguments_of_awaiting_functions(self) -> None:
         """Record the arguments of calls that await their arguments, such as ``gather``."""
         for call in self.calls.values():
             node = call.node
             name = self.asyncio_function(node.func, call.scope)
-            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in METHOD_CONSUMERS
-            if is_method or name in CONSUMERS:
+            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in AWAITING_METHODS
+            if is_method or name in AWAITING_FUNCTIONS:
                 arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
                 self.awaitables += [(item, call.scope, ()) for item in arguments]
 
 
 def _bind(scope: Scope, name: str, kind: str) -> None:
-    scope.owner(name).names.setdefault(name, set()).add(kind)
+    scope.owner(name).binding_kinds.setdefault(name, set()).add(kind)

@@ -25,7 +25,7 @@ class Scratch:
         # The real path: scripts may reach the folder through a link, and paths are compared as
         # text.
         self._folder = os.path.realpath(folder)
-        self._shown = folder if shown_folder is None else shown_folder
+        self._folder_in_scripts = folder if shown_folder is None else shown_folder
         self._sent_versions: dict[str, _FileVersion] = {}
         for name in list(self.unsent()):  # existing files are not the script's output
             self.mark_sent(name)
@@ -60,7 +60,9 @@ class Scratch:
         text = os.fspath(path) if isinstance(path, (str, Path)) else ""
         if not text:
             return None
-        relative_path = os.path.relpath(text, self._shown) if os.path.isabs(text) else text
+        # Scripts may see the folder under another path.
+        is_absolute = os.path.isabs(text)
+        relative_path = os.path.relpath(text, self._folder_in_scripts) if is_absolute else text
         # Resolved before the comparison: a link or ``..`` must not lead out of the folder.
         real_path = os.path.realpath(os.path.join(self._folder, relative_path))
         if not real_path.startswith(self._folder + os.sep) or _file_version(real_path) is None:

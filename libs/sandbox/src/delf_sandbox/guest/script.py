@@ -33,7 +33,7 @@ class Script:
 
     def __init__(self, source: str, filename: str, initial_names: InitialNames) -> None:
         self._is_wrapped = False
-        self.rebound: list[str] = []
+        self.rebound_names: list[str] = []
         """The tool names that the script binds to something else."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings would appear in the output
@@ -44,9 +44,14 @@ class Script:
                 raise
 
     def _compile(self, source: str, filename: str, initial_names: InitialNames) -> CodeType:
+        """Rewrite a script so that it awaits its tool calls, and compile the script.
+
+        Set the attributes that describe the rewritten script.
+        """
         tree = ast.parse(source, filename)
         call_main_function(tree)
-        self.rebound = Rewriting(tree, initial_names).result.rebound
+        rewriting = Rewriting(tree, initial_names)  # changes the tree in place
+        self.rebound_names = rewriting.result.rebound_names
         self._is_wrapped = any(isinstance(node, ast.Return) for node in _top_level_nodes(tree))
         keep_last_value(tree.body)
         if self._is_wrapped:
@@ -60,18 +65,18 @@ class Script:
         Returns:
             The returned value, or the value of the last expression.
         """
+        # The compiled script assigns the value of its last expression to the global name VALUE. A
+        # script with ``return`` was wrapped in the async function MAIN.
         namespace.pop(VALUE, None)
         result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
         if inspect.iscoroutine(result):
             await result
-        if self._is_wrapped:
-            value = await namespace.pop(MAIN)()
-            value = namespace.pop(VALUE, None) if value is None else value
-        else:
-            value = namespace.pop(VALUE, None)
+        returned_value = await namespace.pop(MAIN)() if self._is_wrapped else None
+        last_value = namespace.pop(VALUE, None)
+        value = last_value if returned_value is None else returned_value
         # The session waits for a future together with the script's other tasks.
-        is_coroutine = inspect.isawaitable(value) and not asyncio.isfuture(value)
-        return await value if is_coroutine else value
+        must_await = inspect.isawaitable(value) and not asyncio.isfuture(value)
+        return await value if must_await else value
 
 
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
@@ -86,15 +91,20 @@ def _top_level_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def call_main_function(tree: ast.Module) -> None:
-    """Add a call of the function that a script defines but forgot to call, such as ``main``."""
-    _call_named_function(tree)
-    main = uncalled_function(tree)
-    if main is not None:
-        main_call = ast.Call(func=name(main, main.name), args=[], keywords=[], **position_of(main))
-        tree.body.append(ast.Expr(value=main_call, **position_of(main)))
+    """Add the call of a function that a script forgot, such as ``main``.
+
+    A function whose name is the script's last line is called there. Another function that the
+    script forgot to call is called at the end of the script.
+    """
+    _call_function_named_last(tree)
+    function = uncalled_function(tree)
+    if function is not None:
+        called_name = name(function, function.name)
+        new_call = ast.Call(func=called_name, args=[], keywords=[], **position_of(function))
+        tree.body.append(ast.Expr(value=new_call, **position_of(function)))
 
 
-def _call_named_function(tree: ast.Module) -> None:
+def _call_function_named_last(tree: ast.Module) -> None:
     """Turn the name of a function on the script's last line into a call of that function."""
     match tree.body[-1:]:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:

@@ -23,7 +23,7 @@ class Server:
         self._loop = GuestLoop()
         asyncio.set_event_loop(self._loop)
         self._session = GuestSession(self._loop)
-        self._loop.run_until_complete(self._session.rehearse())
+        self._loop.run_until_complete(self._session.warm_up())
 
     def serve(self, read_fd: int, write_fd: int, *, threads: bool = True) -> NoReturn:
         """Serve a session on two descriptors until the host closes the connection.

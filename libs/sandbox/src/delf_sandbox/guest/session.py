@@ -50,7 +50,7 @@ from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
 from delf_sandbox.guest.stand_ins import make_modules
 from delf_sandbox.guest.waiting import TolerantAsyncio, Waiting
-from delf_sandbox.guest.world import World
+from delf_sandbox.guest.world import RecordedClockAndRandom
 
 _STOP_SECONDS = 0.25
 # The maximum number of turns of the event loop in which tasks continue after a script's end.
@@ -89,24 +89,28 @@ class GuestSession:
         # The model can mend its script but not the sandbox, so tracebacks show only the script.
         hide_own_frames("delf_sandbox/guest")
         records.install()
-        self._stand_ins = make_modules(self._printer, self._waiting.wait)
+        self._replacement_modules = make_modules(self._printer, self._waiting.wait)
         self._provided_names: dict[str, Any] = {}
         self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
-        self._world = World(lambda readings: self._channel.send(["clock", readings]))
-        loop.attach(self._flush, self._caller.deliver, self._world.read_clock)
+        self._clock_and_random = RecordedClockAndRandom(
+            lambda readings: self._channel.send(["clock", readings])
+        )
+        loop.attach(self._flush, self._caller.deliver, self._clock_and_random.read_clock)
         self._main_module = types.ModuleType("__main__")
         self._namespace = self._main_module.__dict__
+        # The names that delf defines in the scripts' namespace; the others are the scripts' own.
         self._hidden_names: frozenset[str] = frozenset()
-        self._sources: dict[str, str] = {}
-        self._rerun_fields: list[Any] | None = None
-        self._rebound: list[str] = []
-        self._turns_to_replay: list[int] = []
-        self._world.install()
+        self._source_by_filename: dict[str, str] = {}
+        # The context, remaining work and kept names that the script gave to ``rerun()``.
+        self._rerun_request: list[Any] | None = None
+        self._rebound_names: list[str] = []
+        self._recorded_turns: list[int] = []
+        self._clock_and_random.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
-        warnings.showwarning = self._handle_warning
+        warnings.showwarning = self._record_coroutine_warning
 
-    async def rehearse(self) -> None:
+    async def warm_up(self) -> None:
         """Run a trivial script so that the first real script starts faster."""
         script = Script(
             "def nothing():\n    return [1]\nnothing()", "<rehearsal>", InitialNames({})
@@ -130,23 +134,25 @@ class GuestSession:
         # ``input()`` fails at once, because nobody could answer it.
         sys.stdin = None
         sys.argv = ["script.py"]  # for argparse
-        await self.rehearse()  # copies shared memory pages in advance
+        # The first script would otherwise have to wait while memory pages, which this process
+        # shares with the process that forked it, are copied.
+        await self.warm_up()
         while True:
             kind, *fields = await self._commands.get()
             if kind == "init":
                 (spec,) = fields
                 self._initialise(spec)
             else:
-                number, source, start = fields
-                self._turns_to_replay = []
-                if start is not None:
-                    seed, clock, self._turns_to_replay = start
-                    self._world.begin(seed, clock)
-                self._reply(await self._execute(number, source))
+                number, source, recorded_run = fields
+                self._recorded_turns = []
+                if recorded_run is not None:
+                    seed, clock_reads, self._recorded_turns = recorded_run
+                    self._clock_and_random.begin(seed, clock_reads)
+                self._send_final_frame(await self._execute(number, source))
 
     def _receive(self, frame: list[Any]) -> None:
         if frame[0] in ("return", "raise", "message"):
-            self._caller.answer(frame)
+            self._caller.accept_answer(frame)
         else:
             # No script can start here, inside a turn of the loop; serve() reads the queue.
             self._commands.put_nowait(frame)
@@ -165,7 +171,7 @@ class GuestSession:
         self._printer.send_buffered()
 
     def _send_recorded(self) -> None:
-        self._world.flush()
+        self._clock_and_random.flush()
         recording = self._loop.take_recording()
         if recording:
             self._channel.send(["turns", recording])
@@ -203,10 +209,11 @@ class GuestSession:
         os.environ["TZ"] = spec["zone"]
         time.tzset()
         methods: dict[str, list[str]] = {}
-        changing: set[str] = set()
-        for name, method_names, changed in spec["tools"]:
+        write_actions: set[str] = set()
+        for name, method_names, write_methods in spec["tools"]:
             methods[name] = method_names
-            changing.update(f"{name}.{method}" if method else name for method in changed)
+            # A plain tool has no methods; an empty method name stands for the tool itself.
+            write_actions.update(f"{name}.{method}" if method else name for method in write_methods)
             self._tools[name] = (
                 ToolNamespace(self._caller, name, method_names)
                 if method_names
@@ -216,10 +223,10 @@ class GuestSession:
         self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
         self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
         self._provided_names["asyncio"] = asyncio
-        modules, stand_ins = spec["modules"], self._stand_ins
+        modules, stand_ins = spec["modules"], self._replacement_modules
         self._initial_names = InitialNames(
             tools=methods,
-            changing=changing,
+            write_actions=write_actions,
             can_import=lambda name: can_import(name, modules, stand_ins),
             is_bound=self._namespace.__contains__,
             is_async=lambda name: _is_async(self._namespace.get(name)),
@@ -231,34 +238,42 @@ class GuestSession:
         self._namespace.update(self._provided_names)
         self._hidden_names = frozenset(self._namespace)
 
-    def _handle_warning(
+    def _record_coroutine_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
         """Record a warning about a coroutine that was never awaited; ignore all other warnings."""
         coroutine_match = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
-        if coroutine_match and filename in self._sources:
+        if coroutine_match and filename in self._source_by_filename:
             self._caller.note_unawaited(f"{coroutine_match[1]}(…)", lineno)
 
     def _request_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End the script, so that the model writes a new script with more context."""
+        """End the script, so that the model writes a new script.
+
+        Scripts call this method as ``rerun``.
+
+        Args:
+            context: What the model has to know for the new script.
+            remaining: A description of the work that is left.
+            carry: The names of the variables that the new script needs; one name or several.
+        """
         carried_names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         # Truncate the texts, because they are part of the final frame, whose size is limited.
-        self._rerun_fields = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
+        self._rerun_request = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
         # The signal is a BaseException, so the script's ``except Exception`` does not catch it.
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
         """Run a script and the asyncio tasks that it left running; return the final frame."""
         self._printer.start()
-        self._rerun_fields = None
+        self._rerun_request = None  # set if the script calls rerun()
         self._caller.begin_script()
         self._waiting.begin_script()
         self._tolerant_asyncio.abandoned.clear()
         self._namespace.update(self._provided_names)  # an earlier script may have rebound them
-        self._rebound = []
-        self._loop.begin(self._turns_to_replay)
+        self._rebound_names = []
+        self._loop.begin(self._recorded_turns)
         filename = f"{SCRIPT_NAME}{number}>"
-        self._sources[filename] = source
+        self._source_by_filename[filename] = source
         # The script gets a separate task: if it cancels the current task, the session goes on.
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
@@ -269,10 +284,10 @@ class GuestSession:
             error = None
         # Tasks that a successful script left running may still make calls; those of a failed
         # script are cancelled.
-        if error is None or self._rerun_fields is not None:
-            self._caller.record_script_end(is_over=False)
+        if error is None or self._rerun_request is not None:
+            self._caller.limit_calls_of_tasks()
             await self._finish_tasks()
-            self._caller.record_script_end(is_over=True)
+            self._caller.end_limit_on_tasks()
         # Without this, even a task of a failed script would go on during the next script.
         await self._cancel_stray_tasks()
         # Only now, because the value may be a future that one of the tasks completes.
@@ -290,23 +305,28 @@ class GuestSession:
         """Run a script; return its final value and None, or None and the exception."""
         try:
             script = Script(source, filename, self._initial_names)
-            self._rebound = script.rebound
+            self._rebound_names = script.rebound_names
             value = await script.run(self._namespace)
         except BaseException as error:
             failure = error
+            # Keep the variables of the script's main() for the next script. If this fails, too,
+            # the script's own failure is what the model has to know.
             attempt(lambda: self._store_variables_of_main(failure), None)
             return None, failure
         return value, None
 
     def _store_variables_of_main(self, error: BaseException) -> None:
         """Make the variables of a failed ``main()`` global, so that the next script finds them."""
-        for name, value in variables_of_main(error, self._sources).items():
+        for name, value in variables_of_main(error, self._source_by_filename).items():
             if name not in self._hidden_names:
                 self._namespace.pop(name, None)  # move the name to the end: newest last
                 self._namespace[name] = value
 
     async def _finish_tasks(self) -> None:
-        """Run the tasks that the script left running until they have made their tool calls."""
+        """Run the script's remaining tasks until none of them makes or waits for a tool call.
+
+        The limit on turns of the event loop ends a task that never waits.
+        """
         current_task = asyncio.current_task()
         for _ in range(_MAX_TURNS_AFTER_END):
             # After a timeout, the script no longer wants the results of the abandoned tasks.
@@ -332,15 +352,18 @@ class GuestSession:
 
     def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
         """Build the final frame of a script from its final value and its error, if any."""
-        if self._rerun_fields is not None:
-            context, *rest = self._rerun_fields
-            return ["rerun", context + rebound_names_note(self._rebound), *rest, self._variables()]
+        if self._rerun_request is not None:  # the script called rerun(), which ended the script
+            context, remaining, carried_names = self._rerun_request
+            context += rebound_names_note(self._rebound_names)
+            return ["rerun", context, remaining, carried_names, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
-        failed_line = attempt(lambda: find_failed_line(error, self._sources), ScriptLine())
+        failed_line = attempt(
+            lambda: find_failed_line(error, self._source_by_filename), ScriptLine()
+        )
         end_fields = [failed_line.line, failed_line.source, self._variables()]
         limit = attempt(lambda: _find_exceeded_limit(error), None)
         if limit is not None:
@@ -349,7 +372,7 @@ class GuestSession:
         return [
             "failed",
             kind_name(error),
-            _explain(error) + rebound_names_note(self._rebound),
+            _explain(error) + rebound_names_note(self._rebound_names),
             *end_fields,
             failed_call,
         ]
@@ -377,15 +400,17 @@ class GuestSession:
     def _variables(self) -> dict[str, str]:
         return attempt(lambda: describe_variables(self._namespace, self._hidden_names), {})
 
-    def _reply(self, answer: list[Any]) -> None:
+    def _send_final_frame(self, frame: list[Any]) -> None:
+        """Send the final frame of a script; replace a value that cannot be encoded by its text."""
         with self._lock:
             try:
-                self._channel.send(answer)
+                self._channel.send(frame)
             except Exception:
-                # The script succeeded: send a value that cannot be encoded as text.
-                if answer[0] != "done":
+                is_success = frame[0] == "done"
+                if not is_success:
                     raise
-                self._channel.send(["done", _display_value(answer[1]), answer[2]])
+                _, value, variables = frame
+                self._channel.send(["done", _display_value(value), variables])
 
 
 def _final_value(value: Any) -> Any:

@@ -32,7 +32,7 @@ class ReadyValue:
         yield
 
 
-def settle(value: Any) -> Awaitable[Any]:
+def as_awaitable(value: Any) -> Awaitable[Any]:
     """Return a value if it is awaitable, else an awaitable that returns the value.
 
     Raises:
@@ -50,7 +50,7 @@ def settle(value: Any) -> Awaitable[Any]:
 
 async def as_coroutine(value: Any) -> Any:
     """Await a value if it is awaitable, and return the result."""
-    return await settle(value)
+    return await as_awaitable(value)
 
 
 def awaitable_variant(function: Any) -> Any:
@@ -58,11 +58,11 @@ def awaitable_variant(function: Any) -> Any:
 
     Any other function is returned unchanged.
     """
-    if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
+    if _type_of(function) is functools.partial and hasattr(function.func, nodes.ASYNC_VARIANT):
         return functools.partial(
             awaitable_variant(function.func), *function.args, **function.keywords
         )
-    return getattr(function, nodes.LATER, function)
+    return getattr(function, nodes.ASYNC_VARIANT, function)
 
 
 class Waiting:
@@ -76,19 +76,22 @@ class Waiting:
     def __init__(self, loop: GuestLoop, tools: dict[str, Any]) -> None:
         self._loop = loop
         self._tools = tools
+        # Generators and async generators, each with its line; a warning names those that the
+        # script never iterates.
         self._generators: list[tuple[Generator[Any, Any, Any], int]] = []
         self._streams: list[tuple[_Stream, int]] = []
+        # The constants are the names under which rewritten scripts call these functions.
         self.names: dict[str, Any] = {
             nodes.TOOLS: tools,
             nodes.WAIT: self.wait,
-            nodes.RESULT: self.await_if_coroutine,
-            nodes.SETTLE: settle,
-            nodes.LATER_OF: awaitable_variant,
-            nodes.NOW_OF: self._blocking_variant,
-            nodes.PICK: self._callable_or_tool,
-            nodes.ONCE: self._iterate,
-            nodes.ALL: list,
-            nodes.AGAIN: self._repeatable_variant,
+            nodes.RESULT_OF_COROUTINE: self.await_if_coroutine,
+            nodes.AS_AWAITABLE: as_awaitable,
+            nodes.ASYNC_VARIANT_OF: awaitable_variant,
+            nodes.BLOCKING_VARIANT_OF: self._blocking_variant,
+            nodes.CALLABLE_OR_TOOL: self._callable_or_tool,
+            nodes.WATCHED_ITERATOR: self._watched_generator,
+            nodes.AS_LIST: list,
+            nodes.REPEATABLE_VARIANT: self._repeatable_variant,
             nodes.ASYNC_ITER: self._async_iterable,
             nodes.ITER: self._iterable,
             nodes.ASYNC_WITH: _AsyncContext.of,
@@ -147,7 +150,8 @@ class Waiting:
         """Return a tool, or the script's value for the tool's name if that value is callable."""
         return value if callable(value) else self._tools[name]
 
-    def _iterate(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+    def _watched_generator(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+        """Return a generator of the items; record the line for a warning if nothing iterates it."""
         generator = _iterate_awaiting(iterable)
         self._generators.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return generator
@@ -357,7 +361,7 @@ class TolerantAsyncio:
         return self._loop.block(self.coroutine(main))
 
     async def to_thread(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await settle(awaitable_variant(func)(*args, **kwargs))
+        return await as_awaitable(awaitable_variant(func)(*args, **kwargs))
 
 
 class _Runner:

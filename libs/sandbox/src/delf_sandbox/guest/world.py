@@ -22,7 +22,7 @@ _REAL_DATE = dt.date
 _REAL_DATETIME = dt.datetime
 
 
-class World:
+class RecordedClockAndRandom:
     """Replaces the time and randomness of the standard library, for recording and replay.
 
     Args:
@@ -31,14 +31,17 @@ class World:
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:
         self._send = send
-        self._recorded_reads: deque[int] = deque()
-        self._unsent_reads: list[int] = []
-        self._remaining_reads = 0
-        self._steady_origin_ns: int | None = None
-        self._latest_steady_ns = 0
-        self._cpu_ns = 0
+        # The clock reads of a recorded run, which this run repeats.
+        self._reads_to_replay: deque[int] = deque()
+        # The new clock reads, which the host gets with the next frame and records.
+        self._reads_to_send: list[int] = []
+        self._reads_left_to_record = 0
+        self._first_monotonic_read_ns: int | None = None
+        self._latest_monotonic_ns = 0
+        self._latest_processor_ns = 0
+        # The seed of the random bytes, and the number of blocks generated from the seed.
         self._seed = b""
-        self._block_count = 0
+        self._random_block_count = 0
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
         """Set the seed and the recorded clock reads for a new script.
@@ -47,13 +50,15 @@ class World:
             seed: The seed for random numbers.
             clock: The recorded clock reads that are replayed first, in nanoseconds.
         """
-        if not self._seed:  # before the first script, only the guest itself read the clock
-            self._steady_origin_ns = None
-            self._latest_steady_ns = self._cpu_ns = 0
+        is_first_script = not self._seed
+        if is_first_script:
+            # Earlier reads of the clocks were made while this process started, not by a script.
+            self._first_monotonic_read_ns = None
+            self._latest_monotonic_ns = self._latest_processor_ns = 0
         self._seed = seed.encode()
-        self._block_count = 0
-        self._recorded_reads = deque(clock)
-        self._remaining_reads = _MAX_READS - len(clock)
+        self._random_block_count = 0
+        self._reads_to_replay = deque(clock)
+        self._reads_left_to_record = _MAX_READS - len(clock)
         random.seed(seed)
         # uuid1() contains the machine's hardware address, and continues from the time of the last
         # call. RFC 9562 marks a random address by bit 40.
@@ -63,20 +68,23 @@ class World:
 
     def flush(self) -> None:
         """Send the clock reads that were not sent before."""
-        if self._unsent_reads:
-            count = len(self._unsent_reads)  # other threads may add reads meanwhile
-            reads = self._unsent_reads[:count]
-            del self._unsent_reads[:count]
+        if self._reads_to_send:
+            count = len(self._reads_to_send)  # other threads may add reads meanwhile
+            reads = self._reads_to_send[:count]
+            del self._reads_to_send[:count]
             self._send(reads)
 
     def read_clock(self, real: Callable[[], int]) -> int:
-        """Return the next recorded clock read; after the last one, read the real clock."""
-        if self._recorded_reads:
-            return self._recorded_reads.popleft()
+        """Return the next recorded clock read; after the last one, read the real clock.
+
+        A limited number of new reads is kept, until the host gets these reads and records them.
+        """
+        if self._reads_to_replay:
+            return self._reads_to_replay.popleft()
         now_ns = real()
-        if self._remaining_reads > 0:
-            self._remaining_reads -= 1
-            self._unsent_reads.append(now_ns)
+        if self._reads_left_to_record > 0:
+            self._reads_left_to_record -= 1
+            self._reads_to_send.append(now_ns)
         return now_ns
 
     def now_ns(self) -> int:
@@ -87,23 +95,27 @@ class World:
         """Return the wall clock time for the script, in seconds."""
         return self.now_ns() / 1e9
 
-    def steady_ns(self) -> int:
+    def monotonic_ns(self) -> int:
         """Return the monotonic time since the first read, in nanoseconds.
 
         The time is derived from the wall clock, because a monotonic clock does not continue on
         another machine or after a reboot.
         """
         now = self.now_ns()
-        if self._steady_origin_ns is None:
-            self._steady_origin_ns = now
+        if self._first_monotonic_read_ns is None:
+            self._first_monotonic_read_ns = now
         # The wall clock may be set back, and a steady clock never goes back.
-        self._latest_steady_ns = max(self._latest_steady_ns, now - self._steady_origin_ns)
-        return self._latest_steady_ns
+        self._latest_monotonic_ns = max(
+            self._latest_monotonic_ns, now - self._first_monotonic_read_ns
+        )
+        return self._latest_monotonic_ns
 
     def cpu_ns(self) -> int:
         """Return the processor time that the script has used, in nanoseconds."""
-        self._cpu_ns = max(self._cpu_ns, self.read_clock(_real_process_time_ns))
-        return self._cpu_ns
+        self._latest_processor_ns = max(
+            self._latest_processor_ns, self.read_clock(_real_process_time_ns)
+        )
+        return self._latest_processor_ns
 
     def clock_ns(self, clock: int) -> int:
         """Return the time of the clock with an id such as ``CLOCK_REALTIME``, in nanoseconds."""
@@ -111,7 +123,7 @@ class World:
             return self.now_ns()
         if clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
             return self.cpu_ns()
-        return self.steady_ns()
+        return self.monotonic_ns()
 
     def random_bytes(self, count: int) -> bytes:
         """Return random bytes that depend only on the seed and the number of bytes drawn before.
@@ -122,8 +134,8 @@ class World:
             return _real_urandom(count)
         generated = b""
         while len(generated) < count:
-            self._block_count += 1
-            generated += hashlib.sha256(b"%d/%b" % (self._block_count, self._seed)).digest()
+            self._random_block_count += 1
+            generated += hashlib.sha256(b"%d/%b" % (self._random_block_count, self._seed)).digest()
         return generated[:count]
 
     def install(self) -> None:
@@ -137,7 +149,7 @@ class World:
         _uuid._generate_time_safe = _uuid._UuidCreate = None
         time.time_ns, time.time = self.now_ns, self.now
         for name in ("monotonic", "perf_counter"):
-            _set_clock(name, self.steady_ns)
+            _set_clock(name, self.monotonic_ns)
         for name in ("process_time", "thread_time"):
             _set_clock(name, self.cpu_ns)
         _set_clock("clock_gettime", self.clock_ns)
@@ -146,6 +158,8 @@ class World:
         time.asctime = _with_default_date(time.asctime, 0)
         time.strftime = _with_default_date(time.strftime, 1)
         date_type, datetime_type = _date_types(self.now)
+        # While a module in Python is loaded, it sees the replacements. A module in C sees the real
+        # types, because deriving its own types from Python classes would recurse endlessly.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
@@ -254,13 +268,18 @@ class _ComparableWithText:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sub__(self: Any, other: Any) -> Any:
+        """Subtract as the standard library does, and also a date from a datetime.
+
+        The date stands for midnight of that day, in the time zone of the datetime.
+        """
         parent: Any = super()
         if (
             isinstance(self, _REAL_DATETIME)
             and isinstance(other, _REAL_DATE)
             and not isinstance(other, _REAL_DATETIME)
         ):
-            other = self.replace(  # midnight of that date
+            # A copy of this datetime, and not a new datetime, keeps the time zone.
+            other = self.replace(
                 year=other.year, month=other.month, day=other.day, hour=0, minute=0, second=0,
                 microsecond=0,
             )  # fmt: skip
