@@ -103,7 +103,7 @@ def test_uneven_rows_without_a_header_are_reported(tmp_path):
         read_table(path.read_text(), most_bytes=10**6, header=0)
     with notes_of_call() as notes_of_query:
         write_table(str(path), ".csv", str(tmp_path / "copy.csv"), "a.csv", names_row=0)
-    expected = ["rows have from 2 to 3 cells, so their cells may be moved"]
+    expected = ["rows have from 2 to 3 cells, so cells may be in the wrong columns"]
     assert [*notes] == [*notes_of_query] == expected
 
 

@@ -277,7 +277,7 @@ async def test_query_and_read_return_the_same_rows(tmp_path, case):
 def test_large_json_is_read_in_pieces(tmp_path, monkeypatch, chunk, text, values):
     monkeypatch.setattr(large, "CHUNK_CHARACTERS", chunk)
     (tmp_path / "a.json").write_text(text, "utf-8")
-    large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
+    large.write_items_as_json_lines(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
     lines = (tmp_path / "b.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line) for line in lines] == values
 
@@ -286,7 +286,9 @@ def test_large_json_is_read_in_pieces(tmp_path, monkeypatch, chunk, text, values
 def test_malformed_large_json_is_reported(tmp_path, text):
     (tmp_path / "a.json").write_text(text, "utf-8")
     with pytest.raises(ValueError, match=r"^a\.json: "):
-        large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
+        large.write_items_as_json_lines(
+            str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json"
+        )
 
 
 @pytest.mark.parametrize(

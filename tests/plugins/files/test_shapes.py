@@ -454,7 +454,7 @@ async def test_broken_file_is_described_beside_the_others(files: Any, tmp_path: 
 async def test_wide_table_description_reports_omitted_columns(shape: Any):
     names = [f"column_of_some_length_{number}" for number in range(2000)]
     reported = await shape("a.csv", ",".join(names) + "\n" + ",".join("1" * 2000) + "\n")
-    assert len(reported) < connection.MAX_DESCRIPTION_CHARACTERS + 200
+    assert len(reported) < connection.MAX_CHARACTERS_PER_FILE + 200
     assert "'column_of_some_length_0': '1' (number)" in reported
     assert re.search(r"also 'column.* and 1,\d\d\d more$", reported)
 
@@ -463,7 +463,7 @@ async def test_file_descriptions_share_the_budget(files: Any, tmp_path: Path):
     for number in range(40):
         (tmp_path / f"{number}.csv").write_text(",".join(f"c{n}" for n in range(200)) + "\n")
     reported = await files(*sorted(tmp_path.iterdir())).context("")
-    assert len(reported) < 1.5 * connection.MAX_DESCRIPTIONS_CHARACTERS
+    assert len(reported) < 1.5 * connection.MAX_CHARACTERS_OF_ALL_FILES
 
 
 async def test_large_table_description_shows_beginning_and_line_count(shape: Any):

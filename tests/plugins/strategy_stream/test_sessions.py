@@ -164,7 +164,7 @@ async def test_repeatedly_cut_session_falls_back_to_requests(notation: str) -> N
             assert server.connections == 2
             first, second = ended(response)
             assert "is opened again" in first
-            assert "ended, and requests take its place" in second
+            assert "ended, and single requests are sent instead" in second
         assert http.requests
 
 
@@ -177,7 +177,7 @@ async def test_unavailable_session_is_reported_and_replaced_by_requests() -> Non
             first, second = ended(response)
             assert re.search(r"403|not allowed|no sessions today", first)
             assert "could not be opened, and it is tried once more" in first
-            assert "could not be opened, and requests take its place" in second
+            assert "could not be opened, and single requests are sent instead" in second
 
 
 class Silent:
@@ -238,7 +238,7 @@ async def test_silent_session_falls_back_without_repeating_a_call() -> None:
     first, second = ended(response)
     assert "silent for 0.01 s" in second
     assert "is opened again" in first
-    assert "requests take its place" in second
+    assert "single requests are sent instead" in second
 
 
 async def test_session_that_does_not_open_falls_back_to_requests() -> None:

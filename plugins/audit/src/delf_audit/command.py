@@ -50,8 +50,8 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """Check who wrote the records, and that no record was changed or removed.
 
     A full check needs the key in DELF_AUDIT_KEY, and with --head a digest that you stored in
-    another place. If the key or the digest is missing, a person who can write the file could have
-    replaced it; the command then lists what could not be checked, and fails.
+    another place. If either of these is missing, a person who can write the file could have
+    replaced the file. The command then lists what could not be checked, and fails.
     """
     checked = trail.check(head)
     if as_json:
@@ -59,25 +59,27 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
             "path": str(trail.path),
             "records": checked.records,
             "head": checked.head,
-            "cut": list(checked.cut),
-            "after": checked.after,
-            "not_proven": list(checked.missing),
+            "cut": list(checked.damaged_line_numbers),
+            "after": checked.records_after_known,
+            "not_proven": list(checked.unproven),
         }
         click.echo(json.dumps(result))
     else:
         _show_result(trail, checked)
-    for missing in checked.missing:
-        click.echo(f"not proven: {missing}", err=True)
-    if checked.missing:
+    for description in checked.unproven:
+        click.echo(f"not proven: {description}", err=True)
+    if checked.unproven:
         raise SystemExit(1)
 
 
 def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
-    for number in checked.cut:
+    for number in checked.damaged_line_numbers:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
-    if 0 < checked.after < checked.records:
-        click.echo(f"{checked.after:,} of them after the given digest; note the new digest")
+    if 0 < checked.records_after_known < checked.records:
+        click.echo(
+            f"{checked.records_after_known:,} of them after the given digest; note the new digest"
+        )
     click.echo(f"head {checked.head}")
 
 
@@ -103,7 +105,7 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
 @click.pass_obj
 def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
-    """Show the last records, or all records of one TASK, whose id may be shortened."""
+    """Show the last records of all tasks or of one TASK, whose id may be shortened."""
     wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
     for record in deque(wanted, maxlen=max(last, 0)):
         click.echo(

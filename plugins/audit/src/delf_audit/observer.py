@@ -36,17 +36,17 @@ _MAX_ARGUMENT_CHARS: Final = 20_000
 
 
 def trail_at(path: str | None) -> AuditTrail:
-    """Return the audit file at a path; by default, it is in the user's data folder.
+    """Return the audit file at a path; by default, the file is in the user's data folder.
 
-    The key comes from the environment variable ``DELF_AUDIT_KEY``, if set.
+    If the environment variable ``DELF_AUDIT_KEY`` is set, its value is the secret key that
+    authenticates each record.
     """
     from platformdirs import user_data_path
 
     default_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
     key = os.environ.get(KEY_VARIABLE)
-    return AuditTrail(
-        default_path if path is None else Path(path).expanduser(), key.encode() if key else None
-    )
+    used_path = default_path if path is None else Path(path).expanduser()
+    return AuditTrail(used_path, key=key.encode() if key else None)
 
 
 class AuditObserver:

@@ -42,17 +42,17 @@ class VerifiedTrail:
     Args:
         records: The number of records in the file.
         head: The digest of the last line, which should be stored elsewhere.
-        cut: The numbers, from 1, of incompletely written lines.
-        after: The number of records after the line with the known digest; without a known digest,
-            the number of all records.
-        missing: Descriptions of what could not be verified without a known digest or a key.
+        damaged_line_numbers: The numbers, from 1, of incompletely written lines.
+        records_after_known: The number of records after the line with the known digest; without a
+            known digest, the number of all records.
+        unproven: Descriptions of what could not be verified without a known digest or a key.
     """
 
     records: int
     head: str
-    cut: tuple[int, ...] = ()
-    after: int = 0
-    missing: tuple[str, ...] = ()
+    damaged_line_numbers: tuple[int, ...] = ()
+    records_after_known: int = 0
+    unproven: tuple[str, ...] = ()
 
 
 class AuditTrail:
@@ -106,6 +106,8 @@ class AuditTrail:
     def check(self, known: str | None = None) -> VerifiedTrail:
         """Check that the digests chain all records, and that the key authenticates each of them.
 
+        Without a key or a known digest, the result says what remains unproven.
+
         Args:
             known: The digest of an earlier line, which must still be in the file, if any.
 
@@ -114,19 +116,19 @@ class AuditTrail:
             ConfigurationError: If the file does not exist.
         """
         head, count, number = NO_PREDECESSOR, 0, 0
-        cut: list[int] = []
+        damaged_line_numbers: list[int] = []
         # The number of records up to the known digest; None until the digest is found.
         known_position = 0 if known in (None, NO_PREDECESSOR) else None
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
-                cut.append(number)
+                damaged_line_numbers.append(number)
             else:
                 self._check_record(number, record, head)
                 count += 1
             head = _digest(line)
             if head == known:
                 known_position = count
-        if cut and cut[-1] == number:
+        if damaged_line_numbers and damaged_line_numbers[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record continues the chain",
@@ -136,14 +138,14 @@ class AuditTrail:
                 f"{self.path}: no line has the digest {known}",
                 hint="lines at the end were removed, or the file was rewritten",
             )
-        missing = [] if self._key is not None else [NO_KEY]
-        missing += [NO_HEAD] if known in (None, NO_PREDECESSOR) else []
+        unproven: list[str] = [] if self._key is not None else [NO_KEY]
+        unproven += [NO_HEAD] if known in (None, NO_PREDECESSOR) else []
         return VerifiedTrail(
             records=count,
             head=head,
-            cut=tuple(cut),
-            after=count - known_position,
-            missing=tuple(missing),
+            damaged_line_numbers=tuple(damaged_line_numbers),
+            records_after_known=count - known_position,
+            unproven=tuple(unproven),
         )
 
     def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:

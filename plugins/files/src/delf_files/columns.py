@@ -74,7 +74,7 @@ def short(value: Any) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def spread(values: Sequence[T], most: int) -> Sequence[T]:
+def evenly_spaced(values: Sequence[T], most: int) -> Sequence[T]:
     """Return at most ``most`` values, evenly spread over the sequence."""
     if len(values) <= most:
         return values
@@ -355,7 +355,7 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
         return "dict" if keys else "{}"
     if has_data_keys(values):
         items = [item for value in values for item in value.values()]
-        sample = spread(items, _MAX_ITEMS)
+        sample = evenly_spaced(items, _MAX_ITEMS)
         kinds = describe_values(sample, depth + 1, whole=is_complete and sample is items)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []

@@ -25,8 +25,8 @@ from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_DESCRIBED_FILES: Final = 30
-MAX_DESCRIPTIONS_CHARACTERS: Final = 10_000
-MAX_DESCRIPTION_CHARACTERS: Final = 4_000
+MAX_CHARACTERS_OF_ALL_FILES: Final = 10_000
+MAX_CHARACTERS_PER_FILE: Final = 4_000
 _DESCRIBE_SECONDS: Final = 5.0
 _DESCRIPTIONS_HEADING: Final = (
     "What files.read(name) gives, with an example of each column; look again only for what is not "
@@ -74,8 +74,10 @@ class Files(Connection):
         self._files = tuple(files)
         self._formats = formats
         self._most_bytes = most_bytes
+        # The descriptions of files that the user wrote are trusted text in the prompt.
         if all(file.trust == "own" for file in self._files):
             self.context_trust = "own"
+        # By the file's path, the maximum length of the description, and the file's size and mtime.
         self._descriptions: dict[tuple[str, int, int, int], str] = {}
 
     @action("reading", effect="read")
@@ -148,13 +150,14 @@ class Files(Connection):
         )
 
     def result_trust(self, action: str, arguments: Mapping[str, Any]) -> Trust:
-        """Return ``own`` if the user declares all files that a call may read as their own.
+        """Return ``own`` if the user has declared that they wrote each file that a call may read.
 
-        Return ``outside`` otherwise. The action ``read`` reads the named file. The actions
+        Return ``outside`` for any other call. The action ``read`` reads the named file. The actions
         ``query`` and ``list`` may read any file.
 
         Implements :class:`delf.protocols.connection.SupportsResultTrust`.
         """
+        # Scripts may name a file by its name or by its path in the sandbox.
         named_files = [
             file for file in self._files if arguments.get("name") in (file.name, file.visible)
         ]
@@ -167,7 +170,8 @@ class Files(Connection):
         files = self._files[:MAX_DESCRIBED_FILES]
         if not files:
             return None
-        max_characters = min(MAX_DESCRIPTION_CHARACTERS, MAX_DESCRIPTIONS_CHARACTERS // len(files))
+        share_per_file = MAX_CHARACTERS_OF_ALL_FILES // len(files)
+        max_characters = min(MAX_CHARACTERS_PER_FILE, share_per_file)
         parts = await asyncio.gather(*(self._describe(file, max_characters) for file in files))
         return "\n".join([_DESCRIPTIONS_HEADING, *parts])
 

@@ -139,9 +139,9 @@ def _score(dialect: Dialect, sample: str) -> float:
     """Return a score from 0 to about 1 of how well a dialect fits a text.
 
     The score grows with the share of rows of equal width, and falls with the share of cells that
-    look wrongly split. The score is 0 for rows of one cell.
+    look wrongly split. Misplaced quotes reduce the score. The score is 0 for rows of one cell.
     """
-    rows, factor = _first_rows(dialect, sample)
+    rows, factor_for_misplaced_quotes = _first_rows(dialect, sample)
     if not rows:
         return 0.0
     width, usual_rows = Counter(map(len, rows)).most_common(1)[0]
@@ -150,7 +150,7 @@ def _score(dialect: Dialect, sample: str) -> float:
     cells = [cell for row in rows for cell in row if cell]
     wrong_cells = sum(1 for cell in cells if _looks_wrongly_split(cell, dialect))
     correctness = 1 - wrong_cells / max(len(cells), 1)
-    evenness = usual_rows / len(rows) * factor
+    evenness = usual_rows / len(rows) * factor_for_misplaced_quotes
     preference_for_columns = min(width, 99) / 10_000
     weighted = _EVENNESS_WEIGHT + (1 - _EVENNESS_WEIGHT) * correctness
     return evenness * weighted + preference_for_columns
@@ -164,7 +164,7 @@ def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows, and the factor by which misplaced quotes reduce the score."""
+    """Return the first rows, and a factor for the score: below 1 if a quote is misplaced."""
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
@@ -198,7 +198,7 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
     if dialect.quote != '"' or '"' not in text:
         return dialect
     unquoted = Dialect(dialect.separator, None, start=dialect.start)
-    fault, has_line_break = _first_fault(dialect, text)
+    fault, has_cell_with_line_break = _first_fault(dialect, text)
     # Programs that write tab-separated values often do not quote cells, so that a quote in such a
     # file is probably a character of the text.
     if fault == _UNCLOSED and dialect.separator != "\t":
@@ -208,10 +208,13 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
-    # If all rows are equally wide without quoting, a misplaced quote, as in 5" pipe, is a character
-    # of the text. In a tab-separated file, so are quotes around a line break.
-    has_quoting_fault = bool(fault) or (has_line_break and dialect.separator == "\t")
-    return unquoted if has_quoting_fault and _has_even_rows(unquoted, text) else dialect
+    # A misplaced quote, as in 5" pipe, may be a character of the text. In a tab-separated file, so
+    # may quotes around a line break. All rows are then equally wide without quoting.
+    is_tab_separated = dialect.separator == "\t"
+    are_quotes_doubtful = bool(fault) or (has_cell_with_line_break and is_tab_separated)
+    if are_quotes_doubtful and _has_even_rows(unquoted, text):
+        return unquoted
+    return dialect
 
 
 def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
@@ -240,12 +243,14 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
 
-    A quoted cell in which the backslash can only be an escape makes the meaning clear.
+    It is clear that ``\"`` is an escaped quote if any quoted cell contains ``\"``, because a single
+    quote inside such a cell must be escaped.
     """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    escaped = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
-    return not re.search(escaped, text, re.MULTILINE)
+    # A quoted cell, from its first character to the first ``\"``.
+    quoted_cell_with_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
+    return not re.search(quoted_cell_with_escape, text, re.MULTILINE)
 
 
 def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:

@@ -45,7 +45,7 @@ def find_format(head: bytes) -> str | None:
     return None
 
 
-def refuse_known_format(head: bytes) -> None:
+def refuse_other_format(head: bytes) -> None:
     """Check that the first bytes of a file may belong to a text, such as a table or JSON.
 
     Args:

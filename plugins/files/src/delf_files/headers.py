@@ -13,6 +13,7 @@ from typing import Any, Final
 SAMPLE_ROWS: Final = 30
 _HIGH_SHARE: Final = 0.8
 _MIN_CELLS: Final = 2
+_MIN_ROWS_BELOW_FIRST: Final = 2
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
 _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:$|[ T])")
 _YEARS: Final = range(1800, 2200)
@@ -51,7 +52,7 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
         rows: The first non-empty rows with their numbers.
     """
     sample = [row for _, row in rows[:SAMPLE_ROWS]]
-    if len(sample) < _MIN_CELLS + 1 or header_of(rows):
+    if len(sample) < 1 + _MIN_ROWS_BELOW_FIRST or header_of(rows):
         return False
     first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):

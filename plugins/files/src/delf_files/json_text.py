@@ -10,21 +10,21 @@ from delf.notes import note
 from delf.values.json_reader import MAX_NAMED, JSONReader, format_names
 
 
-def read_json(text: str, about: str) -> Any:
+def read_json(text: str, shown_name: str) -> Any:
     """Parse the text of a JSON file; add notes about lossy values.
 
     A file with one value on each line is read as a list.
 
     Args:
         text: The text.
-        about: The file's name in notes.
+        shown_name: The file's name in notes.
 
     Raises:
         ValueError: If the text is not JSON.
     """
     if not text.strip():
         raise ValueError("the file is empty, which is no value of JSON")
-    reader = JSONReader(about)
+    reader = JSONReader(shown_name)
     try:
         value = reader.value(text)
     except json.JSONDecodeError as error:
@@ -33,8 +33,8 @@ def read_json(text: str, about: str) -> Any:
         value = _values_of_lines(reader, text)
         if value is None:
             raise
-        note(f"{about} has a value of JSON on each line, and was read as their list")
-    reader.add_notes()
+        note(f"{shown_name} has a value of JSON on each line, and was read as their list")
+    reader.add_notes()  # about repeated keys and numbers that were changed
     return value
 
 
@@ -45,57 +45,58 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
         return None
 
 
-def read_json_lines(text: str, about: str) -> list[Any]:
+def read_json_lines(text: str, shown_name: str) -> list[Any]:
     """Parse the text of a JSON Lines file; broken lines are skipped with a note.
 
     A file that is one JSON value over several lines is read as that value.
 
     Args:
         text: The text.
-        about: The file's name in notes.
+        shown_name: The file's name in notes.
 
     Raises:
         ValueError: If no line is JSON.
     """
-    lines = Lines(about)
+    lines = JSONLinesReader(shown_name)
     values: list[Any] = []
     failure: ValueError | None = None
     try:
         values += lines.values(text.split("\n"))
     except ValueError as error:
         failure = error
-    if lines.broken_lines:
+    if lines.broken_line_count:
         try:  # some .jsonl files hold one value over several lines
-            single_value: Any = read_json(text, about)
+            single_value: Any = read_json(text, shown_name)
         except (ValueError, RecursionError):
             single_value = None
         if single_value is not None:
-            note(f"{about} has no value on each line: it was read as one value of JSON")
+            note(f"{shown_name} has no value on each line: it was read as one value of JSON")
             if isinstance(single_value, list):
                 return cast("list[Any]", single_value)
             return [single_value]
     if failure is not None:
         raise failure
     if not values:
-        note(f"{about}: the file has no values")
+        note(f"{shown_name}: the file has no values")
     lines.add_notes()
     return values
 
 
-class Lines:
+class JSONLinesReader:
     """A parser of JSON Lines that skips and counts broken lines.
 
     Args:
-        about: The file's name in notes.
+        shown_name: The file's name in notes.
     """
 
-    def __init__(self, about: str) -> None:
-        self.broken_lines = 0
-        self._about = about
-        self._reader = JSONReader(about)
-        self._valid_lines = 0
-        self._line_numbers: list[str] = []
-        self._first_error = ""
+    def __init__(self, shown_name: str) -> None:
+        self.broken_line_count = 0
+        self._shown_name = shown_name
+        self._reader = JSONReader(shown_name)
+        self._valid_line_count = 0
+        # The numbers of the first broken lines, as text for the note.
+        self._broken_line_numbers: list[str] = []
+        self._first_error_text = ""
 
     def values(self, lines: Iterable[str]) -> Iterator[Any]:
         """Yield the value of each valid line.
@@ -111,27 +112,27 @@ class Lines:
             except (ValueError, RecursionError) as error:
                 self._record_broken_line(number, error)
             else:
-                self._valid_lines += 1
+                self._valid_line_count += 1
                 yield value
-        if self.broken_lines and not self._valid_lines:
-            raise ValueError(f"line {self._first_error}; no line of the file is valid JSON")
+        if self.broken_line_count and not self._valid_line_count:
+            raise ValueError(f"line {self._first_error_text}; no line of the file is valid JSON")
 
     def add_notes(self) -> None:
-        """Add notes about skipped lines and lossy values."""
-        if self.broken_lines:
-            line_count = self.broken_lines + self._valid_lines
-            numbers = format_names(self._line_numbers, self.broken_lines)
+        """Add notes about skipped lines and lossy values to the call's result."""
+        if self.broken_line_count:
+            line_count = self.broken_line_count + self._valid_line_count
+            numbers = format_names(self._broken_line_numbers, self.broken_line_count)
             note(
-                f"{self._about} has {self.broken_lines} of {line_count} lines that are not "
-                f"JSON, and they were left out: {numbers}. Line {self._first_error}"
+                f"{self._shown_name} has {self.broken_line_count} of {line_count} lines that are "
+                f"not JSON, and they were left out: {numbers}. Line {self._first_error_text}"
             )
         self._reader.add_notes()
 
     def _record_broken_line(self, number: int, error: Exception) -> None:
-        self.broken_lines += 1
-        self._first_error = self._first_error or f"{number}: {_fault_text(error)}"
-        if len(self._line_numbers) < MAX_NAMED:
-            self._line_numbers.append(str(number))
+        self.broken_line_count += 1
+        self._first_error_text = self._first_error_text or f"{number}: {_fault_text(error)}"
+        if len(self._broken_line_numbers) < MAX_NAMED:
+            self._broken_line_numbers.append(str(number))
 
 
 def _fault_text(error: Exception) -> str:

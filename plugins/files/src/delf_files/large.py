@@ -18,7 +18,7 @@ from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
 from delf_files.dialects import LARGEST_CELL, dialect_of
 from delf_files.headers import SAMPLE_ROWS
-from delf_files.json_text import Lines
+from delf_files.json_text import JSONLinesReader
 from delf_files.tables import (
     END,
     columns_of,
@@ -61,8 +61,8 @@ class _RowStatistics:
     Args:
         reader: The reader that yields the rows.
         max_cells: The most cells of a row, including the header.
-        min_cells: The fewest cells of a row, including the header.
-        min_data_cells: The fewest cells of a row after the header.
+        min_cells_with_header: The fewest cells of a row, including the header.
+        min_cells: The fewest cells of a row after the header.
         max_characters: The most characters in the cells of a row.
         wider_rows: The number of rows with more cells than the header.
         first_wider_line: The line of the first such row; 0 for none.
@@ -74,8 +74,8 @@ class _RowStatistics:
 
     reader: Reader
     max_cells: int = 0
-    min_cells: int = 0
-    min_data_cells: int = LARGEST_CELL
+    min_cells_with_header: int = 0
+    min_cells: int = LARGEST_CELL
     max_characters: int = 0
     wider_rows: int = 0
     first_wider_line: int = 0
@@ -93,18 +93,19 @@ class _RowStatistics:
         self.next_start = self.reader.line_num + 1
         if header == [END]:
             raise ValueError("it has no rows")
-        self.max_cells = self.min_cells = len(header)
+        self.max_cells = self.min_cells_with_header = len(header)
         self.named_columns = len(header) if is_named else None
 
     def add(self, row: list[str]) -> list[str]:
-        """Add a row to the statistics; return the row."""
-        if row != [END]:
+        """Add a row to the statistics, unless the row only marks the end; return the row."""
+        is_end_marker = row == [END]
+        if not is_end_marker:
             if self.named_columns is not None and len(row) > self.named_columns:
                 self.wider_rows += 1
                 self.first_wider_line = self.first_wider_line or self.reader.line_num
             self.max_cells = max(self.max_cells, len(row))
+            self.min_cells_with_header = min(self.min_cells_with_header, len(row))
             self.min_cells = min(self.min_cells, len(row))
-            self.min_data_cells = min(self.min_data_cells, len(row))
             self.max_characters = max(self.max_characters, sum(map(len, row)))
             self.row_start, self.next_start = self.next_start, self.reader.line_num + 1
         self.last_row = row
@@ -114,8 +115,8 @@ class _RowStatistics:
 def write_table(
     path: str,
     ending: str,
-    copy: str,
-    about: str,
+    copy_path: str,
+    shown_name: str,
     names_row: int | None = None,
     *,
     strict: bool = True,
@@ -125,8 +126,8 @@ def write_table(
     Args:
         path: The path of the file.
         ending: The file's extension.
-        copy: The path of the file to write.
-        about: The file's name in notes.
+        copy_path: The path of the file to write.
+        shown_name: The file's name in notes.
         names_row: The number of the row with column names, from 1; 0 if no row has column names;
             None for the first non-empty row.
         strict: Whether a quote inside a quoted cell is a fault. At the first such fault, the file
@@ -135,12 +136,12 @@ def write_table(
     Raises:
         ValueError: If the file is not a table.
     """
-    encoding = encoding_of_file(path, about)
+    encoding = encoding_of_file(path, shown_name)
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARACTERS)
     if names_row is None and strict:
         _note_title(sample, ending)
-    with _open(path, encoding) as source, _create(copy) as out:
+    with _open(path, encoding) as source, _create(copy_path) as out:
         dialect = dialect_of(sample, ending)
         source.read(dialect.start)
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
@@ -161,7 +162,7 @@ def write_table(
             if strict and not is_large:
                 if "unexpected end" not in message:
                     note_odd_quotes(reader.line_num)
-                return write_table(path, ending, copy, about, names_row, strict=False)
+                return write_table(path, ending, copy_path, shown_name, names_row, strict=False)
             if is_large:
                 limit = f"{_MAX_CELL_CHARACTERS:,}"
                 message = f"a cell over {limit} characters, or a quote that is not closed"
@@ -170,15 +171,15 @@ def write_table(
             raise ValueError(f"line {statistics.row_start}: a quote is not closed")
     note_escapes(sample[dialect.start :], dialect)
     if not has_header:
-        note_uneven(statistics.min_data_cells, statistics.max_cells)
+        note_uneven(statistics.min_cells, statistics.max_cells)
     note_wider(
         statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
     )
-    with Path(copy).open("r+b") as file:  # remove the row with the end marker
+    with Path(copy_path).open("r+b") as file:  # remove the row with the end marker
         file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
     return Table(
         columns_of(header, statistics.max_cells),
-        ragged=statistics.max_cells != statistics.min_cells,
+        ragged=statistics.max_cells != statistics.min_cells_with_header,
         longest=statistics.max_characters,
     )
 
@@ -191,13 +192,15 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
         rows: All rows, then a row with the end marker.
 
     Raises:
-        ValueError: If the row does not exist or is empty.
+        ValueError: If the row with this number does not exist or is empty.
     """
     first_number = number or 1
     for row_number, row in enumerate(rows, 1):
-        is_empty = row_number == number and not row
-        is_missing = number is not None and row_number <= number and row == [END]  # after the rows
-        if is_empty or is_missing:
+        is_first_row_empty = row_number == number and not row
+        is_end_marker = row == [END]
+        # The table ends before the row with this number.
+        is_first_row_missing = number is not None and row_number <= number and is_end_marker
+        if is_first_row_empty or is_first_row_missing:
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
         if row and row_number >= first_number:
             yield row
@@ -211,20 +214,20 @@ def _note_title(sample: str, ending: str) -> None:
         note_title(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
-def utf8_of(path: str, copy: str, about: str) -> str:
+def utf8_of(path: str, copy_path: str, shown_name: str) -> str:
     """Return the path of a UTF-8 version of a file: the file itself, or a converted copy.
 
     Args:
         path: The path of the file.
-        copy: The path of the copy to write, if a copy is needed.
-        about: The file's name in notes.
+        copy_path: The path of the copy to write, if a copy is needed.
+        shown_name: The file's name in notes.
     """
-    encoding = encoding_of_file(path, about)
+    encoding = encoding_of_file(path, shown_name)
     if encoding == "utf-8":
         return path
-    with _open(path, encoding) as source, _create(copy) as out:
+    with _open(path, encoding) as source, _create(copy_path) as out:
         shutil.copyfileobj(source, out, CHUNK_CHARACTERS)
-    return copy
+    return copy_path
 
 
 class Folding:
@@ -259,46 +262,48 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def write_lines(
-    path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
+def write_json_lines(
+    path: str, copy_path: str, shown_name: str, change: Callable[[Any], Any] = _unchanged
 ) -> None:
-    """Rewrite the valid lines of a JSON Lines file, with a note about invalid lines.
+    """Copy the valid lines of a JSON Lines file to another file, with a note about invalid lines.
 
     Args:
         path: The path of the file.
-        copy: The path of the file to write.
-        about: The file's name in notes.
+        copy_path: The path of the file to write.
+        shown_name: The file's name in notes.
         change: Converts each value.
 
     Raises:
         ValueError: If no line is JSON.
     """
-    with Path(path).open(encoding="utf-8") as source, _create(copy) as out:
-        lines = Lines(about)
+    with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
+        lines = JSONLinesReader(shown_name)
         out.writelines(f"{json.dumps(change(value))}\n" for value in lines.values(source))
         lines.add_notes()
 
 
-def write_values(
-    path: str, copy: str, about: str, change: Callable[[Any], Any] = _unchanged
+def write_items_as_json_lines(
+    path: str, copy_path: str, shown_name: str, change: Callable[[Any], Any] = _unchanged
 ) -> None:
-    """Rewrite the items of a JSON list, or concatenated JSON values, as JSON lines.
+    """Copy the items of a JSON list, or concatenated JSON values, to a file of JSON lines.
+
+    Values that Python cannot represent exactly are named in notes of the call.
 
     Args:
         path: The path of the file.
-        copy: The path of the file to write.
-        about: The file's name in notes.
+        copy_path: The path of the file to write.
+        shown_name: The file's name in notes.
         change: Converts each value.
 
     Raises:
         ValueError: If the file is not JSON.
     """
-    reader = JSONReader(about)
-    with Path(path).open(encoding="utf-8") as source, _create(copy) as out:
+    reader = JSONReader(shown_name)
+    with Path(path).open(encoding="utf-8") as source, _create(copy_path) as out:
         try:
             out.writelines(f"{json.dumps(change(value))}\n" for value in _values(source, reader))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{about}: {error}") from None
+            raise ValueError(f"{shown_name}: {error}") from None
     reader.add_notes()
 
 

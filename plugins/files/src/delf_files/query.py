@@ -123,7 +123,7 @@ def _header_rows(
         if not table_name:
             raise ToolRefusedError(f"header names {name!r}, and the statement does not")
         table = next(table for table in tables if table_name in table["names"])
-        if table["kind"] not in ("csv", "special"):
+        if table["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{table_name} has no row that names columns; leave header out")
         if row < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
@@ -164,10 +164,10 @@ def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict
         "kind": KINDS.get(file.ending),
         "path": file.path,
         "ending": file.ending,
-        "copy": f"{number}.copy",
+        "copy_path": f"{number}.copy",
     }
     if table["kind"] is None:
-        table |= {"kind": "special", "factory": formats.factory(file.ending)}
+        table |= {"kind": "plugin_format", "factory": formats.factory(file.ending)}
         if table["factory"] is None:
             raise ToolRefusedError(
                 f"{file.name} is not a table that files.query reads; use files.read or open()"

@@ -21,10 +21,16 @@ from delf.notes import note
 from delf_confined.words import shorten_message
 from delf_files.arrow_schema import note_durations
 from delf_files.dialects import unique_folded
-from delf_files.forms import DETECTION_BYTES, refuse_known_format
-from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
+from delf_files.forms import DETECTION_BYTES, refuse_other_format
+from delf_files.large import (
+    Folding,
+    utf8_of,
+    write_items_as_json_lines,
+    write_json_lines,
+    write_table,
+)
 from delf_files.query_rows import write_rows
-from delf_files.reading import about, format_of, table_of_format
+from delf_files.reading import file_name_in_errors, format_of, table_of_format
 
 READERS: Final = {
     "parquet": "read_parquet({path}, hive_partitioning = false)",
@@ -39,7 +45,7 @@ READERS: Final = {
 }
 _DATE_AND_TIME_TYPES: Final = ("DATE", "TIME", "INTERVAL")
 _DURATION: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d(?:\.\d{1,6})?))?")
-_UNREADABLE: Final = {
+_UNREPRESENTABLE_PATTERNS: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
     "TIMESTAMP": r"infinity|\(BC\)|\d{5,}-\d\d-\d\d",
@@ -76,8 +82,8 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
             :func:`delf_files.query.query` makes it.
 
     Returns:
-        A dict with ``columns``, ``rows``, ``more`` (whether there are further rows), and
-        ``texts``: a mapping from column to an example of a value that Python lacks, as text.
+        A dict with ``columns``, ``rows``, ``more`` (whether there are further rows), and ``texts``:
+        for each column with values that no Python type can represent, one such value as text.
 
     Raises:
         ToolRefusedError: If the statement may change something.
@@ -113,26 +119,26 @@ async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> li
     names: list[str] = table["names"]
     path: str = table["path"]
     table = {**table, "header": _header_row(names, question)}
-    copy = str(Path.cwd() / table["copy"])
-    if table["kind"] != "special":
+    copy_path = str(Path.cwd() / table["copy_path"])
+    if table["kind"] != "plugin_format":
         if table["kind"] in ("csv", "json"):
-            _refuse_known_format(path, names[0])
-        return [{**table, "copy": copy}]
+            _refuse_other_format(path, names[0])
+        return [{**table, "copy_path": copy_path}]
     file_format = format_of(table["factory"])
     tables: list[dict[str, Any]] = []
-    with about(names[0]):
+    with file_name_in_errors(names[0]):
         parts = [*await file_format.parts(path)] or [None]
     for number, part in enumerate(parts):
         part_names = [f"{name}/{part}" for name in names] if part is not None else []
         is_first_part = number == 0
         if is_first_part:
             part_names += names
-        forms = [form for name in part_names for form in quoted_forms(name)]
-        is_named = any(form in question["statement"] for form in forms)
+        spellings = [spelling for name in part_names for spelling in quoted_forms(name)]
+        is_named = any(spelling in question["statement"] for spelling in spellings)
         if not is_first_part and not is_named:
             continue
-        rows_path = f"{copy}-{number}.jsonl"
-        with about(names[0]):
+        rows_path = f"{copy_path}-{number}.jsonl"
+        with file_name_in_errors(names[0]):
             header = _header_row(part_names, question)
             columns = write_rows(*await table_of_format(file_format, path, part, header), rows_path)
         tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
@@ -143,10 +149,10 @@ def _header_row(names: Sequence[str], question: dict[str, Any]) -> int | None:
     return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
-def _refuse_known_format(path: str, name: str) -> None:
+def _refuse_other_format(path: str, name: str) -> None:
     try:
         with Path(path).open("rb") as data:
-            refuse_known_format(data.read(DETECTION_BYTES))
+            refuse_other_format(data.read(DETECTION_BYTES))
     except OSError as error:
         raise ToolExecutionError(f"{name} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -164,11 +170,11 @@ def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
         if "duplicate key" not in str(error) or not json_tables:
             raise
     for table in json_tables:
-        copy = f"{table['copy']}.once"
-        path = utf8_of(table["path"], table["copy"], "")
-        write = write_values if table["ending"] == ".json" else write_lines
-        write(path, copy, table["names"][0])
-        table.update(path=copy, ending=".jsonl")
+        rewritten_path = f"{table['copy_path']}.once"
+        path = utf8_of(table["path"], table["copy_path"], "")
+        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
+        write(path, rewritten_path, table["names"][0])
+        table.update(path=rewritten_path, ending=".jsonl")
     return _answer(question)
 
 
@@ -195,13 +201,13 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     tables = [_prepare_file(table) for table in question["tables"]]
-    paths = [path for table in tables for path in (table["path"], table.get("copy")) if path]
+    paths = [path for table in tables for path in (table["path"], table.get("copy_path")) if path]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     for table in tables:
-        _make_view(connection, table)
-        _note_empty(connection, table)
+        _create_views(connection, table)
+        _add_note_if_empty(connection, table)
     return _read(connection, _check_statement(connection, question["statement"]), question)
 
 
@@ -248,29 +254,36 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
     Returns:
         The data of the table, with the path that DuckDB reads.
     """
-    about, copy = table["names"][0], table.get("copy", "")
+    name, copy_path = table["names"][0], table.get("copy_path", "")
     if table["kind"] == "csv":
         try:
-            normalised = write_table(table["path"], table["ending"], copy, about, table["header"])
+            normalised = write_table(
+                table["path"], table["ending"], copy_path, name, table["header"]
+            )
         except ValueError as error:
-            raise ToolRefusedError(f"{about}: {error}") from None
+            raise ToolRefusedError(f"{name}: {error}") from None
         return {
             **table,
-            "path": copy,
+            "path": copy_path,
             "columns": [[name, "VARCHAR"] for name in unique_folded(normalised.columns)],
             "ragged": normalised.ragged,
             "longest": max(2 * normalised.longest, _MIN_LINE_BYTES),  # quotes may be doubled
         }
     if table["kind"] == "json":
-        path = plain_path(utf8_of(table["path"], copy, about))
-        return {**table, "path": path, "copy": f"{copy}.lines"}
+        # A file in another encoding is copied as UTF-8. If the JSON must also be rewritten as
+        # lines, _json_source() writes a second copy.
+        path = plain_path(utf8_of(table["path"], copy_path, name))
+        return {**table, "path": path, "copy_path": f"{copy_path}.lines"}
     if table["kind"] == "parquet":
         return {**table, "path": plain_path(table["path"])}
     return table
 
 
-def _make_view(connection: Any, table: dict[str, Any]) -> None:
-    """Create a view of a table under each name that the statement may use for the table."""
+def _create_views(connection: Any, table: dict[str, Any]) -> None:
+    """Create a view of a table under each name that the statement may use for the table.
+
+    Notes of the call name the columns that DuckDB had to rename, and columns with durations.
+    """
     if table["kind"] == "arrow":
         rows = arrow_table(table["path"])
         for name in table["names"]:
@@ -281,14 +294,14 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
     if table["kind"] != "json":
         described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
-        _note_renamed([str(row[0]) for row in described], first)
+        _add_notes_about_renamed_columns([str(row[0]) for row in described], first)
     if table["kind"] == "parquet":
         note_durations(connection, table["path"], first)
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 
 
-def _note_empty(connection: Any, table: dict[str, Any]) -> None:
+def _add_note_if_empty(connection: Any, table: dict[str, Any]) -> None:
     """Add a note if a table has no rows, unless reading the table added that note already."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
@@ -317,29 +330,34 @@ def _source(table: dict[str, Any], **fields: str) -> str:
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """Return the SQL that reads a JSON file without changing any value.
 
+    A file that DuckDB cannot read so is rewritten as JSON lines at the path ``copy_path``, and the
+    SQL then reads this copy.
+
     Texts stay texts, because DuckDB would convert them to dates without time zones and to
     lower-case UUIDs. Numbers that a float would change are read as text.
     """
     import duckdb
 
+    is_rewritten = table["path"] == table["copy_path"]
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
-        if table["ending"] == ".json" or table["path"] == table["copy"]:
+        if table["ending"] == ".json" or is_rewritten:
             raise
-        write_lines(table["path"], table["copy"], table["names"][0])
-        return _json_source(connection, {**table, "path": table["copy"]})
+        write_json_lines(table["path"], table["copy_path"], table["names"][0])
+        return _json_source(connection, {**table, "path": table["copy_path"]})
     inferred_kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
     kinds = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
     unchecked_names = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
-    if _explain_renames([*kinds]):
-        if table["path"] != table["copy"]:
-            write = write_values if table["ending"] == ".json" else write_lines
-            write(table["path"], table["copy"], table["names"][0], Folding().renamed)
-            return _json_source(connection, {**table, "path": table["copy"]})
-        _note_renamed([*kinds], table["names"][0])
+    has_names_equal_but_for_case = bool(_explanations_of_renamed_columns([*kinds]))
+    if has_names_equal_but_for_case:
+        if not is_rewritten:
+            write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
+            write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
+            return _json_source(connection, {**table, "path": table["copy_path"]})
+        _add_notes_about_renamed_columns([*kinds], table["names"][0])
     if not unchecked_names and kinds == inferred_kinds:
         return _source(table, typed="")
     if not unchecked_names:
@@ -376,18 +394,18 @@ def _json_type(kind: Any) -> str:
     return "VARCHAR" if kind.id.startswith(_TEXT_TYPES) else str(kind)
 
 
-def _note_renamed(names: list[str], about: str) -> None:
+def _add_notes_about_renamed_columns(names: list[str], about: str) -> None:
     """Add a note to the call's result for each column that was renamed because SQL ignores case.
 
     Args:
         names: The names of all columns.
         about: The table or result that has the columns, for the note.
     """
-    for name, explanation in _explain_renames(names).items():
+    for name, explanation in _explanations_of_renamed_columns(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {explanation}")
 
 
-def _explain_renames(names: list[str]) -> dict[str, str]:
+def _explanations_of_renamed_columns(names: list[str]) -> dict[str, str]:
     """Find the columns that were renamed because their names differ from others only in case.
 
     Returns:
@@ -433,6 +451,8 @@ def arrow_table(path: str) -> Any:
 def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
     """Run a checked statement, and return the rows in the format of :func:`answer`.
 
+    For each column, the SQL also selects the text of a value that Python cannot represent.
+
     Args:
         connection: The DuckDB connection.
         statement: The statement, parsed by DuckDB.
@@ -449,7 +469,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
             f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
             for number, kind in enumerate(kinds, 1)
         ]
-        cells += [_text_if_unreadable(number, kind) for number, kind in enumerate(kinds, 1)]
+        cells += [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
         cursor = relation.select(", ".join(cells))
     else:
         cursor = connection.execute(statement, values)
@@ -457,6 +477,8 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         kinds = ["VARCHAR"] * len(columns)
     limit, total_bytes = question["limit"], 0
     rows: list[list[Any]] = []
+    # For each column with values that became text, the first such text. A note of the call shows
+    # this example.
     texts: dict[str, str] = {}
     while batch := cursor.fetchmany(_ROWS_PER_BATCH):
         for row in batch:
@@ -466,7 +488,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
                 _value(value, kind, name, texts)
                 for value, kind, name in zip(row, kinds, columns, strict=False)
             ]
-            # The second half of the row has the texts of values that Python lacks.
+            # The second half of the row has the texts of values that Python cannot represent.
             for number, text in enumerate(row[len(columns) :]):
                 if text is not None:
                     row_cells[number] = text
@@ -486,15 +508,18 @@ def _is_date_or_time(kind: str) -> bool:
     return kind.startswith(_DATE_AND_TIME_TYPES) and not kind.endswith("]")
 
 
-def _text_if_unreadable(number: int, kind: str) -> str:
-    """Return SQL that gives a column's value as text if Python cannot represent the value.
+def _sql_for_unrepresentable(number: int, kind: str) -> str:
+    """Return SQL for a nested value as text, if it contains a date or time like ``infinity``.
 
-    Python cannot represent some early and late dates and times. For any other value the SQL gives
-    NULL.
+    The SQL gives NULL for a value that Python can represent.
+
+    Args:
+        number: The number of the column, from 1.
+        kind: The type of the column.
     """
-    if _is_date_or_time(kind):
+    if _is_date_or_time(kind):  # not nested: selected as text, and parsed afterwards
         return "NULL"
-    patterns = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
+    patterns = [pattern for word, pattern in _UNREPRESENTABLE_PATTERNS.items() if word in kind]
     text = f"CAST(#{number} AS VARCHAR)"
     condition = f"regexp_matches({text}, {_text('|'.join(patterns))})"
     return f"CASE WHEN {condition} THEN {text} END" if patterns else "NULL"
@@ -511,20 +536,26 @@ def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
     the column's name.
     """
     if _is_date_or_time(kind):
-        return _parse_moment(value, kind, name, texts)
+        return _parse_time_value(value, kind, name, texts)
     if kind == "JSON" and isinstance(value, str):
         return _parse_json(value, name, texts)
     return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _parse_json(text: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a JSON text; return the text itself if a number in it is too large for a float."""
+    """Parse a JSON text; return the text itself if a number in it is too large for a float.
+
+    Args:
+        text: The text.
+        name: The name of the column.
+        texts: Receives the text, by column, if the text itself is returned for that reason.
+    """
     try:
         return json.loads(text, parse_float=_finite)
     except OverflowError:
         texts.setdefault(name, text)
     except (ValueError, RecursionError):
-        pass  # a statement may give any text the type JSON
+        pass  # the text is not JSON, although the statement declared the column as JSON
     return text
 
 
@@ -535,8 +566,15 @@ def _finite(text: str) -> float:
     return number
 
 
-def _parse_moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a date, time or duration; return the text if Python cannot represent the value."""
+def _parse_time_value(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
+    """Parse a date, time or duration; return the text if Python cannot represent the value.
+
+    Args:
+        value: The text of the value; None for NULL.
+        kind: The type of the column.
+        name: The name of the column.
+        texts: Receives the text, by column, if Python cannot represent the value.
+    """
     if value is None:
         return None
     if kind.startswith("INTERVAL"):
@@ -550,8 +588,11 @@ def _parse_moment(value: str | None, kind: str, name: str, texts: dict[str, str]
 
 
 def _parse_date_or_time(value: str, kind: str) -> Any:
-    digits = re.split(r"[^0-9]", value.partition(".")[2], maxsplit=1)[0].rstrip("0")
-    if len(digits) > _MICROSECOND_DIGITS or value.startswith("24:"):  # the end of a day
+    """Parse a date or time of SQL; return None if Python cannot represent the value."""
+    after_point = value.partition(".")[2]
+    fraction_digits = re.split(r"[^0-9]", after_point, maxsplit=1)[0].rstrip("0")
+    is_end_of_day = value.startswith("24:")  # Python has no time 24:00
+    if len(fraction_digits) > _MICROSECOND_DIGITS or is_end_of_day:
         return None
     python_type = {"DATE": dt.date, "TIME": dt.time}.get(kind.partition(" ")[0], dt.datetime)
     try:
@@ -606,6 +647,6 @@ def _with_file_names(message: str, question: dict[str, Any]) -> str:
     """Replace paths in a message by the names of the files."""
     for table in question["tables"]:
         message = message.replace(table["path"], table["names"][0])
-        if "copy" in table:
-            message = message.replace(table["copy"], table["names"][0])
+        if "copy_path" in table:
+            message = message.replace(table["copy_path"], table["names"][0])
     return message

@@ -21,7 +21,7 @@ from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
 from delf_confined.office import is_locked
 from delf_confined.text import decode, decode_if_text
-from delf_files.forms import DETECTION_BYTES, find_format, refuse_known_format
+from delf_files.forms import DETECTION_BYTES, find_format, refuse_other_format
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import (
     TooWideError,
@@ -133,7 +133,8 @@ def _parse(
 ) -> Any:
     """Parse bytes according to the kind of file; an unknown kind gives text, or bytes."""
     if kind in ("csv", "json", "jsonl"):
-        refuse_known_format(data[:DETECTION_BYTES])
+        # Refuse, for example, a workbook whose name ends in .csv.
+        refuse_other_format(data[:DETECTION_BYTES])
     if kind == "csv":
         text = decode(data, encoding, name)
         # Each record repeats the column names, so the records may be larger than the file.
@@ -175,7 +176,7 @@ async def read_rows(
         ToolExecutionError: If the file cannot be read.
     """
     file_format = format_of(factory)
-    with about(name):
+    with file_name_in_errors(name):
         _, rows = await table_of_format(file_format, path, part, header)
         parts: Sequence[str] = () if part is not None else await file_format.parts(path)
     if len(parts) > 1:
@@ -237,8 +238,8 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 
 
 @contextmanager
-def about(name: str) -> Generator[None]:
-    """Add a file's name to errors that the block raises, because formats do not know the name."""
+def file_name_in_errors(name: str) -> Generator[None]:
+    """Add a file's name to errors of the block, because readers of formats get no name."""
     try:
         yield
     except (ToolExecutionError, ToolRefusedError) as error:

@@ -25,10 +25,10 @@ from delf_confined.text import decode, decode_if_text, encoding_of
 from delf_files.columns import (
     Column,
     describe_values,
+    evenly_spaced,
     has_data_keys,
     record_columns,
     short,
-    spread,
     text_column,
     typed_column,
 )
@@ -37,7 +37,7 @@ from delf_files.forms import DETECTION_BYTES, find_format
 from delf_files.headers import header_of, is_headless
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
-from delf_files.tables import columns_of, lines_of, rows_of
+from delf_files.tables import columns_of, rows_of, rows_of_chunk
 
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
@@ -58,6 +58,8 @@ _MAX_PARTS: Final = 20
 _MAX_FIRST_LINES: Final = 8
 _MAX_WHOLE_ROWS: Final = 15
 _MAX_WHOLE_CHARACTERS: Final = 1_500
+# The row number of sampled rows, whose position in the file is not known.
+_UNKNOWN_ROW_NUMBER: Final = 0
 _MAX_MEMBERS: Final = 3
 _MAX_MEMBER_LINES: Final = 4
 _TEXT_ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".log")
@@ -79,20 +81,21 @@ _WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-class _Table(NamedTuple):
+class _Description(NamedTuple):
     """The description of a table, or of any other file.
 
     Args:
-        head: The first line.
+        heading: The first line.
         columns: The descriptions of the columns.
-        rest: The lines after the columns.
-        rows: Lines with all rows of a small table, shown if they fit; empty for other tables.
+        footer: The lines after the columns.
+        all_rows: Lines with all rows of a small table, shown if these lines fit; empty for other
+            tables.
     """
 
-    head: str
+    heading: str
     columns: Sequence[Column] = ()
-    rest: str = ""
-    rows: str = ""
+    footer: str = ""
+    all_rows: str = ""
 
 
 async def shape(
@@ -128,7 +131,9 @@ async def shape(
         quoted = name.replace("'", "''")
         advice = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
         first = tables[0]
-        tables[0] = first._replace(head=f"{first.head}; too large for files.read: use {advice}")
+        tables[0] = first._replace(
+            heading=f"{first.heading}; too large for files.read: use {advice}"
+        )
     return _fit(tables, max_characters)
 
 
@@ -136,7 +141,7 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size
 
 
-def _fit(tables: Sequence[_Table], max_characters: int) -> str:
+def _fit(tables: Sequence[_Description], max_characters: int) -> str:
     """Return the descriptions of tables, shortened to a total size.
 
     Each table gets an equal share of the size. Short tables leave the unused part of their shares
@@ -151,9 +156,9 @@ def _fit(tables: Sequence[_Table], max_characters: int) -> str:
     return "\n".join(_render(table, shares[index]) for index, table in enumerate(tables))
 
 
-def _full_size(table: _Table) -> int:
+def _full_size(table: _Description) -> int:
     lines = sum(2 * len(short(column.name)) + len(column.line) + 7 for column in table.columns)
-    return len(table.head) + len(table.rest) + len(table.rows) + lines
+    return len(table.heading) + len(table.footer) + len(table.all_rows) + lines
 
 
 def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
@@ -167,11 +172,11 @@ def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(["  all rows:", *map(_escaped, lines)])
 
 
-def _render(table: _Table, max_characters: int) -> str:
+def _render(table: _Description, max_characters: int) -> str:
     """Return a table's description; columns that do not fit are only named."""
-    lines = [table.head]
+    lines = [table.heading]
     remaining = list(table.columns)
-    used = len(table.head) + len(table.rest)  # in characters
+    used = len(table.heading) + len(table.footer)  # in characters
     while remaining:
         line = f"  {short(remaining[0].name)}: {remaining[0].line}"
         names_length = sum(len(short(column.name)) + 2 for column in remaining)
@@ -182,9 +187,9 @@ def _render(table: _Table, max_characters: int) -> str:
         remaining.pop(0)
     if remaining:
         lines.append(_remaining_names(remaining, max(max_characters - used, 80)))
-    elif table.rows and used + len(table.rows) < max_characters:
-        lines.append(table.rows)
-    return "\n".join([*lines, table.rest] if table.rest else lines)
+    elif table.all_rows and used + len(table.all_rows) < max_characters:
+        lines.append(table.all_rows)
+    return "\n".join([*lines, table.footer] if table.footer else lines)
 
 
 def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
@@ -197,20 +202,22 @@ def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
     return f"  also {', '.join(names)}" + (f" and {more:,} more" if more else "")
 
 
-async def _describe_format(file_format: FileFormat, path: str) -> list[_Table]:
+async def _describe_format(file_format: FileFormat, path: str) -> list[_Description]:
     """Describe the first 20 tables of a file that a FileFormat plugin reads."""
     parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
-    tables: list[_Table] = []
+    tables: list[_Description] = []
     remaining_cells = _MAX_CELLS
     for part in parts[:_MAX_PARTS]:
         title = "" if part is None else f"sheet={short(part)}, "
         if not isinstance(file_format, SupportsPeek):
             records = await file_format.read(path, part)
-            sample = spread(records, _MAX_ITEMS)
+            sample = evenly_spaced(records, _MAX_ITEMS)
+            is_whole = sample is records
             head = f"{title}{len(records):,} rows{_sample_note(len(sample), len(records))}"
-            tables.append(_Table(head, record_columns(sample, whole=sample is records)))
+            tables.append(_Description(head, record_columns(sample, whole=is_whole)))
             continue
         peek = await file_format.peek(path, part, _SAMPLE_ROWS)
+        # If there are further rows, read as many as the limit on cells still allows.
         if peek.total is not None and peek.total > len(peek.rows):
             width = max((len(row) for _, row in peek.rows), default=1)
             max_rows = max(_SAMPLE_ROWS, remaining_cells // max(1, width))
@@ -218,13 +225,13 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Table]:
         remaining_cells -= sum(len(row) for _, row in peek.rows)
         tables.append(_describe_peek(title, peek))
     if len(parts) > _MAX_PARTS:
-        tables.append(_Table(f"and {len(parts) - _MAX_PARTS} more: files.list() names them"))
+        tables.append(_Description(f"and {len(parts) - _MAX_PARTS} more: files.list() names them"))
     if len(parts) > 1:
-        tables.insert(0, _Table(f"{len(parts)} tables, the first without sheet="))
+        tables.insert(0, _Description(f"{len(parts)} tables; without sheet=, the first is read"))
     return tables
 
 
-def _describe_peek(title: str, peek: Peek) -> _Table:
+def _describe_peek(title: str, peek: Peek) -> _Description:
     """Describe a table from its first and last rows.
 
     A table without declared columns is a sheet. A table without a known number of rows is a view.
@@ -233,15 +240,15 @@ def _describe_peek(title: str, peek: Peek) -> _Table:
     if peek.columns is None:
         return _describe_sheet(title, rows, peek.total, typed_column)
     if peek.total is None:
-        return _Table(f"{title}a view", [Column(*column) for column in peek.columns])
+        return _Description(f"{title}a view", [Column(*column) for column in peek.columns])
     is_complete = peek.total <= len(rows)
     columns = [
         typed_column(name, [row[index] for _, row in rows], declared, whole=is_complete)
         for index, (name, declared) in enumerate(peek.columns)
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
-    return _Table(
-        head, columns, rows=_render_all_rows(row for _, row in rows) if is_complete else ""
+    return _Description(
+        head, columns, all_rows=_render_all_rows(row for _, row in rows) if is_complete else ""
     )
 
 
@@ -256,7 +263,7 @@ def _describe_sheet(
     total: int | None,
     describe_column: Callable[..., Column],
     facts: str = "",
-) -> _Table:
+) -> _Description:
     """Describe a table in which a row may name the columns.
 
     Args:
@@ -267,7 +274,7 @@ def _describe_sheet(
         facts: Further facts for the head line.
     """
     if not rows:
-        return _Table(f"{title}empty")
+        return _Description(f"{title}empty")
     has_header = not is_headless(rows)
     header_index = header_of(rows) if has_header else -1  # the data begin at the next index
     header_number, header = rows[header_index] if has_header else (0, [])
@@ -296,7 +303,7 @@ def _describe_sheet(
         for name, values in zip(names, values_by_column, strict=True)
     ]
     rest = "" if total_row is None else f"  last row, unlike the others: {short(total_row)}"
-    return _Table(head, columns, rest, all_rows)
+    return _Description(head, columns, rest, all_rows)
 
 
 def _cells_line(row: Sequence[Any]) -> str:
@@ -327,7 +334,7 @@ def _total_row(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
     return None
 
 
-def _describe_by_duckdb(path: str, kind: str) -> _Table:
+def _describe_by_duckdb(path: str, kind: str) -> _Description:
     """Describe a Parquet or Arrow file by its columns and its first and last rows."""
     import duckdb
 
@@ -358,7 +365,9 @@ def _describe_by_duckdb(path: str, kind: str) -> _Table:
             values.append(None)
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
     all_rows = _render_all_rows(rows) if total <= len(rows) else ""
-    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns, rows=all_rows)
+    return _Description(
+        f"{total:,} rows{_sample_note(len(rows), total)}", columns, all_rows=all_rows
+    )
 
 
 def _quoted(name: str) -> str:
@@ -367,16 +376,24 @@ def _quoted(name: str) -> str:
 
 def _describe_text(
     path: str, name: str, ending: str, kind: str, size: int, max_bytes: int, max_characters: int
-) -> _Table:
+) -> _Description:
+    """Describe a file that no FileFormat plugin reads, by its content.
+
+    Of a large text, only the beginning and some lines of the rest are read. A large JSON value is
+    read as a whole, because a part of the value is no JSON.
+    """
     with Path(path).open("rb") as file:
         data = file.read(max_bytes + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
-    if known_format is not None and (kind != "text" or not known_format.startswith("a page")):
+    # A file that should be a table or JSON, but is an HTML page, is often a page about an error.
+    is_page = known_format is not None and known_format.startswith("a page")
+    is_text_page = is_page and kind == "text"
+    if known_format is not None and not is_text_page:
         is_archive = zipfile.is_zipfile(path)
-        return _Table(
-            known_format, rest=_describe_archive(path) if is_archive else _unpacked_lines(path)
+        return _Description(
+            known_format, footer=_describe_archive(path) if is_archive else _unpacked_lines(path)
         )
     is_whole = len(data) >= size
     pieces: list[bytes] = []
@@ -386,23 +403,24 @@ def _describe_text(
         pieces = _sample_lines(path, len(data), size)
     text = decode_if_text(data) if kind == "other" else decode(data, None, name)
     if text is None:
-        return _Table(f"{size:,} bytes, not text")
+        return _Description(f"{size:,} bytes, not text")
     if not text.strip():
-        return _Table("empty")
+        return _Description("empty")
     encoding = encoding_of(data, name)
     encoding_note = "" if encoding == "utf-8" else f", {encoding}"
-    further: list[str] = []
+    # In a wide encoding, a piece may begin in the middle of a character.
+    later_pieces: list[str] = []
     if not encoding.startswith(_WIDE_ENCODINGS):
-        further = [piece.decode(encoding, "replace") for piece in pieces]
+        later_pieces = [piece.decode(encoding, "replace") for piece in pieces]
     if kind == "csv":
         line_count = None if is_whole else _count_lines(path)
-        return _describe_separated(text, further, ending, encoding_note, line_count)
+        return _describe_separated(text, later_pieces, ending, encoding_note, line_count)
     if kind == "json":
         if not is_whole:
-            return _Table(f"one value of JSON{encoding_note}, that begins with {short(text)}")
+            return _Description(f"one value of JSON{encoding_note}, that begins with {short(text)}")
         return _describe_value(read_json(text, name), encoding_note)
     if kind == "jsonl":
-        values = read_json_lines("".join([text, *further]), name)
+        values = read_json_lines("".join([text, *later_pieces]), name)
         return _describe_value(values, encoding_note, None if is_whole else _count_lines(path))
     lines = text.splitlines()
     count = f"{len(lines):,}" if is_whole else f"about {_count_lines(path):,}"
@@ -430,15 +448,15 @@ def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
     return pieces
 
 
-def _describe_document(path: str, name: str, kind: str, max_characters: int) -> _Table:
+def _describe_document(path: str, name: str, kind: str, max_characters: int) -> _Description:
     """Describe a PDF by its pages and text, or a .docx by its lines."""
     if kind == "docx":
         lines = [*docx_lines(path, name)]
         if not any(map(str.strip, lines)):
-            return _Table(f"str, {len(lines):,} lines without text")
+            return _Description(f"str, {len(lines):,} lines without text")
         return _describe_lines(f"str, {len(lines):,} lines", lines, max_characters)
     if find_spec("pypdf") is None:
-        return _Table("a PDF; its text needs delf-plugin-files[pdf]")
+        return _Description("a PDF; its text needs delf-plugin-files[pdf]")
     document = pdf_pages(path, name, _MAX_PAGES)
     head = f"list[str], the text of each of {document.total:,} pages"
     head += _joined_words_note(document.texts)
@@ -452,11 +470,11 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
             for number, page in enumerate(pages, 1)
             for line in (f"  page {number}", *_wrapped(page))
         ]
-        return _Table(f"{head}; all of it:", rest="\n".join(lines))
+        return _Description(f"{head}; all of it:", footer="\n".join(lines))
     for number, text in enumerate(document.texts, 1):
         if text:
-            return _beginning(f"{head}; page {number} begins", text.splitlines())
-    return _Table(f"{head}; the first pages have no text, like scanned pages")
+            return _describe_beginning(f"{head}; page {number} begins", text.splitlines())
+    return _Description(f"{head}; the first pages have no text, like scanned pages")
 
 
 def _joined_words_note(texts: Sequence[str]) -> str:
@@ -468,11 +486,11 @@ def _joined_words_note(texts: Sequence[str]) -> str:
     return f" (columns may run together, as in {', '.join(map(short, joined_words[:2]))})"
 
 
-def _describe_lines(head: str, lines: Sequence[str], max_characters: int) -> _Table:
+def _describe_lines(head: str, lines: Sequence[str], max_characters: int) -> _Description:
     """Describe a text by all its lines if these fit, otherwise by the first lines."""
     if _count_characters(lines) <= min(_MAX_WHOLE_CHARACTERS, max_characters):
-        return _Table(f"{head}; all of it:", rest="\n".join(_wrapped(lines)))
-    return _beginning(f"{head}; it begins", lines)
+        return _Description(f"{head}; all of it:", footer="\n".join(_wrapped(lines)))
+    return _describe_beginning(f"{head}; it begins", lines)
 
 
 def _count_characters(lines: Sequence[str]) -> int:
@@ -491,9 +509,9 @@ def _wrapped(lines: Sequence[str]) -> Iterable[str]:
             yield f"  {mark} {_escaped(text[start : start + _MAX_LINE_CHARACTERS])}"
 
 
-def _beginning(head: str, lines: Sequence[str]) -> _Table:
+def _describe_beginning(head: str, lines: Sequence[str]) -> _Description:
     first_lines = [f"  {_line(line)}" for line in lines if line.strip()][:_MAX_FIRST_LINES]
-    return _Table(head, rest="\n".join(first_lines))
+    return _Description(head, footer="\n".join(first_lines))
 
 
 def _describe_archive(path: str) -> str:
@@ -526,7 +544,7 @@ def _unpacked_lines(path: str) -> str:
     """Return the first lines of a text in gzip, bzip2 or xz; empty for any other file."""
     for open_compressed in (gzip.open, bz2.open, lzma.open):
         with suppress(OSError, EOFError, lzma.LZMAError), open_compressed(path, "rb") as file:
-            return "\n".join(_first_lines(file.read(_PIECE_BYTES), "it begins"))
+            return "\n".join(_first_lines(file.read(_PIECE_BYTES), heading="it begins"))
     return ""
 
 
@@ -568,13 +586,13 @@ def _escaped(text: str) -> str:
 
 
 def _describe_separated(
-    text: str, further: Sequence[str], ending: str, encoding_note: str, total: int | None
-) -> _Table:
+    text: str, later_pieces: Sequence[str], ending: str, encoding_note: str, total: int | None
+) -> _Description:
     """Describe a file of separated values.
 
     Args:
         text: The content of the file, or its beginning.
-        further: Sample lines from the rest of the file.
+        later_pieces: Sample lines from the rest of the file, in several pieces.
         ending: The file's extension.
         encoding_note: A remark on the encoding; empty for UTF-8.
         total: The approximate number of lines of the file; None if ``text`` is the whole content.
@@ -582,14 +600,17 @@ def _describe_separated(
     dialect = dialect_of(text, ending)
     rows = rows_of(text, ending)
     if not rows:
-        return _Table("empty")
+        return _Description("empty")
     width = len(rows[-1][1])
-    for index, piece in enumerate(further, 1):
-        with suppress(ValueError):  # a sample may begin in a quoted cell
-            sample_rows = lines_of(piece, dialect)
-            last_row = sample_rows[-1] if sample_rows and index == len(further) else None
+    for index, piece in enumerate(later_pieces, 1):
+        with suppress(ValueError):  # a piece that cannot be parsed is left out
+            sample_rows = rows_of_chunk(piece, dialect)
+            is_last_piece = index == len(later_pieces)
+            last_row = sample_rows[-1] if sample_rows and is_last_piece else None
+            # Rows of another width are left out: a sample may begin in a quoted cell. The last row
+            # of the file may be shorter, such as a row with a total.
             rows += [
-                (0, row)
+                (_UNKNOWN_ROW_NUMBER, row)
                 for row in sample_rows
                 if len(row) == width or (row is last_row and len(row) < width)
             ]
@@ -600,7 +621,7 @@ def _describe_separated(
     return _describe_sheet("", numbered, total or len(rows), text_column, facts)
 
 
-def _describe_value(value: Any, encoding_note: str, lines: int | None = None) -> _Table:
+def _describe_value(value: Any, encoding_note: str, lines: int | None = None) -> _Description:
     """Describe a JSON value.
 
     Args:
@@ -610,7 +631,7 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
     """
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        sample_items = spread(items, _MAX_ITEMS)
+        sample_items = evenly_spaced(items, _MAX_ITEMS)
         count = lines or len(items)
         is_complete = len(sample_items) >= count
         head = f"list of {'about ' if lines else ''}{count:,}"
@@ -618,23 +639,24 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
             columns = record_columns(sample_items, whole=is_complete)
-            return _Table(f"{head} dicts{sample}{encoding_note}", columns, rows=all_rows)
+            return _Description(f"{head} dicts{sample}{encoding_note}", columns, all_rows=all_rows)
         kinds = describe_values(sample_items, whole=is_complete)
-        return _Table(f"{head}{sample}{encoding_note}: {kinds}")
+        return _Description(f"{head}{sample}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if has_data_keys([record]):
-            return _Table(f"dict{encoding_note}: {describe_values([record], whole=True)}")
+            return _Description(f"dict{encoding_note}: {describe_values([record], whole=True)}")
         columns = [_describe_member(key, item) for key, item in record.items()]
-        return _Table(f"dict{encoding_note}", columns)
-    return _Table(f"{type(value).__name__}{encoding_note}: {short(value)}")
+        return _Description(f"dict{encoding_note}", columns)
+    return _Description(f"{type(value).__name__}{encoding_note}: {short(value)}")
 
 
 def _describe_member(key: str, value: Any) -> Column:
+    """Describe a member of a JSON object, with its key as the name of a column."""
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
-        sample = spread(items, _MAX_ITEMS)
-        kinds = describe_values(sample, 1, whole=sample is items)
+        sample = evenly_spaced(items, _MAX_ITEMS)
+        kinds = describe_values(sample, depth=1, whole=sample is items)
         sample_note = _sample_note(len(sample), len(items))
         return Column(key, f"list of {len(items):,}{sample_note}: {kinds}")
     return Column(key, describe_values([value], whole=True))

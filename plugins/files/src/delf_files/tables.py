@@ -56,9 +56,11 @@ def read_table(
     if odd_line is not None:
         note_odd_quotes(odd_line)
     note_escapes(body, dialect)
+    # The first row has the column names; with ``header=0``, rows_from_header() has added a row of
+    # empty names.
     named_columns, max_cells = len(rows[0]), max(map(len, rows))
     if header == 0:
-        note_uneven(min(map(len, rows[1:])), named_columns)
+        note_uneven(min(map(len, rows[1:])), max_cells)
     wider_rows = [number for number, row in numbered_rows if len(row) > named_columns]
     note_wider(len(wider_rows), next(iter(wider_rows), 0), named_columns, max_cells)
     columns = columns_of(rows[0], max_cells)
@@ -79,7 +81,7 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
     return _rows(text[dialect.start :], dialect)
 
 
-def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
+def rows_of_chunk(text: str, dialect: Dialect) -> list[list[str]]:
     """Parse lines from the middle of a table, and return their rows.
 
     Args:
@@ -195,14 +197,16 @@ def note_wider(wider_rows: int, first: int, named_columns: int, max_cells: int) 
         note(
             f"rows with more cells than the {named_columns} columns that are named: "
             f"{wider_rows:,} (the first is row {first}), with {max_cells} cells at most; their "
-            "cells may be moved"
+            "cells may be in the wrong columns"
         )
 
 
 def note_uneven(min_cells: int, max_cells: int) -> None:
     """Add a note if rows of a table without column names differ in their number of cells."""
     if min_cells < max_cells:
-        note(f"rows have from {min_cells} to {max_cells} cells, so their cells may be moved")
+        note(
+            f"rows have from {min_cells} to {max_cells} cells, so cells may be in the wrong columns"
+        )
 
 
 def note_escapes(text: str, dialect: Dialect) -> None:

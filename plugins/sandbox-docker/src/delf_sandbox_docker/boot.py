@@ -181,7 +181,7 @@ def _run_guest(memory_bytes: int) -> NoReturn:
     Server().serve(read_fd, write_fd)
 
 
-def _supervise(child: int, time: _ProcessorTime) -> NoReturn:
+def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
     """Wait for the end of the guest or the host; then exit, which ends the container."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -195,11 +195,12 @@ def _supervise(child: int, time: _ProcessorTime) -> NoReturn:
     poll = select.poll()
     poll.register(0, 0)  # report only a closed other end, no data
     poll.register(wake_up_reader, select.POLLIN)
-    _reap(child, time)
+    _exit_if_guest_ended(child, processor_time)
+    # The loop ends when this process exits: at the end of the guest or the host, or of the time.
     while True:
-        remaining = time.milliseconds_left()
+        remaining = processor_time.milliseconds_left()
         if remaining is not None and remaining <= 0:
-            _report_exit(-signal.SIGXCPU, time)
+            _report_exit(-signal.SIGXCPU, processor_time)
             os._exit(128 + signal.SIGXCPU)
         for descriptor, _ in poll.poll(
             None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
@@ -207,22 +208,24 @@ def _supervise(child: int, time: _ProcessorTime) -> NoReturn:
             if descriptor == 0:
                 os._exit(0)
             os.read(wake_up_reader, 4096)
-            _reap(child, time)
+            _exit_if_guest_ended(child, processor_time)
 
 
-def _report_exit(code: int, time: _ProcessorTime, *, is_out_of_memory: bool = False) -> None:
+def _report_exit(
+    code: int, processor_time: _ProcessorTime, *, is_out_of_memory: bool = False
+) -> None:
     """Report the guest's exit code and processor time to the host, on standard error.
 
     Args:
         code: The exit code, or the negative number of the signal that ended the guest.
-        time: The processor time of the container.
+        processor_time: The processor time of the container.
         is_out_of_memory: Whether the kernel ended the guest because memory ran out.
     """
-    values = code, b"true" if is_out_of_memory else b"false", time.used()
+    values = code, b"true" if is_out_of_memory else b"false", processor_time.used()
     os.write(2, b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % values)
 
 
-def _reap(child: int, time: _ProcessorTime) -> None:
+def _exit_if_guest_ended(child: int, processor_time: _ProcessorTime) -> None:
     """Reap all ended child processes. If ``child`` has ended, report its end and exit.
 
     ``child`` is the process that runs the scripts.
@@ -237,7 +240,7 @@ def _reap(child: int, time: _ProcessorTime) -> None:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             is_out_of_memory = code == -signal.SIGKILL and _has_oom_kill()
-            _report_exit(code, time, is_out_of_memory=is_out_of_memory)
+            _report_exit(code, processor_time, is_out_of_memory=is_out_of_memory)
             os._exit(128 - code if code < 0 else code)
 
 

@@ -252,13 +252,16 @@ class ContainerProcess:
         await asyncio.shield(self._removal)
 
     async def _remove(self) -> None:
-        removing = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
+        """Remove the container and its folder; log if the container could not be removed."""
+        removal = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
+            # A container that is left over is no error: the next process removes the container.
             with self._engine.leftovers.track(DelfError):
-                if not await self._engine.finish({removing}):
-                    removing.cancel()
+                has_ended = await self._engine.finish({removal})
+                if not has_ended:  # the engine no longer responds
+                    removal.cancel()
                     raise self._engine.not_responding_error()
-                await removing
+                await removal
         finally:
             self._release()
 

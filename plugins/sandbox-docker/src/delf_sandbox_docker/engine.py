@@ -39,19 +39,20 @@ class Engine:
     Args:
         url: The address of the engine, such as ``unix://…`` or ``tcp://…``; by default
             ``DOCKER_HOST``, or the usual socket.
-        seconds: The timeout of a request in seconds, except for image builds.
+        timeout_seconds: The timeout of a request in seconds, except for image builds.
         ping_seconds: The time in seconds in which a working engine answers a ping.
     """
 
     def __init__(
-        self, url: str | None = None, seconds: int = 60, ping_seconds: float = _PING_SECONDS
+        self, url: str | None = None, timeout_seconds: int = 60, ping_seconds: float = _PING_SECONDS
     ) -> None:
         self.url = url or os.environ.get("DOCKER_HOST") or _default_url()
-        self._seconds = seconds
+        self._timeout_seconds = timeout_seconds
         self._ping_seconds = ping_seconds
         self._client: Any = None
         self._info: dict[str, Any] | None = None
-        self._silent_until = 0.0
+        # The monotonic time before which no ping is sent, because a ping failed a moment ago.
+        self._next_ping_at = 0.0
         self.leftovers = Outage(_log, "containers are left for the next process to remove")
         """Logs once that containers cannot be removed, until a removal succeeds."""
         self._permits_of_loop: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
@@ -76,7 +77,7 @@ class Engine:
             from requests import RequestException
 
             try:
-                self._client = _connect(self.url, self._seconds)
+                self._client = _connect(self.url, self._timeout_seconds)
             except (DockerException, RequestException, OSError) as error:
                 raise self.explain(error) from error
         return self._client
@@ -135,16 +136,16 @@ class Engine:
         """
         while True:
             _, unfinished = await asyncio.wait(
-                work, timeout=0 if self._is_silent() else self._ping_seconds
+                work, timeout=0 if self._failed_ping_recently() else self._ping_seconds
             )
             if not unfinished:
                 return True
-            if self._is_silent() or not await self._answers_ping():
+            if self._failed_ping_recently() or not await self._answers_ping():
                 return False
 
-    def _is_silent(self) -> bool:
+    def _failed_ping_recently(self) -> bool:
         """Return True if a ping failed a moment ago, so that another ping is useless."""
-        return time.monotonic() < self._silent_until
+        return time.monotonic() < self._next_ping_at
 
     async def _answers_ping(self) -> bool:
         """Return True if the engine answers a ping over a new connection."""
@@ -152,7 +153,7 @@ class Engine:
         finished, _ = await asyncio.wait({asking}, timeout=self._ping_seconds)
         if finished and asking.exception() is None:
             return True
-        self._silent_until = time.monotonic() + _SECONDS_BEFORE_NEXT_PING
+        self._next_ping_at = time.monotonic() + _SECONDS_BEFORE_NEXT_PING
         return False
 
     def not_responding_error(self) -> SandboxUnavailableError:
@@ -255,14 +256,14 @@ def _check_socket(url: str) -> None:
             probe.connect(url.removeprefix("unix://"))
 
 
-def _connect(url: str, seconds: float) -> Any:
+def _connect(url: str, timeout_seconds: float) -> Any:
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError
 
     make = cast("Any", APIClient)
     try:
-        return make(base_url=url, version="auto", timeout=seconds)
+        return make(base_url=url, version="auto", timeout=timeout_seconds)
     except DockerException as error:
         if not isinstance(error.__context__, JSONDecodeError):
             raise

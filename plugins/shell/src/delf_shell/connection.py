@@ -91,8 +91,8 @@ class Shell(Connection[ShellSettings]):
         blocked = f"blocked: {shlex.join(words)!r} matches no rule. Rules: {patterns}"
         if any(rule.words[0] == words[0] and rule.words[-1] == "*" for rule in self._rules):
             blocked += (
-                ". A * matches no options, and only arguments that the program is known to only "
-                "read; for other words, a rule must name them or end with **"
+                ". A * matches neither options nor arguments that the program might write to, run "
+                "or send; a rule must name such words or end with **"
             )
         return blocked
 

@@ -145,7 +145,9 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
         elif character == '"':
             part, position = _double_quoted(text, position + 1)
         elif character == "\\":
-            escaped = text[position + 1 : position + 2] or "\n"  # a line cannot be continued
+            # After a backslash at the end of the text, a line break would follow in a shell. It is
+            # refused like any line break outside of quotes.
+            escaped = text[position + 1 : position + 2] or "\n"
             part, position = _check_character(escaped), position + 2
         elif character == "&":
             raise _not_understood("&", "commands in the background")

@@ -35,7 +35,7 @@ _NEVER_MATCHES: Final = re.compile(r"(?!)")
 # The programs that only read files, each with the options that do more.
 #
 # The options write files, run programs or read file names from a file.
-_UNSAFE_OPTIONS: Final[dict[str, re.Pattern[str]]] = {
+_UNSAFE_OPTIONS_OF_READING_PROGRAMS: Final[dict[str, re.Pattern[str]]] = {
     **dict.fromkeys(
         _words(
             "basename cat cmp cut diff dirname echo grep head ls nl od paste pwd stat tail tr uniq"
@@ -59,13 +59,14 @@ def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     """
     if not matched:
         return True
-    check = _WILDCARD_CHECKS.get(command[0])
+    program = command[0]
+    check = _WILDCARD_CHECKS.get(program)
     if check is not None:
         return check(command, matched)
-    return command[0] in _UNSAFE_OPTIONS
+    return program in _UNSAFE_OPTIONS_OF_READING_PROGRAMS
 
 
-def only_reads(command: Words, options: Sequence[str]) -> bool:
+def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
     """Return True if a program only reads files when it is called with the given options.
 
     Without options the result is always True: the caller has to check the program itself. With
@@ -77,14 +78,15 @@ def only_reads(command: Words, options: Sequence[str]) -> bool:
     """
     if not options:
         return True
-    unsafe_options = _UNSAFE_OPTIONS.get(command[0])
+    unsafe_options = _UNSAFE_OPTIONS_OF_READING_PROGRAMS.get(command[0])
     return unsafe_options is not None and not any(map(unsafe_options.match, options))
 
 
 def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
-    """Return True if git only reads the words that wildcards matched, except transports.
+    """Return True if no word that a wildcard matched can make git do more than the rule says.
 
-    A transport, such as ``ext::sh``, runs a program.
+    Wildcards may match the arguments of some git commands, and the name of a command that only
+    reads. An argument with ``::`` could name a transport such as ``ext::sh``, which runs a program.
     """
     position = 1
     while position < len(command) and command[position].startswith("-"):
@@ -92,9 +94,11 @@ def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     subcommand = command[position] if position < len(command) else ""
     if any(index < position for index in matched):
         return False  # a wildcard matched an option of git itself
-    allowed = _GIT_ALLOWED - _GIT_CHANGES if position in matched else _GIT_ALLOWED
-    has_transport = any("::" in command[index] for index in matched)
-    return subcommand in allowed and not has_transport
+    # A command that changes the repository, such as ``commit``, must be written in the rule.
+    is_subcommand_matched = position in matched
+    allowed = _GIT_ALLOWED - _GIT_CHANGES if is_subcommand_matched else _GIT_ALLOWED
+    may_name_transport = any("::" in command[index] for index in matched)
+    return subcommand in allowed and not may_name_transport
 
 
 def _uniq_only_reads_matched(command: Words, matched: Collection[int]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
-from delf_shell.programs import only_reads, only_reads_matched
+from delf_shell.programs import only_reads_matched, options_allow_only_reading
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
@@ -34,30 +34,38 @@ class Rule:
     Args:
         words: The words of the pattern.
         ask: Whether every matching command needs approval.
-        reading: Whether a matching command needs approval unless the words after the pattern can
-            only read files in the folder in which commands run.
+        asks_unless_reading: Whether a matching command needs approval if its further words may do
+            more than read files in the folder.
     """
 
     words: tuple[str, ...]
     ask: bool
-    reading: bool = False
+    asks_unless_reading: bool = False
 
     def requires_approval(self, command: Words) -> bool:
         """Return True if a matching command needs approval."""
-        if self.ask or not self.reading:
-            return self.ask
-        further = range(len(self.words) - 1, len(command))
-        if any(_OUTSIDE_PATH.search(command[index]) for index in further):
+        if self.ask:
             return True
-        arguments = [index for index in further if not command[index].startswith("-")]
-        options = [command[index] for index in further if command[index].startswith("-")]
+        if not self.asks_unless_reading:
+            return False
+        # The last word of such a pattern is ``**``, which matches any further words.
+        further_indexes = range(len(self.words) - 1, len(command))
+        if any(_OUTSIDE_PATH.search(command[index]) for index in further_indexes):
+            return True
+        arguments = [index for index in further_indexes if not command[index].startswith("-")]
+        options = [command[index] for index in further_indexes if command[index].startswith("-")]
         # In a short option, a path may follow the letter at once.
         if any("/" in word for word in options if not word.startswith("--")):
             return True
-        return not (only_reads_matched(command, arguments) and only_reads(command, options))
+        return not (
+            only_reads_matched(command, arguments) and options_allow_only_reading(command, options)
+        )
 
     def matches(self, command: Words) -> bool:
-        """Return True if a command matches the pattern."""
+        """Return True if a command matches the pattern.
+
+        A wildcard does not match a word that makes the program do more than read the word.
+        """
         pattern_words = self.words
         matched: list[int] = []
         # A "*" or "**" at the end stands for all further words of the command.
@@ -74,6 +82,7 @@ class Rule:
             map(_matches_word, pattern_words, command)
         ):
             return False
+        # In the words that differ from the pattern, a wildcard matched a part.
         matched += (index for index, word in enumerate(pattern_words) if word != command[index])
         return only_reads_matched(command, matched)
 
@@ -88,20 +97,26 @@ def _matches_word(pattern: str, word: str) -> bool:
     matched_part = word[len(prefix) :]
     if not word.startswith(prefix) or not _stays_in_folder(matched_part):
         return False
-    if word.startswith("-") and not _is_option_value(prefix, matched_part):
+    if word.startswith("-") and not _is_option_value(matched_part, text_before=prefix):
         return False
     # Brackets are not wildcards here.
     return fnmatch.fnmatchcase(word, pattern.replace("[", "[[]"))
 
 
-def _is_option_value(option: str, matched_part: str) -> bool:
-    """Return True if the matched part is the value of an option, and not further options.
+def _is_option_value(matched_part: str, *, text_before: str) -> bool:
+    """Return True if the part of an option that a wildcard matched is the option's value.
 
-    The value of a short option may only be a number, because letters would be further options.
+    The value of a long option follows ``=``, as in ``--file=a``. The value of a short option, as in
+    ``-n5``, may only be a number, because letters would be further options.
+
+    Args:
+        matched_part: The end of the option, which a wildcard matched.
+        text_before: The beginning of the option, which the pattern names.
     """
-    if option.startswith("--") or "=" in option:
-        return "=" in option
-    return len(option) > 1 and _NUMBER.fullmatch(matched_part) is not None
+    if text_before.startswith("--") or "=" in text_before:
+        return "=" in text_before
+    has_option_letter = len(text_before) > 1
+    return has_option_letter and _NUMBER.fullmatch(matched_part) is not None
 
 
 def _stays_in_folder(word: str) -> bool:
@@ -129,10 +144,12 @@ def parse_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
         if not words or any(sign in words[0] for sign in "*?/"):
             raise ConnectionConfigurationError(
                 f"{name}: the pattern {rule.pattern!r} does not begin with the name of a program",
-                hint='write a pattern such as "git log *"; default is for commands without a rule',
+                hint='write a pattern such as "git log *"; the setting "default" decides about '
+                "commands without a rule",
             )
         # The matches "prefix" and "reading" allow further words.
         if rule.match != "words" and words[-1] != "**":
             words = (*words, "**")
-        parsed.append(Rule(words, rule.approval_required, reading=rule.match == "reading"))
+        asks_unless_reading = rule.match == "reading"
+        parsed.append(Rule(words, rule.approval_required, asks_unless_reading))
     return tuple(parsed)

@@ -68,6 +68,8 @@ def _parse_python(text: str) -> Any:
     token_types = [kind for kind in token_types if kind not in (tokenize.NL, tokenize.NEWLINE)]
     if (tokenize.STRING, tokenize.STRING) in pairwise(token_types):
         raise ValueError("two texts are side by side")
+    # read_literal() raises for a repeated key. The conversion to JSON text and back makes, for
+    # example, lists of tuples, and raises for values that JSON does not have.
     return json.loads(json.dumps(read_literal(text)))
 
 

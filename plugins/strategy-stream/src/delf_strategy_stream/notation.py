@@ -92,7 +92,10 @@ class Markers:
         return assistant("\n\n".join(parts) or "(nothing)")
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return one message with the results, in call order, and the mistakes; empty if none."""
+        """Return one message with the results of the calls, and the problems of the answer.
+
+        The results are in the order of the calls. Without results and problems, return no message.
+        """
         parts: list[str] = []
         if turn.results:
             result_texts = ",\n".join(
@@ -143,10 +146,13 @@ class FunctionCalls:
         )
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return a message with a result for every call, and a message about the model's mistakes.
+        """Return a message with a result for each call, and a message about the answer's problems.
 
-        Either message is left out if it would be empty.
+        Providers require a result even for a call that could not be parsed. Without calls or
+        without problems, the message about these is left out.
         """
+        # The results, and the problems of calls that could not be parsed, are in the order of the
+        # calls. Parsing a call again shows which of the two belongs to the call.
         misread = iter(p for p in turn.problems if isinstance(p, Misread))
         numbered_results = iter(enumerate(turn.results, 1))
         tool_results: list[ToolResult] = []
@@ -176,14 +182,17 @@ class Reader:
 
     def feed(self, delta: ModelDelta) -> list[Event]:
         """Parse the next piece of a streamed answer; return the events that are now complete."""
-        if delta.call is None:
+        is_text = delta.call is None
+        if is_text:
             return self._parser.feed(delta.text)
-        if self._tools is None or delta.whole is None:
+        # The provider sends a call in pieces, and with the last piece the complete call.
+        complete_call = delta.whole
+        if self._tools is None or complete_call is None:
             return []
-        return [_parse_provider_call(delta.whole, self._tools)]
+        return [_parse_provider_call(complete_call, self._tools)]
 
     def parse(self, reply: ModelReply) -> Turn:
-        """Parse a complete reply into a :class:`Turn`, whose calls have no results yet."""
+        """Parse a complete reply; return the turn, whose calls have no results yet."""
         parser = Parser(calls=self._tools is None)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:

@@ -46,168 +46,208 @@ class Parser:
 
     def __init__(self, *, calls: bool = True) -> None:
         self._tags = ("<think>", _EXECUTE) if calls else ("<think>",)
-        self._rest: str = ""
+        # The end of the input, which no state has consumed yet.
+        self._unparsed: str = ""
+        # The method that parses the input at this point of the answer.
         self._state: Callable[[list[Event]], bool] = self._reasoning_or_text
+        # The mark with which the current reasoning began.
         self._opening: Opening | None = None
-        self._thought_tag: str = ""
-        self._line: list[str] = []
+        self._reasoning_tag: str = ""
+        # The parts of the line of text that is not yet complete.
+        self._current_line: list[str] = []
         self._in_fence = False
-        self._prose: list[str] = []
-        self._garbage: list[str] = []
-        self._searched_to = 0
+        # The text for the user, outside of reasoning and calls.
+        self._shown_text_parts: list[str] = []
+        self._text_between_calls: list[str] = []
+        # The position in the unparsed input up to which a search has found nothing.
+        self._search_start = 0
+        # The number of open brackets, and whether a JSON string is open, in the current call.
         self._depth = 0
         self._in_string = False
         self._is_over = False
-        self._invented: list[str] = []
+        # The text after the calls, in which models invent results of these calls.
+        self._text_after_calls: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of the answer; return the events that are now complete."""
-        self._rest += text
+        self._unparsed += text
         events: list[Event] = []
+        # Each state adds events, may choose the next state, and returns False for more input.
         while self._state(events):
             pass
         return events
 
     def finish(self) -> list[Event]:
-        """End the answer; return the remaining events."""
+        """End the answer; return the remaining events.
+
+        A ``Misread`` event names a text that is no valid call, with the reason. An ``Invented``
+        event has the text after the calls, in which models make up results of these calls.
+        """
         self._is_over = True
         events = self.feed("")
-        rest, state = self._rest, self._state
-        self._rest = ""
-        if state in (self._reasoning_or_text, self._text, self._quoted_thought) and rest:
-            self._say(rest, events)
-        elif state == self._think:
+        rest, state = self._unparsed, self._state
+        self._unparsed = ""
+        if state in (self._reasoning_or_text, self._outside_tags, self._think_tag_in_text) and rest:
+            self._add_text_for_user(rest, events)
+        elif state == self._inside_reasoning:
             events += [Thought(rest)] if rest else []
-            events.append(Misread("", f"{self._thought_tag} has no end"))
-        elif state == self._open:
-            events.append(Misread(_EXECUTE, "no calls follow"))
-        elif state == self._one_call:
-            events.append(Misread(rest, "it has no end"))
+            events.append(Misread(text="", why=f"{self._reasoning_tag} has no end"))
+        elif state == self._after_execute_tag:
+            events.append(Misread(text=_EXECUTE, why="no calls follow"))
+        elif state == self._inside_call:
+            events.append(Misread(text=rest, why="it has no end"))
         elif state == self._between_calls and not _JSON_FENCE.startswith(rest):
-            self._garbage.append(rest)
-        self._report_garbage(events)
-        prose = "".join(self._prose)
+            self._text_between_calls.append(rest)
+        self._report_text_between_calls(events)
+        prose = "".join(self._shown_text_parts)
         if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(prose):
-            events.append(Misread(prose, "calls are not written in a fence"))
-        if self._invented:
-            events.append(Invented("".join(self._invented)[:_MAX_INVENTED_CHARS]))
+            events.append(Misread(text=prose, why="calls are not written in a fence"))
+        if self._text_after_calls:
+            events.append(Invented("".join(self._text_after_calls)[:_MAX_INVENTED_CHARS]))
         return events
 
     # -- states: each consumes input, and returns False if more input is needed ---------------
 
     def _reasoning_or_text(self, events: list[Event]) -> bool:
-        """Decide whether the answer continues with reasoning or with text."""
-        self._opening = find_reasoning_opening(self._rest)
+        """Choose the next state: reasoning if an opening tag follows, else text.
+
+        Return False if more input is needed for the choice.
+        """
+        self._opening = find_reasoning_opening(self._unparsed)
         if self._opening is not None:
-            self._thought_tag = self._rest[: self._opening.length].strip()
-            self._rest = self._rest[self._opening.length :]
-            self._state = self._think
+            self._reasoning_tag = self._unparsed[: self._opening.length].strip()
+            self._unparsed = self._unparsed[self._opening.length :]
+            self._state = self._inside_reasoning
             return True
-        if may_be_reasoning(self._rest) and not self._is_over:
+        if may_be_reasoning(self._unparsed) and not self._is_over:
             return False
-        self._state = self._text
+        self._state = self._outside_tags
         return True
 
-    def _think(self, events: list[Event]) -> bool:
-        """Parse reasoning up to its end tag."""
+    def _inside_reasoning(self, events: list[Event]) -> bool:
+        """Parse reasoning up to its end tag. Return False if more input is needed.
+
+        The reasoning so far becomes an event at once. A possible beginning of the end tag stays
+        unparsed.
+        """
         opening = self._opening
-        end = None if opening is None else opening.closing_pattern.search(self._rest)
+        end = None if opening is None else opening.closing_pattern.search(self._unparsed)
         if end is not None:
-            thought, self._rest = self._rest[: end.start()], self._rest[end.end() :]
+            thought, self._unparsed = self._unparsed[: end.start()], self._unparsed[end.end() :]
             self._state = self._reasoning_or_text
         else:
             tag_length = (
-                0 if opening is None else _partial_tag_length(self._rest, opening.closing_mark)
+                0 if opening is None else _partial_tag_length(self._unparsed, opening.closing_mark)
             )
-            position = len(self._rest) - tag_length
-            thought, self._rest = self._rest[:position], self._rest[position:]
+            position = len(self._unparsed) - tag_length
+            thought, self._unparsed = self._unparsed[:position], self._unparsed[position:]
         if thought:
             events.append(Thought(thought))
         return end is not None
 
-    def _text(self, events: list[Event]) -> bool:
-        match = _LINE_END_OR_TAG.search(self._rest)
-        position = len(self._rest) if match is None else match.start()
-        self._say(self._rest[:position], events)
-        self._rest = self._rest[position:]
+    def _outside_tags(self, events: list[Event]) -> bool:
+        """Parse text for the user up to the next line end or tag.
+
+        Return False if more input is needed.
+        """
+        match = _LINE_END_OR_TAG.search(self._unparsed)
+        position = len(self._unparsed) if match is None else match.start()
+        self._add_text_for_user(self._unparsed[:position], events)
+        self._unparsed = self._unparsed[position:]
         if match is None:
             return False
         if match.group() == "\n":
-            self._say("\n", events)
-            self._rest = self._rest[1:]
+            self._add_text_for_user("\n", events)
+            self._unparsed = self._unparsed[1:]
             return True
-        tag = next((tag for tag in self._tags if self._rest.startswith(tag)), None)
-        if tag is not None and self._is_valid_tag(tag):
-            return self._begin_section(tag)
+        tag = next((tag for tag in self._tags if self._unparsed.startswith(tag)), None)
+        if tag is not None and self._is_tag_in_effect(tag):
+            self._choose_state_for_tag(tag)
+            return True
         # A piece may end within a mark: keep the mark's beginning until the next piece.
-        may_begin_tag = any(tag.startswith(self._rest) for tag in self._tags)
+        may_begin_tag = any(tag.startswith(self._unparsed) for tag in self._tags)
         if tag is None and may_begin_tag and not self._is_over:
             return False
-        tag = tag or "<"
-        self._say(tag, events)
-        self._rest = self._rest[len(tag) :]
+        # A tag that is only mentioned, and a "<" that begins no tag, are text for the user.
+        plain_text = tag or "<"
+        self._add_text_for_user(plain_text, events)
+        self._unparsed = self._unparsed[len(plain_text) :]
         return True
 
-    def _is_valid_tag(self, tag: str) -> bool:
-        """Return True if a tag is valid: it is neither quoted nor in a code fence."""
-        line = "".join(self._line)
+    def _is_tag_in_effect(self, tag: str) -> bool:
+        """Return True if a tag is meant as a tag: neither quoted nor in a code fence.
+
+        ``<execute>`` may follow other text in its line, and ``<think>`` may not.
+        """
+        line = "".join(self._current_line)
         # Calls that a model quotes in an explanation must not be made. A tuple, because the empty
         # string is in every string.
         if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
             return False
-        return tag == _EXECUTE or not line.strip()
+        is_first_in_line = not line.strip()
+        return tag == _EXECUTE or is_first_in_line
 
-    def _begin_section(self, tag: str) -> bool:
+    def _choose_state_for_tag(self, tag: str) -> None:
+        """Choose the state that parses the input from a tag on."""
         if tag == "<think>":
-            self._state = self._quoted_thought  # a thought is valid only at the beginning
-            return True
-        if "".join(self._line).strip():
-            self._searched_to, self._state = len(tag), self._inline_execute
-            return True
-        self._rest = self._rest[len(tag) :]
-        self._state = self._open
-        return True
+            # Reasoning begins an answer. Later in the answer, the user sees it as text.
+            self._state = self._think_tag_in_text
+        elif "".join(self._current_line).strip():
+            # The search for the end tag starts after this tag.
+            self._search_start, self._state = len(tag), self._execute_in_line
+        else:
+            self._unparsed = self._unparsed[len(tag) :]
+            self._state = self._after_execute_tag
 
-    def _quoted_thought(self, events: list[Event]) -> bool:
-        """Parse ``<think>…</think>`` inside the text, and add it to the text that the user sees.
+    def _think_tag_in_text(self, events: list[Event]) -> bool:
+        """Parse ``<think>…</think>`` within the text, which the user sees as text.
 
-        Return False if the end tag has not been received.
+        Return False if more input is needed.
         """
-        text, end_tag, rest = self._rest.partition("</think>")
+        text, end_tag, rest = self._unparsed.partition("</think>")
         if not end_tag:
             return False
-        self._say(text + end_tag, events)
-        self._rest, self._state = rest, self._text
+        self._add_text_for_user(text + end_tag, events)
+        self._unparsed, self._state = rest, self._outside_tags
         return True
 
-    def _inline_execute(self, events: list[Event]) -> bool:
-        """Parse ``<execute>`` in a line with other text.
+    def _execute_in_line(self, events: list[Event]) -> bool:
+        """Parse ``<execute>`` in a line with other text. Return False if more input is needed.
 
-        If the line continues after ``</execute>``, both tags are ordinary text.
+        If the line continues after ``</execute>``, both tags are text for the user. A line that
+        continues with another tag, such as ``</answer>``, has no such text.
         """
         while True:
-            end = self._rest.find(_END_EXECUTE, self._searched_to)
+            end = self._unparsed.find(_END_EXECUTE, self._search_start)
             if end < 0 and not self._is_over:
                 # The end mark may be split between pieces: search the last characters again.
-                self._searched_to = max(self._searched_to, len(self._rest) - len(_END_EXECUTE))
+                self._search_start = max(
+                    self._search_start, len(self._unparsed) - len(_END_EXECUTE)
+                )
                 return False
-            if end < 0 or not _is_in_string(self._rest[:end]):
+            if end < 0 or not _is_in_string(self._unparsed[:end]):
                 break
-            self._searched_to = end + 1
-        rest_of_line, line_break, _ = self._rest[end + len(_END_EXECUTE) :].partition("\n")
-        if end >= 0 and not rest_of_line.strip() and not line_break and not self._is_over:
-            self._searched_to = end
+            self._search_start = end + 1
+        rest_of_line, line_break, _ = self._unparsed[end + len(_END_EXECUTE) :].partition("\n")
+        is_end_of_line_missing = not rest_of_line.strip() and not line_break and not self._is_over
+        if end >= 0 and is_end_of_line_missing:
+            self._search_start = end
             return False
-        if end >= 0 and rest_of_line.strip() and not rest_of_line.lstrip().startswith("<"):
-            self._say(self._rest[: end + len(_END_EXECUTE)], events)
-            self._rest = self._rest[end + len(_END_EXECUTE) :]
-            self._state = self._text
+        continues_with_text = rest_of_line.strip() and not rest_of_line.lstrip().startswith("<")
+        if end >= 0 and continues_with_text:
+            self._add_text_for_user(self._unparsed[: end + len(_END_EXECUTE)], events)
+            self._unparsed = self._unparsed[end + len(_END_EXECUTE) :]
+            self._state = self._outside_tags
             return True
-        self._rest, self._state = self._rest[len(_EXECUTE) :], self._open
+        self._unparsed, self._state = self._unparsed[len(_EXECUTE) :], self._after_execute_tag
         return True
 
-    def _open(self, events: list[Event]) -> bool:
-        upcoming = self._rest.lstrip()
+    def _after_execute_tag(self, events: list[Event]) -> bool:
+        """Choose the state for what follows ``<execute>``: calls, a Python call, or else text.
+
+        Return False if more input is needed for the choice.
+        """
+        upcoming = self._unparsed.lstrip()
         if not upcoming or (
             len(upcoming) < len(_END_EXECUTE) and _END_EXECUTE.startswith(upcoming)
         ):
@@ -219,79 +259,79 @@ class Parser:
         if name is not None and name.end() == len(upcoming) and not self._is_over:
             return False
         if name is not None and upcoming[name.end() :].startswith("("):
-            self._state = self._python_call
+            self._state = self._inside_python_call
             return True
-        self._say(_EXECUTE, events)
-        self._state = self._text
+        self._add_text_for_user(_EXECUTE, events)
+        self._state = self._outside_tags
         return True
 
-    def _python_call(self, events: list[Event]) -> bool:
-        """Parse a call that the model wrote in Python's notation, and add a :class:`Misread` event.
+    def _inside_python_call(self, events: list[Event]) -> bool:
+        """Parse a call in Python's notation, which is reported as misread.
 
-        Return False if the end tag has not been received.
+        Return False if more input is needed.
         """
-        text, end_tag, rest = self._rest.partition(_END_EXECUTE)
+        text, end_tag, rest = self._unparsed.partition(_END_EXECUTE)
         if not end_tag and not self._is_over:
             return False
         events.append(Misread(text.strip()[:1000], _NOT_JSON))
-        self._rest, self._state = rest, self._after_calls
-        return bool(end_tag)
+        self._unparsed, self._state = rest, self._after_calls
+        return bool(end_tag)  # without an end tag, the answer is over and no input is left
 
     def _between_calls(self, events: list[Event]) -> bool:
         """Parse the characters between two calls, up to the next call or the end tag.
 
         Return False if more input is needed.
         """
-        self._rest = rest = self._rest.lstrip(_SEPARATORS)
+        self._unparsed = rest = self._unparsed.lstrip(_SEPARATORS)
         if rest != _END_EXECUTE and (_END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest)):
             return False
         if rest.startswith(_END_EXECUTE):
-            self._rest = rest[len(_END_EXECUTE) :]
-            self._report_garbage(events)
+            self._unparsed = rest[len(_END_EXECUTE) :]
+            self._report_text_between_calls(events)
             self._state = self._after_calls
         elif rest[0] == "{":
-            self._state = self._one_call
-            self._searched_to = self._depth = 0
+            self._state = self._inside_call
+            self._search_start = self._depth = 0
             self._in_string = False
         elif rest.startswith(_JSON_FENCE[:3]):
-            self._rest = rest[len(_JSON_FENCE) if rest.startswith(_JSON_FENCE) else 3 :]
+            self._unparsed = rest[len(_JSON_FENCE) if rest.startswith(_JSON_FENCE) else 3 :]
         else:
-            self._garbage.append(rest[0])
-            self._rest = rest[1:]
+            self._text_between_calls.append(rest[0])
+            self._unparsed = rest[1:]
         return True
 
-    def _one_call(self, events: list[Event]) -> bool:
-        """Parse one call, a JSON object; return False if the text ends within the call."""
+    def _inside_call(self, events: list[Event]) -> bool:
+        """Parse one call, a JSON object. Return False if more input is needed."""
         while True:
             match = (_IN_STRING if self._in_string else _OUTSIDE).search(
-                self._rest, self._searched_to
+                self._unparsed, self._search_start
             )
             if match is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
                 # would take quadratic time.
-                self._searched_to = len(self._rest)
+                self._search_start = len(self._unparsed)
                 return False
             character, position = match.group(), match.start()
             if character == "\\":
-                if position + 1 == len(self._rest):
+                if position + 1 == len(self._unparsed):
                     # The escaped character is in the next piece: without it, an escaped quote would
                     # end the string.
-                    self._searched_to = position
+                    self._search_start = position
                     return False
-                self._searched_to = position + 2
+                self._search_start = position + 2
                 continue
             if character == "<":
-                upcoming = self._rest[position : position + len(_END_EXECUTE)]
+                upcoming = self._unparsed[position : position + len(_END_EXECUTE)]
                 if upcoming == _END_EXECUTE:
-                    events.append(Misread(self._rest[:position], "it has no end"))
-                    self._rest, self._state = self._rest[position:], self._between_calls
+                    events.append(Misread(self._unparsed[:position], "it has no end"))
+                    self._unparsed, self._state = self._unparsed[position:], self._between_calls
                     return True
                 if _END_EXECUTE.startswith(upcoming) and position + len(upcoming) == len(
-                    self._rest
+                    self._unparsed
                 ):
-                    self._searched_to = position
+                    self._search_start = position
                     return False
-            self._searched_to = position + 1
+            self._search_start = position + 1
             if character == '"':
                 self._in_string = not self._in_string
             elif character in "{[":
@@ -299,45 +339,53 @@ class Parser:
             elif character in "}]":
                 self._depth -= 1
             if not self._depth:
-                events.append(read_call(self._rest[: self._searched_to]))
-                self._rest, self._state = self._rest[self._searched_to :], self._between_calls
+                events.append(read_call(self._unparsed[: self._search_start]))
+                self._unparsed, self._state = (
+                    self._unparsed[self._search_start :],
+                    self._between_calls,
+                )
                 return True
 
     def _after_calls(self, events: list[Event]) -> bool:
-        upcoming = self._rest.lstrip()
+        """Choose the state after ``</execute>``: another block of calls, else ignored text.
+
+        Return False if more input is needed for the choice.
+        """
+        upcoming = self._unparsed.lstrip()
         if upcoming.startswith(_EXECUTE):
-            self._rest, self._state = upcoming[len(_EXECUTE) :], self._open
+            self._unparsed, self._state = upcoming[len(_EXECUTE) :], self._after_execute_tag
             return True
-        if _EXECUTE.startswith(upcoming):
+        may_begin_tag = _EXECUTE.startswith(upcoming)
+        if may_begin_tag:
             return False
-        self._rest, self._state = upcoming, self._ignored_text
+        self._unparsed, self._state = upcoming, self._ignored_text
         return True
 
     def _ignored_text(self, events: list[Event]) -> bool:
         # Models may go on and invent results of their calls, which are not part of the answer.
-        self._invented.append(self._rest)
-        self._rest = ""
+        self._text_after_calls.append(self._unparsed)
+        self._unparsed = ""
         return False
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _add_text_for_user(self, text: str, events: list[Event]) -> None:
         """Add an event with text for the user, and note whether the text is in a code fence."""
         if not text:
             return
         events.append(Prose(text))
-        self._prose.append(text)
+        self._shown_text_parts.append(text)
         *lines, last = text.split("\n")
         for line in lines:
-            full_line = "".join([*self._line, line])
+            full_line = "".join([*self._current_line, line])
             if full_line.lstrip().startswith(_FENCES):  # opens or closes a fence
                 self._in_fence = not self._in_fence
-            self._line.clear()
-        self._line.append(last)
+            self._current_line.clear()
+        self._current_line.append(last)
 
-    def _report_garbage(self, events: list[Event]) -> None:
-        text = "".join(self._garbage).strip()
-        self._garbage.clear()
+    def _report_text_between_calls(self, events: list[Event]) -> None:
+        text = "".join(self._text_between_calls).strip()
+        self._text_between_calls.clear()
         if text:
             events.append(Misread(text[:1000], "it is not a call; an array of objects is expected"))
 

@@ -120,12 +120,17 @@ class Profile(Connection[ProfileSettings]):
         return self._path.with_name(f"{self._path.name}.noted")
 
     def _append_task(self, task: str) -> list[str]:
-        """Append a task to the file of tasks; return the tasks in the file."""
+        """Append a task to the file of tasks; return the newest tasks in the file.
+
+        The setting ``every`` is the number of tasks after which the description is updated, and the
+        maximum number of returned tasks.
+        """
         flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
         with os.fdopen(os.open(self._tasks_path, flags, 0o600), "a", encoding="utf-8") as file:
             file.write(json.dumps(task[:_MAX_TASK_CHARS]) + "\n")
         lines = self._tasks_path.read_text("utf-8").splitlines()
-        return [str(json.loads(line)) for line in lines[-self.settings.every :]]
+        newest_lines = lines[-self.settings.every :]
+        return [str(json.loads(line)) for line in newest_lines]
 
 
 def _read(path: Path) -> str:

@@ -16,7 +16,7 @@ from delf.protocols.strategy import OnDelta, StrategyHost
 _MAX_SESSIONS: Final = 2
 
 
-class Turns:
+class SessionTurns:
     """Sends the turns of a conversation to the model, in a session if the model has sessions.
 
     A session only saves time. Each turn has the whole history, so that another session or a plain
@@ -24,18 +24,19 @@ class Turns:
 
     Args:
         host: The strategy's host.
-        seconds: The timeout in seconds for each piece of an answer in a session.
+        piece_seconds: The timeout in seconds for each piece of an answer in a session.
         requires_session: Whether the task fails without a session, instead of using requests.
     """
 
     def __init__(
-        self, host: StrategyHost, seconds: float, *, requires_session: bool = False
+        self, host: StrategyHost, piece_seconds: float, *, requires_session: bool = False
     ) -> None:
         self._host = host
-        self._seconds = seconds
+        self._piece_seconds = piece_seconds
         self._requires_session = requires_session
         self._session: ModelSession | None = None
         self._remaining_sessions = _MAX_SESSIONS
+        # True after the first turn of a session, which sends all earlier messages.
         self._session_knows_history = False
 
     async def send(
@@ -111,20 +112,23 @@ class Turns:
 
     async def _open_session(self) -> ModelSession | None:
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._piece_seconds):
                 session = await self._host.connect(needed=self._requires_session)
         except TimeoutError:
-            raise _silence_error(self._seconds) from None
-        return None if session is None else _SessionWithTimeout(session, self._seconds)
+            raise _silence_error(self._piece_seconds) from None
+        return None if session is None else _SessionWithTimeout(session, self._piece_seconds)
 
     async def _close_broken(self, why: str) -> None:
-        """Close a broken session, and warn the user what delf does next.
+        """Close a broken session, and warn about the session and what happens next.
 
-        Another session is opened, single requests replace the session, or the task fails.
+        Another session is opened if attempts are left. Without a session, each turn is a single
+        request to the model, or the task fails if sessions are required.
         """
         problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
-        fallback = "the task fails" if self._requires_session else "requests take its place"
+        fallback = (
+            "the task fails" if self._requires_session else "single requests are sent instead"
+        )
         retry = "is opened again" if problem == "ended" else "it is tried once more"
         next_step = retry if self._remaining_sessions else fallback
         await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")

@@ -22,7 +22,7 @@ from delf.tools.find_tools import find_tools_if_needed
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
 from delf_strategy_stream.events import Misread, Result
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
-from delf_strategy_stream.sessions import Turns
+from delf_strategy_stream.sessions import SessionTurns
 from delf_strategy_stream.settings import StreamSettings
 from delf_strategy_stream.turns import TurnRunner
 from delf_strategy_stream.values import shortened_json
@@ -82,14 +82,18 @@ class StreamStrategy:
             ModelConfigurationError: If function calls are required but not supported.
             DelfError: If a model call fails or the budget is exceeded.
         """
-        mode, seconds = self._settings.mode, self._settings.session_seconds
-        turns = Turns(host, seconds, requires_session=mode == "resume")
+        # The mode "replay" sends the whole conversation in each request. The mode "resume" requires
+        # a session of the model, which remembers the conversation; "auto" uses one if possible.
+        mode = self._settings.mode
+        session = SessionTurns(
+            host, self._settings.session_seconds, requires_session=mode == "resume"
+        )
         try:
-            chat = None if mode == "replay" else turns
-            task = _Task(host, self._settings, chat, self._notifications)
+            used_session = None if mode == "replay" else session
+            task = _Task(host, self._settings, used_session, self._notifications)
             return await task.solve()
         finally:
-            await turns.aclose()
+            await session.aclose()
 
 
 class _Task:
@@ -99,12 +103,12 @@ class _Task:
         self,
         host: StrategyHost,
         settings: StreamSettings,
-        chat: Turns | None,
+        session: SessionTurns | None,
         notifications: Notifications | None,
     ) -> None:
         self._host = host
         self._settings = settings
-        self._chat = chat
+        self._session = session
         self._notifications = notifications
         self._tools = {tool.name: tool for tool in host.tools}
         self._notation: Markers | FunctionCalls = Markers()
@@ -115,9 +119,12 @@ class _Task:
                     hint='notation = "markers"',
                 )
             self._notation = FunctionCalls([*self._tools.values()])
-        self._turns: tuple[Turn, ...] = ()
+        self._earlier_turns: tuple[Turn, ...] = ()
+        # The number of consecutive answers without a call, which are no valid final answer either.
         self._failures = 0
-        self._answer_start = ""
+        # The text of an answer that the model's limit on tokens cut off, and that the next answer
+        # continues.
+        self._cut_off_answer = ""
 
     async def solve(self) -> str:
         """Ask the model in turns until it answers; return the text of the answer."""
@@ -136,19 +143,24 @@ class _Task:
                 return turn.text.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
             if is_answer and turn.is_cut:
-                self._answer_start = join_continuation(self._answer_start, turn.text) or turn.text
+                joined_text = join_continuation(self._cut_off_answer, turn.text)
+                self._cut_off_answer = joined_text or turn.text
+            # If the text does not continue the text that was cut off, the model is asked again.
             elif is_answer and (answer := self._joined_answer(turn.text)) is not None:
                 refusal = host.refuse(answer)
                 if refusal is None:
                     return answer
                 turn = replace(turn, notices=(refusal,))
             elif not is_answer:
-                self._answer_start = ""
+                self._cut_off_answer = ""
             await self._count_failures(turn)
-            if not (turn.text.strip() or turn.thoughts.strip() or turn.calls):
-                new_messages = () if self._chat is None else (user(_EMPTY_ANSWER_MESSAGE),)
+            is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
+            if is_empty:
+                # Without a session, the same conversation is sent again. In a session, the model
+                # needs a new message to answer again.
+                new_messages = () if self._session is None else (user(_EMPTY_ANSWER_MESSAGE),)
                 continue
-            self._turns = (*self._turns, turn)
+            self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
             new_messages = self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
         raise CodeGenerationError(
@@ -158,20 +170,25 @@ class _Task:
 
     def _joined_answer(self, text: str) -> str | None:
         """Join an answer with the truncated answer before it; None if the two do not match."""
-        answer = join_continuation(self._answer_start, text)
-        self._answer_start = ""
+        answer = join_continuation(self._cut_off_answer, text)
+        self._cut_off_answer = ""
         return None if answer is None else answer.strip()
 
     async def _run_turn(
         self, beginning: Sequence[Message], new_messages: Sequence[Message]
     ) -> Turn:
-        """Ask the model once, and make the calls of its answer."""
+        """Ask the model once, and make the calls of its answer.
+
+        Args:
+            beginning: The messages before the model's first turn.
+            new_messages: The messages since the model's last answer, which a session sends alone.
+        """
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
-        conversation = assemble(beginning, self._turns, self._notation)
+        conversation = assemble(beginning, self._earlier_turns, self._notation)
         turn = await runner.run(functools.partial(self._ask, conversation, new_messages))
         if turn.text.strip() and turn.calls:
             self._host.say(turn.text.strip() + "\n\n")
-        results = tuple(map(self._for_model, turn.results))
+        results = tuple(map(self._shorten_and_mark, turn.results))
         notices = await self._notices() if turn.calls else ()
         return replace(turn, results=results, notices=notices)
 
@@ -179,11 +196,11 @@ class _Task:
         self, conversation: Sequence[Message], new_messages: Sequence[Message], on_delta: OnDelta
     ) -> ModelReply:
         tools = self._notation.model_tools
-        if self._chat is None:
+        if self._session is None:
             return await self._host.ask(conversation, tools=tools, on_delta=on_delta)
-        return await self._chat.send(new_messages, conversation, tools=tools, on_delta=on_delta)
+        return await self._session.send(new_messages, conversation, tools=tools, on_delta=on_delta)
 
-    def _for_model(self, result: Result) -> Result:
+    def _shorten_and_mark(self, result: Result) -> Result:
         """Shorten a result for the model, and mark untrusted data."""
         # Refusals are delf's own text; results and errors come from the tool.
         is_from_tool = result.status in ("ok", "error")
@@ -194,6 +211,7 @@ class _Task:
         return replace(result, value=value, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
+        """Return the text of new notifications as the only item; empty if there are none."""
         if self._notifications is None:
             return ()
         source = self._notifications
@@ -210,17 +228,19 @@ class _Task:
                 await self._host.warn(f"the source of notifications failed: {why}")
                 return ""
 
-        return tuple(filter(None, [await self._host.note("notification", fetch_notifications)]))
+        # The journal records the text, so that a resumed task gets the same text without a fetch.
+        text = await self._host.note("notification", fetch_notifications)
+        return (text,) if text else ()
 
     async def _compact(self) -> None:
         """Shorten old turns if the conversation is too long, and record this in the journal."""
-        before = tokens_of(self._turns, self._notation)
+        before = tokens_of(self._earlier_turns, self._notation)
         if before <= _CONTEXT_TOKENS:
             return
-        shorter = compact(self._turns, _CONTEXT_TOKENS, self._notation)
+        shorter = compact(self._earlier_turns, _CONTEXT_TOKENS, self._notation)
         after = tokens_of(shorter, self._notation)
         if after < before:
-            self._turns = shorter
+            self._earlier_turns = shorter
             message = f"about {before:,} tokens of earlier turns are {after:,} now"
             await self._host.note("compaction", functools.partial(_as_coroutine, message))
 

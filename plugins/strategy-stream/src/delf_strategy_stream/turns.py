@@ -58,7 +58,7 @@ class TurnRunner:
             ask: Asks the model; its argument is called with each piece of the answer.
 
         Returns:
-            The turn, with results of any length.
+            The turn with its calls and their results, which are not shortened yet.
         """
         try:
             reply = await ask(self._start_calls)

@@ -199,7 +199,9 @@ def test_connection_section_without_a_type_suggests_one(host, project):
     found = project("[connections.store]\nurl = 'sqlite:///x.db'\n")
     with pytest.raises(PluginError, match=r"\[connections\.store\]") as caught:
         found.connector(host)("store")
-    assert caught.value.hint.startswith('say what it is, as type = "sql"; installed: ')
+    assert caught.value.hint.startswith(
+        'give the connection a type, as in type = "sql"; installed: '
+    )
 
 
 def test_connection_with_a_custom_constructor_is_created(host, project):

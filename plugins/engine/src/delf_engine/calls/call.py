@@ -35,8 +35,8 @@ class Call:
         files: A mapping from name to content of the task's files that the call has read so far. A
             file is read once, so that the call uses the content that a person approved.
         edited: The names of the arguments that people edited.
-        absent: Texts in the arguments that named no readable file when a person was asked about the
-            call. The call cannot read files of these names.
+        unreadable_names: Texts in the arguments that named no readable file when a person was asked
+            about the call. The call cannot read files of these names.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Call:
     abandoned: bool = False
     basis: str | None = None
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    absent: set[str] = field(default_factory=set[str])
+    unreadable_names: set[str] = field(default_factory=set[str])
     edited: set[str] = field(default_factory=set[str])
 
     @property

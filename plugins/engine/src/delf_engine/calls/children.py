@@ -136,7 +136,7 @@ class ChildTasks:
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
-    def begun(self, call_id: int) -> list[ChildStarted]:
+    def recorded_children(self, call_id: int) -> list[ChildStarted]:
         """Return the start events of the children that a call started before a resume."""
         starts = (event for event in self._run.log.events if isinstance(event, ChildStarted))
         return [event for event in starts if event.call_id == call_id]
@@ -215,8 +215,8 @@ class ChildTasks:
         """Run a child task, and record its start and end among the parent's events."""
         log, child_id = self._run.log, request.task_id
         worker = None if request.child is None else request.child.worker
-        end_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
-        await log.record(ChildStarted, **end_fields, task=request.task, worker=worker)
+        id_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
+        await log.record(ChildStarted, **id_fields, task=request.task, worker=worker)
         started = time.perf_counter()
         try:
             if is_resumed:
@@ -224,8 +224,13 @@ class ChildTasks:
             result = await self._run_child(request)
         except asyncio.CancelledError:
             if not self._stays_resumable:
-                end_fields |= {"status": False, "duration_ms": _ms_since(started)}
-                log.record_soon(ChildFinished, **end_fields, error="the task was cancelled")
+                log.record_soon(
+                    ChildFinished,
+                    **id_fields,
+                    status=False,
+                    duration_ms=_ms_since(started),
+                    error="the task was cancelled",
+                )
             raise
         except TaskLeftError as error:
             # The parent cannot end while its child has not ended: both are resumed later.
@@ -233,7 +238,7 @@ class ChildTasks:
             raise
         await log.record(
             ChildFinished,
-            **end_fields,
+            **id_fields,
             status=result.status,
             duration_ms=_ms_since(started),
             error=result.error,
@@ -263,16 +268,23 @@ class ChildTasks:
             "results what can be done, and say what is left"
         )
 
-    def _shapers(self) -> list[str]:
-        """Return the people who influenced the course of this task, and so of its child tasks."""
+    def _influencing_people(self) -> list[str]:
+        """Return the names of the people who influenced this task, and thereby its children.
+
+        A person influences a task by editing a call or by answering a question, in this task or in
+        a task above it. The asker's answers to questions do not count.
+        """
         request = self._run.request
         asker = name_of_holder(request.on_behalf_of)
-        shapers = shapers_of(self._run.log.events, asker)
-        return list(dict.fromkeys((*request.setup.get(SHAPED, ()), *shapers)))
+        names_in_this_task = shapers_of(self._run.log.events, asker)
+        names_in_parent_tasks = request.setup.get(SHAPED, ())
+        return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
         """Build the request of a child task, which inherits options from the parent."""
-        has_parent_trust = child.trust == "own" or child.task in call.arguments.values()
+        # The text of the child's task is trusted as much as the call, if the connection made the
+        # text only from its own words, or if the text is an argument of the call.
+        is_trusted_like_call = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:
             llm = self._run.chosen_llm(child.llm)
@@ -292,7 +304,8 @@ class ChildTasks:
             wait_approvals=self._run.request.wait_approvals,
             settle=self._run.request.settle,
             key=self._run.request.on_behalf_of,
-            setup={SHAPED: self._shapers()},
+            # Whoever influenced this task has also influenced the child task.
+            setup={SHAPED: self._influencing_people()},
             child=ChildOptions(
                 parent=self._run.log.task_id,
                 depth=self.depth + 1,
@@ -301,7 +314,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                trust=self._run.trust_of(call) if has_parent_trust else "outside",
+                trust=self._run.trust_of(call) if is_trusted_like_call else "outside",
                 tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],

@@ -44,7 +44,7 @@ class CallContexts:
 
     def has_begun(self, call: Call) -> bool:
         """Return True if a call started child tasks before a resume."""
-        return bool(self.children.begun(call.number))
+        return bool(self.children.recorded_children(call.number))
 
     async def files_written(self) -> None:
         """Wait until the script's output files are written, because a call may read them."""
@@ -80,19 +80,19 @@ class CallContexts:
 
         Args:
             call: The call.
-            is_repeated: Whether the call was started before a resume, so that its child tasks are
-                continued.
+            is_repeated: Whether an earlier process started the call, before the task was resumed.
+                The child tasks that the call started are then continued.
         """
-        # All children of the call share this list, from which each child takes one start. Two
+        # Each child that the call starts again removes its recorded start from this list. Two
         # children with the same task text therefore continue two different recorded children.
-        starts = self.children.begun(call.number) if is_repeated else []
+        recorded_starts = self.children.recorded_children(call.number) if is_repeated else []
         context = self._run.resources.agent.context
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
                 # Approvals of other tools with these names must not apply to these tools.
                 child = replace(child, worker=call.bound.connection.name)
-            return self.children.delegate(call, child, starts)
+            return self.children.delegate(call, child, recorded_starts)
 
         def say(text: str) -> None:
             output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
@@ -112,7 +112,7 @@ class CallContexts:
             strategy=self._run.config.strategy,
             tools={connection.name: connection for connection in self._run.agent_tools.connections},
             connect=context.connect,
-            basis=call.basis,
+            basis=call.basis,  # the state from which an approved preview was made
             _say=say,
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
@@ -138,15 +138,25 @@ class CallContexts:
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
-        call.absent = argument_texts - call.files.keys()
+        # Any text may be the name of a file that exists only later.
+        call.unreadable_names = argument_texts - call.files.keys()
 
     def _read_file(
         self, call: Call, name: str, max_bytes: int, reader: Callable[[], bytes] | None
     ) -> bytes:
-        """Return the content of a file, which is read only once per call. Thread-safe."""
+        """Return the content of a file, which is read only once per call. Thread-safe.
+
+        Args:
+            call: The call that reads the file.
+            name: The file's name, also with a folder before the name.
+            max_bytes: The maximum size of the file.
+            reader: Reads the content from another place than the task's files; None for a file of
+                the task.
+        """
         names = {name, Path(name).name}
         is_loaded = not names.isdisjoint(call.files)
-        if reader is None and not is_loaded and not names.isdisjoint(call.absent):
+        was_unreadable = not names.isdisjoint(call.unreadable_names)
+        if reader is None and not is_loaded and was_unreadable:
             raise ToolRefusedError(
                 f"{name[:200]!r} could not be read when a person was asked about this call; "
                 "make the call again"

@@ -235,7 +235,9 @@ class Gate:
                 )
             else:
                 call = self._validated_call(number, bound_action, arguments, description)
-            # Set after the validation, because these two do not belong to the call's identity.
+            # Whether the script waits for only this call, and the script's line, are set after the
+            # validation. The call's digest, by which a replay finds a recorded call, must not
+            # depend on them.
             call.blocks_script, call.line = request.alone, request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
@@ -253,17 +255,16 @@ class Gate:
         """Make a call if allowed; return its recorded answer if a replay has it."""
         recorded_call = None
         if self._replay.active:
-            recorded_call = await self._replay.call(call.digest, blocks_script=request.alone)
+            is_only_call = request.alone  # the script waits for no other call
+            recorded_call = await self._replay.call(call.digest, blocks_script=is_only_call)
         if recorded_call is not None and recorded_call.finished is not None:
             # Remember the unknown outcome: the script may make the same call again after the
             # replay.
             if recorded_call.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
-            if (
-                recorded_call.decision is not None
-                and recorded_call.decision.decision == "changes_requested"
-            ):
-                self._changes_requested = self._runs_script
+            decision_event = recorded_call.decision
+            if decision_event is not None and decision_event.decision == "changes_requested":
+                self._reject_further_calls_of_script()
             return recorded_call.answer()
         if recorded_call is not None:
             # Further events of this call must have the number under which the journal knows it.
@@ -282,6 +283,13 @@ class Gate:
         if recorded_call.started is not None and recorded_call.started.effect != "read":
             return await self._ask_whether_again(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
+
+    def _reject_further_calls_of_script(self) -> None:
+        """Reject all further calls of the running script, for which a person requested changes.
+
+        If no script is running, there are no such calls.
+        """
+        self._changes_requested = self._runs_script
 
     def _answer_after_close(self) -> Raised:
         """Return the answer for a call after :meth:`close`.
@@ -308,35 +316,38 @@ class Gate:
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
-        # Calls that start child tasks first reserve their places, so that no person approves a call
-        # that cannot be made.
-        if not call.bound.action.resumes:
-            return await self._ask_and_make_reserved(call, recorded_call)
+        # A call that starts child tasks first reserves a place for a child, so that no person
+        # approves a call that cannot be made.
+        starts_child_tasks = call.bound.action.resumes
+        if not starts_child_tasks:
+            return await self._approve_and_make(call, recorded_call)
         try:
             problem = await self._contexts.children.reserve(call)
             if problem is not None:
-                await self._records.until_others_ended(call)
+                await self._records.wait_for_calls_within_limit(call)
                 message = f"{call.bound.name} is not made: {problem}"
-                return await self._refuse_valid(call, message, "ToolError")
-            return await self._ask_and_make_reserved(call, recorded_call)
+                return await self._refuse_validated(call, message, "ToolError")
+            return await self._approve_and_make(call, recorded_call)
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
         finally:
             self._contexts.children.release(call)
 
-    async def _ask_and_make_reserved(
-        self, call: Call, recorded_call: RecordedCall | None
-    ) -> CallAnswer:
-        """Check a call, ask for approval if needed, and make the call if approved."""
+    async def _approve_and_make(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
+        """Check a call, ask for approval if needed, and make the call if approved.
+
+        For a call that starts child tasks, a child has been reserved.
+        """
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._refuse_valid(call, _refused(call, verdict.message))
+            return await self._refuse_validated(call, _refused(call, verdict.message))
         if call.bound.name == ASK:
             return await self._ask_question(call, recorded_call)
-        # A connection can only be stricter than the settings: ``Allowed`` does not overrule
-        # ``confirm``.
-        is_allowed = not call.bound.asks and isinstance(verdict, Allowed)
+        # The user's setting ``confirm`` always requires an approval, even if the connection's check
+        # allows the call.
+        is_confirm_set = call.bound.asks
+        is_allowed = isinstance(verdict, Allowed) and not is_confirm_set
         if is_allowed and not await self._approvals.requires_review(call):
             if recorded_call is not None:
                 # The rules have changed since the recorded request, which would stay open forever.
@@ -346,9 +357,9 @@ class Gate:
         if isinstance(answer.decision, Approved):
             return await self._make(call)
         if isinstance(answer.decision, RefusedByCheck):
-            return await self._refuse_valid(call, _refused(call, answer.decision.reason))
+            return await self._refuse_validated(call, _refused(call, answer.decision.reason))
         if isinstance(answer.decision, ChangesRequested):
-            self._changes_requested = self._runs_script
+            self._reject_further_calls_of_script()
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
     async def _ask_question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
@@ -360,7 +371,7 @@ class Gate:
             raise
         if isinstance(answer.decision, Answered):
             await self._records.begin(call)
-            return await self._answer_as_made(call, answer.decision.answer)
+            return await self._record_stated_result(call, answer.decision.answer)
         reason = f"the question has no answer: {why_not(answer.decision)}"
         return await self._reject(call, reason, can_retry=_can_retry(answer))
 
@@ -414,7 +425,9 @@ class Gate:
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
-    async def _refuse_valid(self, call: Call, reason: str, kind: str = "ToolNotAllowed") -> Raised:
+    async def _refuse_validated(
+        self, call: Call, reason: str, kind: str = "ToolNotAllowed"
+    ) -> Raised:
         """Refuse a call with valid arguments: record the refusal, and return the script's error."""
         message, digest = self._redactor.text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
         await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
@@ -422,7 +435,9 @@ class Gate:
 
     async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Ask a person whether to repeat a call that an earlier process began and did not end."""
-        obstacle: str | None = None  # the reason why the call cannot be repeated, if any
+        # The reason why the call cannot be made again, if any. A person is asked even then, because
+        # the person may know that the call was already done.
+        obstacle: str | None = None
         edited = recorded_call.edited_arguments
         if edited is not None:
             try:
@@ -433,34 +448,37 @@ class Gate:
                 if recorded_call.started is not None:
                     call.digest = recorded_call.started.digest
         if obstacle is None and self._is_resumable(call):
-            await self._until_others_ended()
+            await self._wait_for_previous_process()
             return await self._make(call)
-        verdict = Allowed() if obstacle is not None else await self._verdict(call)
+        # A call that cannot be made again needs no check, and the verdict ``Allowed`` adds nothing
+        # to the question.
+        verdict = await self._verdict(call) if obstacle is None else Allowed()
         if isinstance(verdict, Refused):
             obstacle, verdict = f"it is refused: {verdict.message}", Allowed()
         # The process that began the call may not have noticed that it lost the task: an approval
         # now could have the effect twice.
         if self._replay.previous_owner is not None:
+            process = self._replay.previous_owner.process
             verdict = verdict.asking(
-                f"{self._replay.previous_owner.process} began it and may be alive: it is silent, "
-                "and may be making the call still"
+                f"{process} began the call and has not reported since; that process may be alive "
+                "and still making the call"
             )
         answer = await self._ask(call, recorded_call, verdict, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
-                return await self._answer_as_made(call, result)
+                return await self._record_stated_result(call, result)
             case Approved() if recorded_call.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
             case Approved() if obstacle is not None:
                 reason = obstacle
             case Approved():
-                await self._until_others_ended()
+                await self._wait_for_previous_process()
                 return await self._make(call)
             case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
 
-    async def _until_others_ended(self) -> None:
+    async def _wait_for_previous_process(self) -> None:
         """Wait until the task's previous process must have stopped its calls."""
         if self._replay.previous_owner is not None:
             await self._replay.previous_owner.wait_until_expired()
@@ -469,7 +487,7 @@ class Gate:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            return await self._refuse_valid(call, _refused(call, verdict.message))
+            return await self._refuse_validated(call, _refused(call, verdict.message))
         # Stored before the question, because an edit by the person gives the call another digest.
         unknown_digest = call.digest
         reason = "the same call was made before, and its answer was lost: it may have been done"
@@ -480,12 +498,12 @@ class Gate:
                 # The outcome is known now, so an identical later call needs no such question.
                 self._maker.unknown_outcomes.discard(unknown_digest)
                 await self._records.begin(call)
-                return await self._answer_as_made(call, result)
+                return await self._record_stated_result(call, result)
             case Approved():
                 self._maker.unknown_outcomes.discard(unknown_digest)
                 return await self._make(call)
             case RefusedByCheck(reason=reason):
-                return await self._refuse_valid(call, _refused(call, reason))
+                return await self._refuse_validated(call, _refused(call, reason))
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
@@ -504,18 +522,28 @@ class Gate:
             return self._answer_after_close()
         return await self._maker.make(call)
 
-    async def _answer_as_made(self, call: Call, result: Any) -> CallAnswer:
+    async def _record_stated_result(self, call: Call, result: Any) -> CallAnswer:
+        """Record a call as done with the result that a person stated; return that result."""
         try:
-            return await self._maker.take_as_made(call, result)
+            return await self._maker.record_stated_result(call, result)
         except UnsupportedValueError as error:
             return await self._reject(call, f"its result cannot be passed on: {error}")
 
     def _validated_call(
         self, number: int, bound: BoundAction, keywords: Mapping[str, Any], description: str | None
     ) -> Call:
-        script_values, arguments = fitting(bound.action, keywords)
-        digest = identity(bound.name, script_values, bound.action.defaults)
-        return Call(number, bound, arguments, description, digest)
+        """Validate the arguments of a call, and return the call.
+
+        Raises:
+            ToolRefusedError: If the arguments do not fit the action.
+        """
+        # Both have the same values: the first as the script passed them, the second as the types
+        # that the action declares.
+        script_arguments, validated_arguments = fitting(bound.action, keywords)
+        # A declared type may hide parts of a value, such as a secret, so that two different calls
+        # would get the same digest.
+        digest = identity(bound.name, script_arguments, bound.action.defaults)
+        return Call(number, bound, validated_arguments, description, digest)
 
     async def _refuse_invalid(
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
@@ -546,10 +574,11 @@ class Gate:
     ) -> Answer:
         """Ask people for approval of a call, and apply their edits.
 
-        An approved call is checked again before it is made. If the check now shows another effect
-        or basis, the person is asked again.
+        An approved call is checked again before it is made. The person is asked again if the check
+        now shows another effect, or if the preview was made from a state (``basis``) that has
+        changed since.
         """
-        changed = self._restore_edits(call, recorded_call)
+        is_changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             try:
                 # Files are read before the question, so that the person's answer is about the bytes
@@ -560,7 +589,7 @@ class Gate:
                     verdict,
                     recorded_call=recorded_call,
                     outcome_unknown=outcome_unknown,
-                    changed=changed,
+                    changed=is_changed,
                 )
             except asyncio.CancelledError:
                 await self._records.cancel(call, "cancelled before it was decided")
@@ -582,22 +611,22 @@ class Gate:
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
             is_as_shown = isinstance(decision, Edited) or new_verdict.digest == verdict.digest
-            if (
-                is_as_shown
-                and new_verdict.basis == verdict.basis
-                and not answer.needs_other_approver
-            ):
+            is_state_unchanged = new_verdict.basis == verdict.basis
+            needs_another_person = answer.needs_other_approver  # after an edit, some rules demand this
+            if is_as_shown and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
-            verdict, recorded_call, changed = new_verdict, None, True
+            verdict, recorded_call, is_changed = new_verdict, None, True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
         """Apply a person's recorded edits to a resumed call; return whether any was applied.
 
         Edits that no longer fit are dropped, and the person is asked about the script's arguments.
-        An edit that contained a secret never fits, because the journal stores no secrets.
+        A secret that the person wrote does not fit, because the journal stores no secrets; a secret
+        that the script passed is put back.
         """
+        # The edits of a started call are part of the arguments in its start event.
         if recorded_call is None or recorded_call.started is not None:
             return False
         # If one edit fails, all edits are undone: with only some of them, the call would be one

@@ -103,7 +103,9 @@ class CallMaker:
                 await self._records.cancel(call, "cancelled", started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
-        except TaskLeftError:  # a child task was left unfinished, so this call has no end either
+        except TaskLeftError:
+            # A child task has not ended, so no end of this call is recorded. A resume continues
+            # both.
             raise
         except ToolException as error:
             return await self._handle_tool_exception(call, started, error)
@@ -117,7 +119,7 @@ class CallMaker:
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
             if isinstance(error, (TaskLimitError, BudgetExceededError)):
-                await self._until_others_ended(call, started)
+                await self._wait_for_calls_within_limit(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(
             call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
@@ -127,9 +129,14 @@ class CallMaker:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 
-    async def _until_others_ended(self, call: Call, started: float) -> None:
+    async def _wait_for_calls_within_limit(self, call: Call, started: float) -> None:
+        """Wait until the other calls have ended, before a call fails because of a limit.
+
+        The failure may end the script, which would cancel its other calls. If this call itself is
+        cancelled during the wait, the cancellation is recorded as its end.
+        """
         try:
-            await self._records.until_others_ended(call)
+            await self._records.wait_for_calls_within_limit(call)
         except asyncio.CancelledError:
             await self._records.cancel(call, "cancelled", started)
             raise
@@ -181,8 +188,11 @@ class CallMaker:
         await self._records.end(call, "error", started, error=error.message, result=text)
         return ToolMessage(text)
 
-    async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        """Record a call as done with the result that a person stated, and return that result.
+    async def record_stated_result(self, call: Call, result: Any) -> CallAnswer:
+        """Record a call as done with the result that a person stated.
+
+        Returns:
+            The answer for the script, with this result.
 
         Raises:
             UnsupportedValueError: If the result cannot be encoded.

@@ -42,7 +42,7 @@ class CallRecords:
         """The calls that this process has started and not ended."""
         return tuple(self._under_way.values())
 
-    async def until_others_ended(self, call: Call) -> None:
+    async def wait_for_calls_within_limit(self, call: Call) -> None:
         """Wait until all calls in flight have ended, except the calls that wait here.
 
         A script that fails because of one call cancels its other calls. So a call that exceeds a
@@ -109,6 +109,7 @@ class CallRecords:
                 line=call.line,
             )
         except asyncio.CancelledError:
+            # The journal may have stored the start all the same, so record an end, too.
             call.has_start_event = True
             await self._end_not_started(call)
             raise

@@ -43,14 +43,17 @@ class ToolThreads:
         Raises:
             RuntimeError: After :meth:`close`, or if no thread can be started.
         """
-        # A list that is cleared on the call or withdrawal: the pool itself keeps queued functions.
+        # The pool keeps a cancelled job in its queue. The function is in a list, which is cleared
+        # then, so that the pool does not keep the function and its arguments alive.
         pending_work: list[Callable[[], Any]] = [partial(copy_context().run, function)]
-        # The frame would keep the function, and with it the arguments of a withdrawn call, alive.
+        # This frame would keep the function, and with it the arguments of a cancelled call, alive.
         del function
         job: Future[Ended] = Future()
         try:
             self._pool.submit(_run_job, job, pending_work)
-        except RuntimeError:  # no new thread can be started: a running one will take the job
+        except RuntimeError:
+            # No new thread can be started. If other jobs exist, a running thread will take this
+            # job.
             if self._closed or not self._jobs:
                 pending_work.clear()
                 raise
@@ -108,12 +111,18 @@ def _finish(end: asyncio.Future[None]) -> None:
 
 
 def _run_job(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
-    """Run a queued function in a pool thread, and store the result or exception in its job.
+    """Run a queued function in a pool thread, and store the outcome in its job.
 
-    A job that was cancelled before is skipped.
+    The outcome is a pair of the result and None, or of None and the exception. A job that was
+    cancelled before is skipped.
+
+    Args:
+        job: The job, which receives the outcome.
+        pending_work: A list with the function as its only item.
     """
-    # Decided by the job's own lock: the withdrawal on the loop and this start cannot both succeed.
-    if not job.set_running_or_notify_cancel():
+    # The job's own lock decides: either the event loop has cancelled the job, or it starts here.
+    is_cancelled = not job.set_running_or_notify_cancel()
+    if is_cancelled:
         return
     try:
         job.set_result((pending_work.pop()(), None))

@@ -132,8 +132,10 @@ def _from_entry(host: PluginHost, entry: ConnectionEntry) -> Connection:
         spec = host.spec(ConnectionSpec, entry.type)
     except PluginError as error:
         hint = error.hint
-        if entry.type == entry.name and package_of("connection", entry.type) is None:
-            hint = f'say what it is, as type = "sql"; {hint}'
+        # Without a setting ``type``, an entry's name is also its type.
+        may_lack_type = entry.type == entry.name
+        if may_lack_type and package_of("connection", entry.type) is None:
+            hint = f'give the connection a type, as in type = "sql"; {hint}'
         raise PluginError(f"{entry.where}: {error.message}", hint=hint) from None
     return _from_spec(host, spec, entry)
 
@@ -167,7 +169,7 @@ def _find_spec(
 def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     """Create a connection; errors name the location of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
-    settings = entry.settings_under(
+    settings = entry.settings_without_variables(
         settings_class.model_fields if settings_class is not None else ()
     )
     flow_options = {"trust": entry.trust, "contents": entry.contents}

@@ -55,18 +55,22 @@ class ConnectionEntry:
         """
         return self.values.resolve(self.environ)
 
-    def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
+    def settings_without_variables(self, fields: Collection[str]) -> dict[str, Any]:
         """Return the resolved settings that no ``DELF_<NAME>_…`` environment variable overrides.
+
+        A variable overrides a setting in ``delf.toml``, but not a setting from another place, such
+        as ``--set``.
 
         Args:
             fields: The names of settings that such variables can set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
-        in_environ = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
+        set_by_variable = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
         set_outside_file = {
-            path[0] for path, setting in self.values.leaves() if not setting.from_file
+            path[0] for path, setting in self.values.leaves() if not setting.is_from_file
         }
-        return self.values.resolve(self.environ, without=in_environ - set_outside_file)
+        overridden = set_by_variable - set_outside_file
+        return self.values.resolve(self.environ, without=overridden)
 
 
 class PluginOptions(Mapping[str, Mapping[str, Any]]):
@@ -95,12 +99,15 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """Return the values of environment variables that override options of the file."""
+        """Return the values of environment variables that override options of the file.
+
+        An option that was set in another place, such as by ``--set``, is not overridden.
+        """
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         variables: dict[str, Any] = {}
         for path, setting in self.sections[name].leaves():
             text = self._environ.get(f"{prefix}{path[0].upper()}")
-            if text and setting.from_file and len(path) == 1:
+            if text and setting.is_from_file and len(path) == 1:
                 source = source_of(text, "environment")
                 is_text = isinstance(setting.value, str)
                 variables[path[0]] = SourcedText(text, source) if is_text else scalar(text)
@@ -179,7 +186,11 @@ def _pop_value(values: Values, key: str, location: str) -> Any:
 
 
 def _pop_table(values: Values, key: str) -> Any:
-    """Remove and return a value of a connection that may be a table; None if absent."""
+    """Remove and return a setting of a connection that may be a table.
+
+    Returns:
+        A dict with dotted keys for a table, else the plain value; None if the setting is absent.
+    """
     plain_value: Any = None
     table: dict[str, Any] = {}
     for path, setting in values.leaves():

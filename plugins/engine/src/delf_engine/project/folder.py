@@ -111,7 +111,8 @@ def read_folder(
         file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
     document = read_config(file) if file is not None else {}
     env = _env_file(root, search_start)
-    items: dict[str, Mapping[str, str]] = {}  # from file name to digests by key
+    # For each file, its settings by path, or the digest of the whole file under an empty key.
+    items: dict[str, Mapping[str, str]] = {}
     if file is not None:
         items[file.name] = values_by_path(document)
     if env.entries:
@@ -127,8 +128,9 @@ def read_folder(
         if name in items:
             continue
         if len(items) >= _MAX_FILES:
-            raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that decide")
-        items[name], size = _digest(path, root, remaining_bytes)
+            raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that need trust")
+        digest, size = _digest_and_size(path, root, remaining_bytes)
+        items[name] = {"": digest}  # the empty key stands for the whole file
         remaining_bytes -= size
     named_files = list(_named_files(root, document, env, variables))
     if starts_program(document, named_files, [name for name, _ in env.entries]):
@@ -200,7 +202,7 @@ def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
 
 
 def _in_folder(root: Path, name: str) -> Path | None:
-    """Return the path of the file inside the folder that a text names; None if there is none."""
+    """Return the path of the file called ``name`` if the file is inside ``root``, else None."""
     if not name or len(name) > _MAX_PATH_LENGTH or not name.isprintable() or "://" in name:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
@@ -208,8 +210,8 @@ def _in_folder(root: Path, name: str) -> Path | None:
     return path if is_inside and path.resolve().is_relative_to(root.resolve()) else None
 
 
-def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], int]:
-    """Return the digest of a file under the key ``""``, and the file's size in bytes.
+def _digest_and_size(path: Path, root: Path, max_bytes: int) -> tuple[str, int]:
+    """Return the digest of a file, and the file's size in bytes.
 
     Raises:
         ConfigurationError: If the file is a link out of the folder, too large or unreadable.
@@ -223,9 +225,8 @@ def _digest(path: Path, root: Path, max_bytes: int) -> tuple[Mapping[str, str], 
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:
                 raise ConfigurationError(
-                    f"{path}: the files that decide have more than {_MAX_BYTES:,} bytes"
+                    f"{path}: the files that need trust have more than {_MAX_BYTES:,} bytes"
                 )
-            # The key is empty: the digest is of the whole file, not of one setting in it.
-            return {"": hashlib.file_digest(file, "sha256").hexdigest()}, size
+            return hashlib.file_digest(file, "sha256").hexdigest(), size
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

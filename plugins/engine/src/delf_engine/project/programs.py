@@ -92,19 +92,20 @@ def _is_program(path: Path) -> bool:
 
 
 def files_of_programs(
-    root: Path, digested: Mapping[str, object], data: frozenset[Path] = frozenset()
+    root: Path, digested: Mapping[str, object], data_paths: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
     """Digest all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
         digested: A mapping whose keys are the names of files that already have a digest.
-        data: The files and folders that the settings declare as data. Code files in these folders
-            are digested nevertheless.
+        data_paths: The files and folders that the settings declare as data. Code files in these
+            folders are digested nevertheless.
 
     Returns:
-        The digests by path relative to the folder. A folder of installed packages has one digest of
-        its files' metadata. Files that exceed ``_MAX_DIGESTED_FILES`` or ``_MAX_BYTES`` have one
+        A mapping from each path relative to the folder to ``{"": digest}``, where the empty key
+        stands for the whole file. A folder of installed packages has one digest of its files'
+        metadata. Files that exceed ``_MAX_DIGESTED_FILES`` or ``_MAX_BYTES`` have one
         common digest of their metadata under :data:`OTHER_FILES`.
 
     Raises:
@@ -115,7 +116,7 @@ def files_of_programs(
     remaining_bytes, has_rest = _MAX_BYTES, False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
-        if name in digested or (status is not None and _is_data(path, data)):
+        if name in digested or (status is not None and _is_data(path, data_paths)):
             continue
         if status is None:  # a folder of installed packages
             digests[f"{name}/"] = {"": _metadata_digest(path)}
@@ -169,9 +170,17 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
 
 
-def _is_data(path: Path, data: frozenset[Path]) -> bool:
+def _is_data(path: Path, data_paths: frozenset[Path]) -> bool:
+    """Return True if a file has data, which no program runs or imports.
+
+    Args:
+        path: The file.
+        data_paths: The files and folders that the project's settings declare as data.
+    """
     name = path.name.lower()
-    if path.suffix in _SETTINGS_SUFFIXES and not data.isdisjoint((path, *path.parents)):
+    is_declared_as_data = not data_paths.isdisjoint((path, *path.parents))
+    # A file such as ``options.json`` may have settings of a program, unless it is declared as data.
+    if path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data:
         return True
     if name.startswith(_REQUIREMENTS_PREFIXES):
         return False

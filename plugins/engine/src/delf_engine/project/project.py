@@ -76,10 +76,10 @@ class Project:
             EnvironmentKeyError: If a referenced variable is not set.
             ConfigurationError: If a value is invalid, with its origin.
         """
-        return self._agent
+        return self._validated_agent
 
     @cached_property
-    def _agent(self) -> AgentConfig:
+    def _validated_agent(self) -> AgentConfig:
         values = self.agent_values.resolve(self.environ)
         place = f"{self.file} [agent]" if self.file else "configuration"
         return make_config(values, where=place, origin=self.agent_values.origin)
@@ -323,7 +323,9 @@ def _model_name(path: tuple[str, ...], value: object) -> object:
 def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
     """Drop the endpoint of ``delf.toml`` if ``name`` is another model than the file's."""
     file_fields = {
-        path: setting for path, setting in agent.leaves() if path[0] == field and setting.from_file
+        path: setting
+        for path, setting in agent.leaves()
+        if path[0] == field and setting.is_from_file
     }
     model = file_fields.get((field, "model"))
     if model is None or model.value == name:

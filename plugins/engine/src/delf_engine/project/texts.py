@@ -112,7 +112,7 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
             return section, path[1:], scalar(value)
         check_instance_name(location, path[1])
         check_connection_key(location, path[2])
-        return section, path[1:], _parse_connection(path[2], value)
+        return section, path[1:], _parse_connection_option(path[2], value)
     if section == "agent":
         path = path[1:]
     if not path:
@@ -163,11 +163,15 @@ def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
         )
 
 
-def _parse_connection(key: str, text: str) -> Any:
+def _parse_connection_option(key: str, text: str) -> Any:
+    """Convert a text to the value of a connection's option.
+
+    ``allow`` and ``confirm`` become a truth value, the name of an action, or a list of names.
+    """
     if key in ("allow", "confirm"):
-        switch = {"true": True, "false": False}.get(text.strip().lower())
-        if switch is not None:
-            return switch
+        truth_value = {"true": True, "false": False}.get(text.strip().lower())
+        if truth_value is not None:
+            return truth_value
         return _parse_list(text) if "," in text or text.startswith("[") else text
     # Only JSON is parsed: the connection converts other text, and a password of digits stays text.
     return _parse_json(text) if text[:1] in ("[", "{", '"') else text

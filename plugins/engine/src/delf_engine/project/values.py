@@ -40,7 +40,7 @@ class Given:
     source: Source = "program"
 
     @property
-    def from_file(self) -> bool:
+    def is_from_file(self) -> bool:
         """True if the value comes from a ``delf.toml``."""
         return self.folder is not None
 

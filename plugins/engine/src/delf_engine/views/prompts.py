@@ -101,7 +101,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     for event in events:
         match event:
             case ModelCalled():
-                messages = _unpacked(event, last_messages.get(event.purpose, ()))
+                messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
                 last_messages[event.purpose] = messages
                 number = event.number or len(prompts_by_number) + 1
                 prompts_by_number[number] = Prompt(
@@ -118,6 +118,8 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                 if prompt is not None:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
+                    # A fork replays the copied calls of models at no cost. A person's answer in
+                    # place of a model was no call.
                     prompt.replayed = event.seq <= copied and event.model != PERSON
                     prompt.duration_ms = event.duration_ms
                     prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
@@ -147,19 +149,25 @@ def _prompt_of(
     return next(waiting, None)
 
 
-def _unpacked(
-    event: ModelCalled, before: tuple[PromptMessage, ...] | None
+def _unpack_messages(
+    event: ModelCalled, previous_messages: tuple[PromptMessage, ...] | None
 ) -> tuple[PromptMessage, ...] | None:
-    """Return the messages of a recorded prompt; None if the journal lacks any of them.
+    """Return the messages of a prompt, of which the event has only the new ones, compressed.
 
     Args:
-        event: The model call, which records only the messages that are new since the previous call.
-        before: The messages of the previous call, with some of which the prompt begins.
+        event: The event of the model call.
+        previous_messages: The messages of the previous call, with which the prompt begins; None if
+            the journal lacks them.
+
+    Returns:
+        The messages; None if the journal lacks some of them.
     """
-    if event.prompt is None or (event.same and (before is None or len(before) < event.same)):
+    shared_count = event.same
+    has_shared_messages = len(previous_messages or ()) >= shared_count
+    if event.prompt is None or not has_shared_messages:
         return None
     raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)
-    shared = (before or ())[: event.same]
+    shared = (previous_messages or ())[:shared_count]
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)

@@ -33,8 +33,10 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
             origins.follow(events[:at])
             sources_by_call[event.call_id] = {}
             for path, text in values_of(event.arguments):
+                # The journal does not record the trust, which data() needs. Set any trust, and
+                # leave it out of the result.
                 data = replace(origins.find(text), trust="own").data()
-                del data["trust"]  # unknown, because the journal does not record it
+                del data["trust"]
                 if data["kind"] in ("task", "result"):
                     sources_by_call[event.call_id][path] = data
             if len(sources_by_call) == _MAX_CALLS:

@@ -59,23 +59,31 @@ class Trace:
         self.api_enrichment: SetupTrace | None = None
         self._calls: dict[int, ToolCallTrace] = {}
         self._approval_by_request: dict[str, ApprovalTrace] = {}
+        # The origins of the arguments of each call, by call number.
         self._origins: dict[int, Mapping[str, Any]] = {}
-        self._running: dict[str | int, TimelineEntry] = {}
-        self._stopped: dict[int, TimelineEntry] = {}
-        self._step = ""
+        # The timeline entries of steps, calls and child tasks that have not ended, by their ids.
+        self._running_entries: dict[str | int, TimelineEntry] = {}
+        # The timeline entries of cancelled calls, which a resume may make again.
+        self._cancelled_call_entries: dict[int, TimelineEntry] = {}
+        self._current_step = ""
+        # The duration of the latest script.
         self._script_ms = 0.0
-        self._utterances: list[str] = []
+        self._printed_lines: list[str] = []
         self._timeline: list[TimelineEntry] = []
-        self._open_line: list[str] = []
-        self._line_event = TimelineEntry(kind="say", label="", status="success", started_at=0)
-        self._changing: list[ev.Event] = []
+        # The parts of the last printed line, which has no line break yet.
+        self._unfinished_line_parts: list[str] = []
+        self._unfinished_line_entry = TimelineEntry(
+            kind="say", label="", status="success", started_at=0
+        )
+        # The events of scripts and calls, from which the task's changes are computed.
+        self._events_of_changes: list[ev.Event] = []
         for event in events:
             self.add(event)
 
     def add(self, event: ev.Event) -> None:
         """Add an event to the trace."""
         if type(event) in _CHANGING:
-            self._changing.append(event)
+            self._events_of_changes.append(event)
         match event:  # the most frequent events first
             case ev.CallStarted():
                 self._start_call(event)
@@ -96,10 +104,10 @@ class Trace:
             case ev.ModelReplied():
                 self._add_model_call(event)
             case ev.Printed():
-                self._say(event)
+                self._add_printed_text(event)
             case ev.TaskFinished():
                 self.duration_ms = event.duration_ms
-                self._close_lines(event.at)
+                self._close_running_entries(event.at)
             case _:
                 self._add_step(event)
 
@@ -107,17 +115,21 @@ class Trace:
         """Add an event about a step, a script, a warning or an approval."""
         match event:
             case ev.StepStarted():
-                self._step = event.step
-                self._running[event.step] = self._line("phase", event.step, event.at)
+                self._current_step = event.step
+                self._running_entries[event.step] = self._add_timeline_entry(
+                    "phase", event.step, event.at
+                )
             case ev.StepFinished():
-                self._step = ""
+                self._current_step = ""
                 at = event.at - event.duration_ms / 1000
-                line = self._running.pop(event.step, None) or self._line("phase", event.step, at)
+                line = self._running_entries.pop(event.step, None) or self._add_timeline_entry(
+                    "phase", event.step, at
+                )
                 _finish(line, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
                     self._setup().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
-                line = self._running.get(ev.Step.EXECUTE)
+                line = self._running_entries.get(ev.Step.EXECUTE)
                 if line is not None:
                     line.status = "error"
             case ev.ScriptFinished():
@@ -181,45 +193,54 @@ class Trace:
                     )
                 )
 
-    def _line(self, kind: str, label: str, at: float, status: str = "running") -> TimelineEntry:
+    def _add_timeline_entry(
+        self, kind: str, label: str, at: float, status: str = "running"
+    ) -> TimelineEntry:
         line = TimelineEntry(kind=kind, label=label, status=status, started_at=at)
         self._timeline.append(line)
         return line
 
-    def _close_lines(self, at: float) -> None:
+    def _close_running_entries(self, at: float) -> None:
         """Close the entries that are still running when the task ends."""
-        for line in self._running.values():
+        for line in self._running_entries.values():
             _finish(line, (at - line.started_at) * 1000, ok=False)
-        self._running.clear()
+        self._running_entries.clear()
 
-    def _say(self, event: ev.Printed) -> None:
+    def _add_printed_text(self, event: ev.Printed) -> None:
         """Add printed lines to the timeline, up to the limit; continue an unfinished line."""
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # The unfinished line is among the utterances already.
-        remaining_lines = MAX_LINES - len(self._utterances) + bool(self._open_line)
-        *complete_lines, rest = text.split("\n", max(remaining_lines, 0))
+        # If the limit is reached, ``unfinished_line`` is all the text beyond the limit.
+        *complete_lines, unfinished_line = text.split("\n", self._remaining_line_count())
         for line in complete_lines:
-            self._continue_line(line, event.at)
-            self._join_line()
-            self._open_line.clear()
-        if rest and len(self._utterances) < MAX_LINES + bool(self._open_line):
-            self._continue_line(rest, event.at)
+            self._continue_printed_line(line, event.at)
+            self._join_unfinished_line()
+            self._unfinished_line_parts.clear()
+        if unfinished_line and self._remaining_line_count() > 0:
+            self._continue_printed_line(unfinished_line, event.at)
 
-    def _continue_line(self, text: str, at: float) -> None:
-        """Append to the current printed line."""
-        if not self._open_line:
-            self._line_event = self._line("say", text, at, "success")
-            self._line_event.duration_ms = 0
-            self._utterances.append(text)
-        self._open_line.append(text)
+    def _remaining_line_count(self) -> int:
+        """Return how many lines the trace can still take, including the unfinished line."""
+        complete_line_count = len(self._printed_lines) - bool(self._unfinished_line_parts)
+        return max(MAX_LINES - complete_line_count, 0)
 
-    def _join_line(self) -> None:
-        if len(self._open_line) > 1:
-            text = "".join(self._open_line)
-            self._open_line = [text]
-            self._line_event.label = self._utterances[-1] = text
+    def _continue_printed_line(self, text: str, at: float) -> None:
+        """Append text to the unfinished printed line; begin a line if there is none.
+
+        Each printed line has an entry in the timeline, with the line as its label.
+        """
+        if not self._unfinished_line_parts:
+            self._unfinished_line_entry = self._add_timeline_entry("say", text, at, "success")
+            self._unfinished_line_entry.duration_ms = 0
+            self._printed_lines.append(text)
+        self._unfinished_line_parts.append(text)
+
+    def _join_unfinished_line(self) -> None:
+        if len(self._unfinished_line_parts) > 1:
+            text = "".join(self._unfinished_line_parts)
+            self._unfinished_line_parts = [text]
+            self._unfinished_line_entry.label = self._printed_lines[-1] = text
 
     def _start_call(self, event: ev.CallStarted) -> None:
         call = ToolCallTrace(
@@ -229,32 +250,36 @@ class Trace:
             arguments=event.arguments,
             started_at=event.at,
         )
-        self._note_call(call)
+        self._register_call(call)
 
-    def _note_call(self, call: ToolCallTrace) -> None:
+    def _register_call(self, call: ToolCallTrace) -> None:
         call.origins = self._origins.get(call.call_id, {})
         self._calls[call.call_id] = call
         self.tool_calls.append(call)
         label = call.description or call.name
-        self._running[call.call_id] = self._line("tool", label, call.started_at)
+        self._running_entries[call.call_id] = self._add_timeline_entry(
+            "tool", label, call.started_at
+        )
 
     def _finish_call(self, event: ev.CallFinished) -> None:
-        """Set the result of a call, and close its line in the timeline."""
+        """Set the result of a call, and finish the call's entry in the timeline."""
         call = self._calls.get(event.call_id)
         if call is None:
             call = ToolCallTrace(call_id=event.call_id, name=event.action, started_at=event.at)
             call.description = event.description
-            self._note_call(call)
+            self._register_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        # The call may have been cancelled before, and repeated after its process died.
-        cancelled_line = self._stopped.pop(event.call_id, None)
-        line = self._running.pop(event.call_id, cancelled_line)
-        if line is not None:
-            line.status = "running"
-            _finish(line, event.duration_ms, ok=event.status == "ok")
-        if line is not None and event.status == "cancelled":
-            self._stopped[event.call_id] = line
+        # A call that was cancelled may be made again after a resume. The entry in the timeline then
+        # gets the status and duration of the new end.
+        cancelled_entry = self._cancelled_call_entries.pop(event.call_id, None)
+        entry = self._running_entries.pop(event.call_id, cancelled_entry)
+        if entry is not None:
+            # The cancellation has set the status to an error, which _finish() would keep.
+            entry.status = "running"
+            _finish(entry, event.duration_ms, ok=event.status == "ok")
+        if entry is not None and event.status == "cancelled":
+            self._cancelled_call_entries[event.call_id] = entry
 
     def _add_output(self, event: ev.CallPrinted) -> None:
         call = self._calls.get(event.call_id)
@@ -265,10 +290,12 @@ class Trace:
         call = self._calls.get(event.call_id)
         if call is not None:
             call.children.append(event.child_id)
-        self._running[event.child_id] = self._line("task", event.task, event.at)
+        self._running_entries[event.child_id] = self._add_timeline_entry(
+            "task", event.task, event.at
+        )
 
     def _finish_child(self, event: ev.ChildFinished) -> None:
-        line = self._running.pop(event.child_id, None)
+        line = self._running_entries.pop(event.child_id, None)
         if line is not None:
             _finish(line, event.duration_ms, ok=event.status)
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
@@ -280,7 +307,7 @@ class Trace:
             usage=event.usage,
             cost_usd=event.cost_usd,
             duration_ms=event.duration_ms,
-            step=self._step,
+            step=self._current_step,
         )
         self.model_calls.append(call)
         if event.purpose == "setup":
@@ -303,18 +330,18 @@ class Trace:
     @property
     def changes(self) -> list[str]:
         """A line for each call that changed something or may have changed something."""
-        return [str(change) for change in changes_of(self._changing)]
+        return [str(change) for change in changes_of(self._events_of_changes)]
 
     @property
     def utterances(self) -> list[str]:
         """The printed lines."""
-        self._join_line()
-        return self._utterances
+        self._join_unfinished_line()
+        return self._printed_lines
 
     @property
     def timeline(self) -> list[TimelineEntry]:
         """The history of a task for a person: steps, calls and printed lines in order."""
-        self._join_line()
+        self._join_unfinished_line()
         return self._timeline
 
     @property

@@ -19,7 +19,7 @@ from delf_files.excel.reading import (
     no_workbook,
     note_early_date,
     note_hidden,
-    note_without_cells,
+    note_sheets_without_cells,
 )
 
 _UNREAD_SHEET: Final = re.compile(
@@ -36,7 +36,7 @@ def sheet_names(path: str) -> list[str]:
         ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
-        note_without_cells(book.without_cells)
+        note_sheets_without_cells(book.without_cells)
         return list(book.sheet_names())
 
 

@@ -21,7 +21,7 @@ from delf.values.json_reader import format_names
 from delf_confined.office import is_locked, with_usual_part_names
 from delf_confined.text import decode_if_text
 from delf_confined.words import shorten_message
-from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
+from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, scan_sheet
 from delf_files.forms import DETECTION_BYTES, find_format
 
 MAX_CELLS: Final = 2_000_000
@@ -38,13 +38,13 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
-    """Return the names of the sheets with cells.
+    """Return the names of the worksheets; add a note about sheets without cells, as of charts.
 
     Raises:
         ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
-        note_without_cells([sheet.title for sheet in book.chartsheets])
+        note_sheets_without_cells([sheet.title for sheet in book.chartsheets])
         _note_missing_sheets(path, book.sheetnames)
         return [sheet.title for sheet in book.worksheets]
 
@@ -63,20 +63,21 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
+        # The path, or a stream if another program than Excel wrote the workbook's XML.
         source = with_usual_part_names(path)
-        scan = check_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
+        scan = scan_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
         note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
-        needs_formulas = bool(scan.uncomputed)
+        needs_formulas = bool(scan.uncomputed_cells)
         with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
             formula_sheet = None if formula_book is None else formula_book[sheet.title]
             filled_rows = _filled_rows(sheet, formula_sheet, scan, book.epoch)
             rows = list(itertools.islice(filled_rows, max_rows))
     has_all_rows = max_rows is None or len(rows) < max_rows
-    return Peek(rows, total=len(rows) if has_all_rows else scan.rows)
+    return Peek(rows, total=len(rows) if has_all_rows else scan.row_count)
 
 
-def note_without_cells(names: Sequence[str]) -> None:
+def note_sheets_without_cells(names: Sequence[str]) -> None:
     """Add a note to the call's result that sheets without cells, such as charts, are left out."""
     if names:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
@@ -113,17 +114,17 @@ def note_early_date() -> None:
 
 def _note_formulas(sheet: Sheet, source: str | IO[bytes]) -> None:
     """Add notes about formulas that have no computed value, or a possibly outdated value."""
-    if sheet.uncomputed:
-        row, column = next(iter(sheet.uncomputed))
+    if sheet.uncomputed_cells:
+        row, column = next(iter(sheet.uncomputed_cells))
         note(
             "formulas without a computed value were read as their text: "
-            f"{len(sheet.uncomputed):,}, the first in row {row}, column {column + 1}"
+            f"{len(sheet.uncomputed_cells):,}, the first in row {row}, column {column + 1}"
         )
-    if sheet.computed and _COMPUTE_ON_LOAD.search(_main_part(source)):
+    if sheet.computed_count and _COMPUTE_ON_LOAD.search(_main_part(source)):
         note(
-            f"the values of {sheet.computed:,} formulas may be missing or old: the workbook asks "
-            "to be computed when it is opened; a program that computes, such as Excel, has to save "
-            "it once"
+            f"the values of {sheet.computed_count:,} formulas may be missing or old: the workbook "
+            "asks to be computed when it is opened; a program that computes, such as Excel, has to "
+            "save it once"
         )
 
 
@@ -165,7 +166,11 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 
 def _openpyxl_source(path: str) -> str | IO[bytes]:
-    """Return the path for openpyxl, or a stream if openpyxl would refuse the file's extension."""
+    """Return what openpyxl can open: the path of a workbook, or a stream with its content.
+
+    openpyxl refuses the extension ``.xls``, which some workbooks of the new format have.
+    """
+    # A stream if the workbook's XML had to be rewritten for openpyxl, else the path.
     source = with_usual_part_names(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
@@ -250,7 +255,7 @@ def _filled_rows(
         epoch: The first day of the workbook's calendar.
     """
     areas_by_top_row: dict[int, list[Area]] = {}
-    for merged in scan.merged:
+    for merged in scan.merged_areas:
         areas_by_top_row.setdefault(merged.top, []).append(merged)
     open_areas: list[tuple[Area, str]] = []
     cells = total_area = 0
@@ -258,7 +263,7 @@ def _filled_rows(
     for number, (row, formulas) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
         values = [_cell_value(value, epoch) for value in row]
         for index, formula in enumerate(formulas):
-            if values[index] is None and (number, index) in scan.uncomputed:
+            if values[index] is None and (number, index) in scan.uncomputed_cells:
                 text = getattr(formula, "text", formula)  # for array formulas
                 values[index] = text if isinstance(text, str) else None  # None for data tables
         if open_areas or number in areas_by_top_row:

@@ -75,7 +75,7 @@ def check_archive(source: str | IO[bytes]) -> None:
             if item.filename.lower().endswith((".xml", ".rels")):
                 # A damaged sheet is reported when the sheet is read; others stay readable.
                 with archive.open(item) as stream, suppress(expat.ExpatError):
-                    _XmlScan(is_opening_scan=True).read(stream)
+                    _XmlScan(scans_only_what_opening_loads=True).read(stream)
 
 
 class Area(NamedTuple):
@@ -91,20 +91,20 @@ class Sheet(NamedTuple):
     """The result of scanning a sheet.
 
     Args:
-        computed: The number of formulas with a computed value.
-        uncomputed: The cells with other formulas, as (row from 1, column from 0), in order.
-        merged: The merged areas.
-        rows: The number of rows.
+        computed_count: The number of formulas with a computed value.
+        uncomputed_cells: The cells with other formulas, as (row from 1, column from 0), in order.
+        merged_areas: The merged areas.
+        row_count: The number of rows.
     """
 
-    computed: int
-    uncomputed: dict[tuple[int, int], None]
-    merged: list[Area]
-    rows: int
+    computed_count: int
+    uncomputed_cells: dict[tuple[int, int], None]
+    merged_areas: list[Area]
+    row_count: int
 
 
-def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
-    """Scan the XML of a sheet.
+def scan_sheet(source: str | IO[bytes], part: str) -> Sheet:
+    """Scan the XML of a sheet; return the number of its rows, its formulas and merged areas.
 
     Args:
         source: The workbook.
@@ -114,29 +114,32 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
         ToolExecutionError: If reading the sheet would take too much memory.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        scan = _XmlScan(is_opening_scan=False)
+        scan = _XmlScan(scans_only_what_opening_loads=False)
         scan.read(stream)
         scan.end_cell()
-        return Sheet(scan.computed, scan.uncomputed, scan.merged, scan.rows)
+        return Sheet(scan.computed_count, scan.uncomputed_cells, scan.merged_areas, scan.row_count)
 
 
 class _XmlScan:
     """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        is_opening_scan: Whether to scan only what openpyxl loads to open the workbook. Of a sheet,
-            openpyxl then loads the XML before the element ``dimension``.
+        scans_only_what_opening_loads: Whether to scan only what openpyxl loads to open the
+            workbook. Of a sheet, openpyxl then loads the XML before the element ``dimension``.
     """
 
-    def __init__(self, *, is_opening_scan: bool) -> None:
-        self.computed = 0
-        self.uncomputed: dict[tuple[int, int], None] = {}
-        """The cells with uncomputed formulas, as (row from 1, column from 0)."""
-        self.merged: list[Area] = []
-        self._is_opening_scan = is_opening_scan
-        self._kinds: dict[str, int] = {}
-        self.rows = 0
-        self._position = (0, -1)
+    def __init__(self, *, scans_only_what_opening_loads: bool) -> None:
+        self.computed_count = 0
+        """The number of formulas with a value, which the program that saved the workbook computed.
+        """
+        self.uncomputed_cells: dict[tuple[int, int], None] = {}
+        """The cells with other formulas, as (row from 1, column from 0)."""
+        self.merged_areas: list[Area] = []
+        self._scans_only_what_opening_loads = scans_only_what_opening_loads
+        # A cache of the kinds of XML elements, such as ``_CELL``.
+        self._kind_by_element_name: dict[str, int] = {}
+        self.row_count = 0
+        self._position = (0, -1)  # of the current cell, as (row from 1, column from 0)
         self._has_formula = self._has_value = self._in_value = False
         self._cell_count = self._cells_in_row = self._text_count = 0
         self._element_count = 0  # within the current row or text
@@ -166,7 +169,11 @@ class _XmlScan:
 
     def _start_root(self, name: str, attributes: Any) -> None:
         root = name.rpartition(":")[2]
-        if self._is_opening_scan and root not in _LOADED_ROOTS and root != "worksheet":
+        if (
+            self._scans_only_what_opening_loads
+            and root not in _LOADED_ROOTS
+            and root != "worksheet"
+        ):
             raise _ScanDone
         self._parser.StartElementHandler = self._start
 
@@ -176,9 +183,9 @@ class _XmlScan:
         Raises:
             ToolExecutionError: If a limit is exceeded.
         """
-        kind = self._kinds.get(name)
+        kind = self._kind_by_element_name.get(name)
         if kind is None:
-            kind = self._kinds[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
+            kind = self._kind_by_element_name[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
         self._text_length = 0
         self._element_count += 1
         self._in_value = kind == _VALUE
@@ -194,9 +201,9 @@ class _XmlScan:
             self.end_cell()
             number = str(attributes.get("r", ""))
             self._position = (int(number) if number.isdigit() else self._position[0] + 1, -1)
-            self.rows += 1
+            self.row_count += 1
             self._cells_in_row = self._element_count = 0
-            if self.rows > MAX_ROWS:
+            if self.row_count > MAX_ROWS:
                 _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
         elif kind == _TEXT:
             self._text_count += 1
@@ -205,12 +212,12 @@ class _XmlScan:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
             self._has_formula = True
-        elif kind == _MERGED and len(self.merged) < MAX_MERGED:
+        elif kind == _MERGED and len(self.merged_areas) < MAX_MERGED:
             area = _AREA.fullmatch(str(attributes.get("ref", "")))
             if area is not None:
                 left, top, right, bottom = area.groups()
-                self.merged.append(Area(int(top), _column(left), int(bottom), _column(right)))
-        elif kind == _SIZE and self._is_opening_scan:
+                self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
+        elif kind == _SIZE and self._scans_only_what_opening_loads:
             raise _ScanDone  # opening a workbook needs only the size of a sheet
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
@@ -229,9 +236,9 @@ class _XmlScan:
     def end_cell(self) -> None:
         """Count the formula of the current cell, if the cell has a formula."""
         if self._has_formula and self._has_value:
-            self.computed += 1
+            self.computed_count += 1
         elif self._has_formula:
-            self.uncomputed[self._position] = None
+            self.uncomputed_cells[self._position] = None
         self._has_formula = False
 
     def _characters(self, text: str) -> None:
