@@ -211,8 +211,8 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
     # A misplaced quote, as in 5" pipe, may be a character of the text. In a tab-separated file, so
     # may quotes around a line break. All rows are then equally wide without quoting.
     is_tab_separated = dialect.separator == "\t"
-    are_quotes_doubtful = bool(fault) or (has_cell_with_line_break and is_tab_separated)
-    if are_quotes_doubtful and _has_even_rows(unquoted, text):
+    may_be_without_quotes = bool(fault) or (has_cell_with_line_break and is_tab_separated)
+    if may_be_without_quotes and _has_even_rows(unquoted, text):
         return unquoted
     return dialect
 

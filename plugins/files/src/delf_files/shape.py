@@ -380,7 +380,7 @@ def _describe_text(
     """Describe a file that no FileFormat plugin reads, by its content.
 
     Of a large text, only the beginning and some lines of the rest are read. A large JSON value is
-    read as a whole, because a part of the value is no JSON.
+    read as a whole, because a part of the value is not valid JSON.
     """
     with Path(path).open("rb") as file:
         data = file.read(max_bytes + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)

@@ -139,8 +139,8 @@ class Rewriting:
     def may_return_awaitables(self) -> bool:
         """Return True if a function that cannot be identified may return an awaitable.
 
-        Such a function may be any object of the script, so the answer is True if the script has
-        async functions, uses ``asyncio`` or has another source of awaitables.
+        An unidentified function may be any object of the script, so the answer is True if the
+        script has async functions, uses ``asyncio`` or has another source of awaitables.
         """
         has_async_functions = any(map(self._functions.is_async, self._syntax.functions))
         reads_asyncio_or_async_function = any(
@@ -304,8 +304,8 @@ class Rewriting:
     def _find_lazily_made_calls(self) -> list[Place]:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
-        These tool calls are made only when the script iterates the result. If the interpreter
-        allows ``await`` everywhere, only whole statements and assigned values are returned.
+        The tool calls are made only when the script iterates the result. If the interpreter allows
+        ``await`` everywhere, only whole statements and assigned values are returned.
         """
         lazy_places = [
             place

@@ -252,7 +252,7 @@ class GuestSession:
         Scripts call this method as ``rerun``.
 
         Args:
-            context: What the model has to know for the new script.
+            context: The facts that the model needs for the new script.
             remaining: A description of the work that is left.
             carry: The names of the variables that the new script needs; one name or several.
         """
