@@ -265,7 +265,7 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
         return {
             **table,
             "path": copy_path,
-            "columns": [[name, "VARCHAR"] for name in unique_folded(normalised.columns)],
+            "columns": [[column, "VARCHAR"] for column in unique_folded(normalised.columns)],
             "ragged": normalised.ragged,
             "longest": max(2 * normalised.longest, _MIN_LINE_BYTES),  # quotes may be doubled
         }

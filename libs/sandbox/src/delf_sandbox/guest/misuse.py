@@ -173,12 +173,15 @@ class _Uses:
                     return (
                         self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
                     )
+                # Calling an action or plain tool is the right use. A connection may only be called
+                # without arguments, as in ``mail().send(…)``.
                 case ast.Call() if parent.func is node:
                     if not use.is_connection:
                         return []
                     if parent.args or parent.keywords:
                         return self._record_misuse(use, parent)
                     node = parent
+                # The tool may be the value of the whole expression, as in ``mail or chat``.
                 case ast.IfExp() if parent.test is not node:
                     node = parent
                 case ast.BoolOp() if parent.values[-1] is node:

@@ -97,6 +97,7 @@ class GuestSession:
             lambda readings: self._channel.send(["clock", readings])
         )
         loop.attach(self._flush, self._caller.deliver, self._clock_and_random.read_clock)
+        # The module whose namespace has the scripts' variables.
         self._main_module = types.ModuleType("__main__")
         self._namespace = self._main_module.__dict__
         # The names that delf defines in the scripts' namespace; the others are the scripts' own.
@@ -143,10 +144,12 @@ class GuestSession:
                 (spec,) = fields
                 self._initialise(spec)
             else:
-                number, source, recorded_run = fields
+                number, source, start = fields
                 self._recorded_turns = []
-                if recorded_run is not None:
-                    seed, clock_reads, self._recorded_turns = recorded_run
+                if start is not None:
+                    # For a replay, the start also has the recorded clock reads and the turns of the
+                    # event loop in which events occurred.
+                    seed, clock_reads, self._recorded_turns = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
 
