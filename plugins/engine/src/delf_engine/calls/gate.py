@@ -612,7 +612,9 @@ class Gate:
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
             is_as_shown = isinstance(decision, Edited) or new_verdict.digest == verdict.digest
             is_state_unchanged = new_verdict.basis == verdict.basis
-            needs_another_person = answer.needs_other_approver  # after an edit, some rules demand this
+            needs_another_person = (
+                answer.needs_other_approver
+            )  # after an edit, some rules demand this
             if is_as_shown and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
