@@ -88,8 +88,8 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     usual_names = {
         name: names_by_key.get(_normalise_name(path), path) for name, path in paths.items()
     }
-    # No part refers to a .rels part. Its usual name follows from the part that it describes: the
-    # part "word/_rels/document.xml.rels" describes "word/document.xml".
+    # No part refers to a .rels part. The usual name of a .rels part follows from the described
+    # part: "word/_rels/document.xml.rels" describes "word/document.xml".
     for name, path in usual_names.items():
         rels_start = path.lower().rfind("_rels/")
         parent, file_name = path[:rels_start], path[rels_start + len("_rels/") :]

@@ -168,7 +168,9 @@ class Chat(FixedAttributes):
         return self._conversation
 
     def switch(self, conversation_id: str) -> None:
-        """Switch to another conversation. A new one is stored when its first message is added.
+        """Switch to another conversation, which may be new.
+
+        A new conversation is stored when its first message is added.
 
         Tasks that are already submitted stay in their conversations.
         """

@@ -230,7 +230,7 @@ class _ScriptMerger:
         self._case_of_all_scripts = case
         codes = [*(code for code, _ in scripts.earlier), scripts.code]
         # A routine of all scripts one after the other, which has the actions that a merged script
-        # may call. It is never saved, so that its name does not matter.
+        # may call. This routine is never saved, so that its name does not matter.
         self._routine = Routine(
             name="unmerged",
             title=task,

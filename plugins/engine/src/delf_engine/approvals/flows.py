@@ -160,7 +160,7 @@ class _Suspect:
         user's words ask for the call.
         """
         deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
-        # The author of the call is the model. Untainted, it had read no untrusted data before.
+        # The author is the model, which is untainted until it reads untrusted data.
         if self.origins.is_author_untainted:
             return self._reason_of_untainted(deciding)
         return self._reason_of_tainted(deciding)
@@ -207,7 +207,7 @@ class _Suspect:
     def _paths_to_check(self, deciding: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values to check: those that decide the effect of the call.
 
-        In a call that has only content, all values are checked: it could carry contents out.
+        In a call that has only content, all values are checked: the call could carry data out.
         """
         return [*self.leaves] if self._has_only_content and not deciding else deciding
 

@@ -144,8 +144,8 @@ class Inbox:
         for note in notes:
             if note.kind == REMARK_KIND:
                 self._pass_on_remark(note)
-        # The first answer that is passed on counts. It is the newest one, because a person answers
-        # again only if the earlier answer had no effect.
+        # The first answer that is passed on counts, so the newest answer comes first: a person
+        # answers again only if the earlier answer had no effect.
         for note in reversed(notes):
             if note.kind == ANSWER_KIND:
                 self._pass_on_answer(note)

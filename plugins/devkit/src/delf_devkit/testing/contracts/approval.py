@@ -101,7 +101,7 @@ def _effect_line(request: ApprovalRequest) -> str:
     return "\n".join(plain_lines(effect))
 
 
-def _decision_alone(answer: Any) -> Any:
+def _without_decider(answer: Any) -> Any:
     """Return a channel's decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
@@ -185,7 +185,7 @@ class ApprovalContract(Contract):
     @needs("people:answers")
     async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
-        assert _decision_alone(await channel.answer(question_for())) == Answered("Bob")
+        assert _without_decider(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
         self, channel_to: Callable[[Person], ApprovalChannel]
@@ -212,7 +212,7 @@ class ApprovalContract(Contract):
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
         decided += [await channel.decide(request) for request in requests[5:]]
-        for request, answer in zip(requests, map(_decision_alone, decided), strict=True):
+        for request, answer in zip(requests, map(_without_decider, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", "it remembers without being asked to"
                 continue
@@ -223,7 +223,7 @@ class ApprovalContract(Contract):
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
-        decision = _decision_alone(await channel_to("rejects").decide(request_for()))
+        decision = _without_decider(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
@@ -240,7 +240,7 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_decision_alone, answers), strict=True):
+        for name, decision in zip(names, map(_without_decider, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}, (
                 "an edit returns all arguments, changed or not"
@@ -254,7 +254,7 @@ class ApprovalContract(Contract):
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
         first, *other_decisions = [
-            _decision_alone(await channel.decide(request)) for request in requests
+            _without_decider(await channel.decide(request)) for request in requests
         ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
@@ -275,7 +275,9 @@ class ApprovalContract(Contract):
         for each in waiting:
             each.cancel()
         await asyncio.wait(pending)
-        decisions = [_decision_alone(each.result()) for each in decided if each.exception() is None]
+        decisions = [
+            _without_decider(each.result()) for each in decided if each.exception() is None
+        ]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
             f"one yes approved {approved} calls of one action that waited together: bind an answer "
@@ -289,7 +291,7 @@ class ApprovalContract(Contract):
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _decision_alone(await self.within(decision, self.seconds))
+            answer = _without_decider(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -359,7 +361,7 @@ class ApprovalContract(Contract):
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _decision_alone(await channel.decide(_with_unique_id(number, request)))
+            decision = _without_decider(await channel.decide(_with_unique_id(number, request)))
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
                 f"a person who says always is taken for {decision.remember!r}"
@@ -378,7 +380,7 @@ class ApprovalContract(Contract):
     ) -> None:
         channel = channel_to("is away")
         assert not _can_ask(channel), "it says that somebody can be asked, who is away"
-        decision = _decision_alone(await channel.decide(request_for()))
+        decision = _without_decider(await channel.decide(request_for()))
         # None passes the request on to the next channel.
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
@@ -392,7 +394,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _decision_alone(asking.result())
+        decision = _without_decider(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
@@ -408,7 +410,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
             return
-        decision = _decision_alone(waiting.result())
+        decision = _without_decider(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
@@ -418,7 +420,7 @@ class ApprovalContract(Contract):
         channel = channel_to("approves")
 
         async def use() -> None:
-            decision = _decision_alone(await channel.decide(request_for(to=_MARK)))
+            decision = _without_decider(await channel.decide(request_for(to=_MARK)))
             assert isinstance(decision, Approved)
 
         await self.check_nothing_remains(channel, use, forbidden_texts=(_MARK,), may_print=True)

@@ -85,7 +85,7 @@ class MemoryContract(Contract):
     async def test_search_returns_the_nearest_first(self, store: Any) -> None:
         for facts in (self.facts, self.facts[::-1]):
             await store.clear()
-            for fact in facts:  # one by one, so that each fact gets another time
+            for fact in facts:  # one by one, so that each fact gets a different time
                 await store.save([fact])
             found = await store.search(self.query, threshold=0.0)
             assert found, "nothing was found"
