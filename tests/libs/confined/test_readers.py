@@ -303,6 +303,26 @@ async def test_long_call_yields_to_another_caller(turn, other, preempted):
     await waiting
 
 
+async def test_time_of_a_preempted_call_is_counted_once():
+    turns, order, loop = Turns(1), [], asyncio.get_running_loop()
+    preempted = Turn("a")
+
+    async def take(name, turn, times_as_long=0.0):
+        async with turns.acquire(turn):
+            order.append(name)
+            end = loop.time() + times_as_long * preempted.earlier_run_seconds
+            await until(lambda: loop.time() >= end)
+
+    async with turns.acquire(preempted):
+        others = [take("a2", Turn("a")), take("b1", Turn("b"), 1.5), take("b2", Turn("b"))]
+        others = [asyncio.create_task(other) for other in others]
+        end = loop.time() + 0.05
+        await until(lambda: loop.time() > end)
+        preempted.preempted.set_result(None)
+    await asyncio.gather(take("a1", preempted), *others)
+    assert order[:2] == ["b1", "a2"], "b has run 1.5 times as long as a"
+
+
 async def _hold(turns, turn):
     async with turns.acquire(turn):
         pass

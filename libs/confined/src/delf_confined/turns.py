@@ -74,6 +74,9 @@ class Turns:
         """Wait for a permit, and release it at the end of the ``async with`` block."""
         loop = asyncio.get_running_loop()
         turn.permit, turn.preempted = loop.create_future(), loop.create_future()
+        # While a preempted call waits or runs again, _recent_use() counts its running time.
+        if turn.was_preempted and turn.key in self._seconds_used:
+            self._seconds_used[turn.key] -= turn.earlier_run_seconds
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
