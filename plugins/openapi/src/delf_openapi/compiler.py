@@ -59,6 +59,9 @@ _GENERIC_RESULT_WORDS: Final = (
     "success successful successfully ok okay response result request operation"
 )
 _MAX_DEPTH: Final = 3
+# Whether a schema describes an input, as an argument does, or an output, as a result does.
+_INPUT: Final = "in"
+_OUTPUT: Final = "out"
 # The default of an optional argument in a stub, if a call without the argument sends nothing.
 _OPTIONAL: Final = "..."
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
@@ -239,7 +242,11 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
     description = sentences(response.get("description"), _MAX_RESULT_DOC)
     description = description if says_more(_GENERIC_RESULT_WORDS, description) else ""
     return notes_of(
-        document, schema, "out", description, sentences(text_of(document, schema), _MAX_RESULT_DOC)
+        document,
+        schema,
+        _OUTPUT,
+        description,
+        sentences(text_of(document, schema), _MAX_RESULT_DOC),
     )
 
 
@@ -264,7 +271,7 @@ def _parameter_argument(
         arg=param.arg,
         name=param.name,
         place=param.place,
-        type=safe_text(shapes, schema, "in", limits.argument),
+        type=safe_text(shapes, schema, _INPUT, limits.argument),
         default=None if param.required else default_text(_resolved(document, schema)),
         doc=doc,
         notes=notes,
@@ -278,7 +285,7 @@ def _body_arguments(
     if body.fields is None:
         types_by_kind = {"binary": "bytes", "text": "str"}
         type_text = types_by_kind.get(body.kind) or safe_text(
-            shapes, body.schema, "in", 3 * limits.argument
+            shapes, body.schema, _INPUT, 3 * limits.argument
         )
         if body.kind == "json":
             doc = hints_of(document, body.schema, limits.doc, limits.depth)
@@ -315,7 +322,7 @@ def _field_argument(
 ) -> Argument:
     resolved = _resolved(document, item.schema)
     required = item.required and body.required
-    type_text = safe_text(shapes, item.schema, "in", limits.argument)
+    type_text = safe_text(shapes, item.schema, _INPUT, limits.argument)
     if body.kind == "multipart":
         type_text = _BYTES.sub(_FILE_TYPE, type_text)
     if required:
@@ -386,7 +393,7 @@ def _parameter_texts(
         return doc, ""
     line = clean(text, _MAX_NOTES)
     rest = line.removeprefix(shown.removesuffix("…")).strip()
-    return doc, notes_of(document, schema, "in", rest)
+    return doc, notes_of(document, schema, _INPUT, rest)
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -429,7 +436,7 @@ def return_type(
     if kind == "json":
         if schema is None or schema in ({}, {"type": "object"}):
             return False, "Any" if not schema else "dict"
-        return True, safe_text(shapes, schema, "out", limit)
+        return True, safe_text(shapes, schema, _OUTPUT, limit)
     if kind == "text":
         return True, "str"
     binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"

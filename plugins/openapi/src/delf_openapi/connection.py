@@ -301,7 +301,7 @@ class APITool(Connection[OpenAPISettings]):
             ]
         hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in accepted}
         # Headers that most operations have are accepted, but left out of the stub for the model.
-        stub_arguments = [a for a in accepted if (a.name, a.place) not in api.common_headers]
+        stub_arguments = [a for a in accepted if (a.place, a.name) not in api.common_headers]
         parameters = tuple(parameter_cache.setdefault(a, _parameter(a)) for a in stub_arguments)
 
         @functools.cache

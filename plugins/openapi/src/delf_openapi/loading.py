@@ -40,7 +40,7 @@ class API:
         warnings: A line for each operation that cannot be used, with the reason.
         left_out: The number of operations omitted because of the limit.
         version: The digest of the specification; None if unknown.
-        common_headers: The name and place of each optional header that most operations have, such
+        common_headers: The place and name of each optional header that most operations have, such
             as the API's version. Stubs omit these headers, but scripts may pass them.
     """
 
@@ -105,7 +105,7 @@ def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
     if len(entries) < _MIN_OPERATIONS:
         return frozenset()
     counts = Counter(
-        (argument.name, argument.place)
+        (argument.place, argument.name)
         for entry in entries.values()
         for argument in entry.arguments
         if argument.place == "header" and argument.default is not None

@@ -62,17 +62,17 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     Raises:
         Misfit: If the value is not a file.
     """
-    where, media = body.whole_argument or "body", _concrete_media_type(body.media)
+    argument_name, media = body.whole_argument or "body", _concrete_media_type(body.media)
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
         value = file.get("content")
         if file.get("content_type"):
-            media = safe_header(where, str(file["content_type"]))
+            media = safe_header(argument_name, str(file["content_type"]))
     if isinstance(value, str):
         return value.encode(), media
     if isinstance(value, bytes):
         return value, media
-    raise Misfit(where, "must be bytes or text, or a dict with them as 'content'")
+    raise Misfit(argument_name, "must be bytes or text, or a dict with them as 'content'")
 
 
 def _concrete_media_type(media: str) -> str:

@@ -607,6 +607,7 @@ class Runner:
     async def _forget(self) -> None:
         """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
         before = time.time() - _REMEMBER_SECONDS
+        # The newest firing of each schedule is kept, because the next firing reads its result.
         newest_firing_ids = await delete_idle_firings(self._queue)
         await self._queue.delete_old_workflows(before, excluded_ids=newest_firing_ids)
         if ages := self._journal.keep:
