@@ -52,7 +52,7 @@ from delf.events import (
 from delf.protocols.approval import NO_REASON
 from delf.protocols.states import state_of
 from delf.types import STATE_WORDS, WAITING_FOR_OTHERS_WORDS, TaskState
-from delf_engine.changes import SHAPED
+from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.task import MODEL
 from delf_engine.views.copies import COPIED
 from delf_journal_sql import SqlJournal
@@ -497,7 +497,7 @@ class Journeys:
             approved = Counter[str]()
             begin = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
             setup = {} if begin is None else begin.setup
-            asker, shaped = name_of(record.key), set(setup.get(SHAPED, ()))
+            asker, shaped = name_of(record.key), set(setup.get(OTHER_AUTHORS_KEY, ()))
             copied = setup.get(COPIED, 0)  # what a fork took over was decided in another task
             before = dict[str, set[str]]()  # request → who had shaped it when it was made
             replayed = is_fork(events)

@@ -236,7 +236,7 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
     )
 
 
-SHAPED: Final = "shaped_by"
+OTHER_AUTHORS_KEY: Final = "shaped_by"
 """The key, in a task's setup, of the names of people who influenced the task before its start."""
 # The kinds of decisions that always influence what a task does next.
 _SHAPING: Final = ("edited", "changes_requested", "already_done", "answered")

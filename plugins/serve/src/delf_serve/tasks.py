@@ -36,7 +36,7 @@ from delf.protocols.states import state_of
 from delf.types import TaskState, Trust
 from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
-from delf_engine.changes import SHAPED
+from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.elsewhere import find_tasks
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
@@ -69,6 +69,8 @@ _log = logging.getLogger(__name__)
 SERVER_FIELD: Final = "serve"
 """The ``setup`` field that marks a task as submitted by a server."""
 _LOOK_SECONDS: Final = 5.0
+# The maximum seconds to wait for the first event of a resumed task.
+_FIRST_EVENT_SECONDS: Final = 5.0
 PAGE: Final = 1000
 """The number of interrupted tasks that are read from the journal at a time."""
 _FORGET_SECONDS: Final = 3600.0
@@ -267,15 +269,15 @@ class Tasks:
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
-        name, digest = f"task_{secrets.token_hex(8)}", ""
+        task_id, digest = f"task_{secrets.token_hex(8)}", ""
         if idempotency_key is not None:
             digest = _digest(order)
             secret = f"{key.holder or key.name}\n{idempotency_key}".encode("utf-8", "replace")
             # Every server derives the same id, so that concurrent requests start one task.
-            name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
-            earlier = await self._find_submitted(name, digest)
+            task_id = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
+            earlier = await self._find_submitted(task_id, digest)
             if earlier is not None:
-                return _submitted(name, earlier.conversation, key, is_new=False)
+                return _submitted(task_id, earlier.conversation, key, is_new=False)
         if self._open_counts[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = stored_name(order.conversation_id, key)
@@ -285,14 +287,14 @@ class Tasks:
             conversation = stored_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
-        running_task = self._register_running(name, key.limits_name)
+        running_task = self._register_running(task_id, key.limits_name)
 
         # A strategy that takes calls gets the values of the variables in the task's text.
         has_external_text = external_variables is not None and strategy is not None
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
-                self._forget_running(name)
+                self._forget_running(task_id)
                 self._end_notices.tell(order.task, event, key.holder)
 
         async def submit_and_record() -> None:
@@ -300,7 +302,7 @@ class Tasks:
                 await self._agent.asubmit(
                     order.task,
                     order.timeout,
-                    task_id=name,
+                    task_id=task_id,
                     conversation_id=conversation,
                     files=[*(await self._uploads.paths(key, order.files) or ()), *paths] or None,
                     key=key.holder,
@@ -310,11 +312,14 @@ class Tasks:
                     llm=order.llm,
                     variables=external_variables,
                     trust="outside" if has_external_text else trust,
-                    setup={**_setup(key, client, order=digest), SHAPED: [*other_authors]},
+                    setup={
+                        **_setup(key, client, order=digest),
+                        OTHER_AUTHORS_KEY: [*other_authors],
+                    },
                     listeners=[listen],
                 )
             except BaseException:
-                self._forget_running(name)
+                self._forget_running(task_id)
                 raise
             finally:
                 running_task.recorded.set()
@@ -325,11 +330,11 @@ class Tasks:
             earlier = None
             # A concurrent request with the same idempotency key may have been faster.
             if idempotency_key is not None:
-                earlier = await self._find_first_event(name, digest)
+                earlier = await self._find_first_event(task_id, digest)
             if earlier is None:
                 raise
-            return _submitted(name, earlier.conversation, key, is_new=False)
-        return _submitted(name, conversation, key)
+            return _submitted(task_id, earlier.conversation, key, is_new=False)
+        return _submitted(task_id, conversation, key)
 
     async def repeat(
         self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
@@ -372,7 +377,7 @@ class Tasks:
             output=to_jsonable(first_event.setup.get("output")),
         )
         strategy = None if wanted.task else first_event.setup.get("strategy")
-        other_authors = [*first_event.setup.get(SHAPED, ())]
+        other_authors = [*first_event.setup.get(OTHER_AUTHORS_KEY, ())]
         if first_event.key != key.holder:
             other_authors.append(name_of_holder(first_event.key))
         return await self.submit(
@@ -773,7 +778,8 @@ class Tasks:
 
         running_task.resumed = asyncio.create_task(resume_task())
         running_task.recorded.set()
-        await asyncio.wait({first_event}, timeout=_LOOK_SECONDS)
+        # An error before the first event is raised here; later errors are only logged.
+        await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
         if first_event.done():
             first_event.result()  # raises the error of a failed start
 

@@ -41,7 +41,7 @@ from delf_engine.approvals.remembered import RememberedDecisions, answer_before,
 from delf_engine.approvals.shared import Approvals
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call, call_digest
-from delf_engine.changes import SHAPED, shapers_of, situation
+from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of, situation
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task import TaskRequest
@@ -371,7 +371,7 @@ class TaskApprovals:
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
         """Return the names of the owner and of the people who influenced the task's course."""
-        earlier = self._task.setup.get(SHAPED, ())
+        earlier = self._task.setup.get(OTHER_AUTHORS_KEY, ())
         return tuple(dict.fromkeys((*earlier, *shapers_of(self._log.events, asker))))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:

@@ -13,7 +13,7 @@ from delf.events import ChildFinished, ChildStarted, Event
 from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
 from delf_engine.calls.call import Call
-from delf_engine.changes import SHAPED, shapers_of
+from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of
 from delf_engine.foreign_tools import as_connections
 from delf_engine.models.money import Ledger
 from delf_engine.outputs import Output
@@ -277,7 +277,7 @@ class ChildTasks:
         request = self._run.request
         asker = name_of_holder(request.on_behalf_of)
         names_in_this_task = shapers_of(self._run.log.events, asker)
-        names_in_parent_tasks = request.setup.get(SHAPED, ())
+        names_in_parent_tasks = request.setup.get(OTHER_AUTHORS_KEY, ())
         return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
@@ -305,7 +305,7 @@ class ChildTasks:
             settle=self._run.request.settle,
             key=self._run.request.on_behalf_of,
             # Whoever influenced this task has also influenced the child task.
-            setup={SHAPED: self._influencing_people()},
+            setup={OTHER_AUTHORS_KEY: self._influencing_people()},
             child=ChildOptions(
                 parent=self._run.log.task_id,
                 depth=self.depth + 1,

@@ -35,7 +35,7 @@ from delf.messages import Usage
 from delf.protocols.journal import Journal
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
-from delf_engine.changes import SHAPED
+from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_event_count
@@ -186,7 +186,9 @@ def forked(
             own_setup = {**kept_setup, **(setup or {}), COPIED: len(copied_before)}
             if changed.key != key:  # the task's text was written by the other task's owner
                 asker = name_of_holder(changed.key)
-                own_setup[SHAPED] = list(dict.fromkeys((*kept_setup.get(SHAPED, ()), asker)))
+                own_setup[OTHER_AUTHORS_KEY] = list(
+                    dict.fromkeys((*kept_setup.get(OTHER_AUTHORS_KEY, ()), asker))
+                )
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own_setup
             )

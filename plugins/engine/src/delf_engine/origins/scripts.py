@@ -530,7 +530,7 @@ class Scripts:
         """
         for node in self._enclosing_nodes:
             has_all_uses = (
-                name is not None and self._use_counts_in[node][name] == self._use_counts[name]
+                name is not None and self._use_counts_in[node][name] >= self._use_counts[name]
             )
             if not has_all_uses:
                 yield self._condition_sources[node]
