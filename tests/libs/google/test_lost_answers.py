@@ -224,7 +224,7 @@ async def test_refused_repetition_after_a_lost_answer_is_reported_as_unknown(con
     _, after, error, _ = await played(connect, "docs.replace", spoil)
     assert isinstance(error, LostAnswerError)
     assert error.status == 400
-    assert "may have been done" in error.message
+    assert "may have been executed" in error.message
     assert "77 and 77" in str(after["documents"])
 
 

@@ -110,7 +110,7 @@ async def test_mail_with_a_lost_answer_is_sent_once(google: GoogleServer, gmail:
 async def test_send_with_a_lost_answer_is_not_repeated(google: GoogleServer, gmail: Any) -> None:
     draft = await gmail.draft("Text", to="bob@example.com", subject="Draft")
     google.lose("gmail.users.drafts.send")
-    with pytest.raises(LostAnswerError, match="may have been done"):
+    with pytest.raises(LostAnswerError, match="may have been executed"):
         await gmail.send_draft(draft["id"])
     google.fail("gmail.users.drafts.send", 500)
     with pytest.raises(LostAnswerError, match="HTTP 500"):

@@ -69,7 +69,7 @@ def test_provider_is_derived_from_the_model_name(model, provider, dialect, name,
     found = endpoint(model)
     assert (found.provider, found.dialect, found.name) == (provider, dialect, name)
     assert found.api_key == key
-    assert found.missing is None
+    assert found.missing_variable is None
     assert not found.custom
 
 
@@ -103,9 +103,9 @@ def test_provider_can_use_the_protocol_of_another_provider():
     assert (found.provider, found.dialect, found.name) == ("like", "openai", "big")
     assert (found.base_url, found.api_key) == ("https://like.example/v1", "like-key")
     assert not found.custom
-    assert not found.is_original, "OpenAI's own searches, fees and settings are not this one's"
-    assert resolve(LLMConfig("openai/gpt-5"), context, known).is_original
-    missing = resolve(LLMConfig("like/big"), PluginContext(environ={}), known).missing
+    assert not found.is_official, "OpenAI's own searches, fees and settings are not this one's"
+    assert resolve(LLMConfig("openai/gpt-5"), context, known).is_official
+    missing = resolve(LLMConfig("like/big"), PluginContext(environ={}), known).missing_variable
     assert missing == "LIKE_API_KEY"
 
 
@@ -265,7 +265,7 @@ def test_api_key_for_applies_to_its_address(named, address):
     environ = {"OPENAI_API_KEY": "other"}
     found = endpoint("m", environ, base_url=text(HOST, address), api_key_for={named: "s3cret"})
     assert found.api_key == "s3cret"
-    assert found.key_source == "api_key_for"
+    assert found.key_location == "api_key_for"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class TestConversations:
     @pytest.mark.parametrize("name", ["\ud800", "a\x00", "x" * 251, 3])
     def test_invalid_conversation_id_is_refused(self, name):
         chat = Chat()
-        for use in (chat.switch, chat.here, chat.clear):
+        for use in (chat.switch, chat.conversation_for, chat.clear):
             with pytest.raises(ConfigurationError, match="conversation_id must"):
                 use(name)
 

@@ -58,7 +58,7 @@ async def test_unexpected_writer_error_is_reported_as_a_problem(
     )
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
-    files.take("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
+    files.start_writing("a.brk", dumps({"sheet": [[1]]}), is_rows=True)
     assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
 
 
@@ -167,7 +167,7 @@ def taking(tmp_path):
 async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
     files, log = taking
     for number in range(20):
-        files.take("a.txt", b"x" * number)
+        files.start_writing("a.txt", b"x" * number)
     assert await files.all_written() == []
     assert (tmp_path / "a.txt").read_bytes() == b"x" * 19
     assert [event.size for event in log.events if isinstance(event, FileWritten)] == [*range(20)]
@@ -176,7 +176,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
 
 async def test_rows_are_written_by_the_format_plugin_of_the_suffix(taking, tmp_path):
     files, _ = taking
-    files.take("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
+    files.start_writing("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
     assert await files.all_written() == []
     assert (tmp_path / "a.n").read_bytes() == b"Sheet1:2,More:0"
 
@@ -198,7 +198,7 @@ async def test_rows_are_written_by_the_format_plugin_of_the_suffix(taking, tmp_p
 )
 async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, problem):
     files, log = taking
-    files.take(name, data, is_rows=True)
+    files.start_writing(name, data, is_rows=True)
     (message,) = await files.all_written()
     assert message.startswith(problem)
     assert await files.all_written() == []
@@ -208,11 +208,11 @@ async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, 
 async def test_output_files_of_a_task_have_a_total_limit(
     delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delf_engine.output.MAX_CALL_FILES", 10)
+    monkeypatch.setattr("delf_engine.output.MAX_TOOL_FILE_BYTES", 10)
     log = TaskLog("task_1", InProcessJournal(), ())
     files = OutputFiles(OutputFolder(str(tmp_path)), Formats(delf_host), log)
     for name in ("a.txt", "b.txt", "c.txt"):
-        files.take_from_call(name, b"sixteen"[:4])
+        files.start_writing_tool_file(name, b"sixteen"[:4])
     (problem,) = await files.all_written()
     assert "'c.txt' is not kept" in problem
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]

@@ -71,7 +71,7 @@ class Picky:
 )
 def test_redactor_hides_secrets_in_values(value: Any, expected: Any) -> None:
     redactor = Redactor([TOKEN, PASSWORD])
-    assert redactor.value(value) == expected
+    assert redactor.redact_value(value) == expected
     assert redactor.is_in(dumps(value)) or isinstance(value, bytes)
 
 
@@ -80,14 +80,14 @@ def test_redactor_hides_secrets_in_values(value: Any, expected: Any) -> None:
 )
 def test_text_without_a_secret_is_returned_unchanged(value: Any) -> None:
     redactor = Redactor([TOKEN])
-    assert redactor.value(value) is value
+    assert redactor.redact_value(value) is value
     encoded = dumps(value)
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
 def test_image_bytes_are_not_redacted() -> None:
     asked = (Message("user", (TextPart(TOKEN), ImagePart(TOKEN.encode(), "image/png"))),)
-    (clean,) = Redactor([TOKEN]).value(asked)
+    (clean,) = Redactor([TOKEN]).redact_value(asked)
     assert clean.parts == (TextPart(REDACTED), asked[0].parts[1])
 
 
@@ -97,7 +97,7 @@ def test_redactor_reads_records_and_events(message: str) -> None:
         return f"odd {TOKEN}"
 
     odd = type("Odd", (), {"__repr__": lambda _: "odd", "__str__": lambda _: "odd", message: say})  # pyright: ignore[reportUnknownLambdaType]
-    clean = Redactor([TOKEN]).value({"a": odd()})
+    clean = Redactor([TOKEN]).redact_value({"a": odd()})
     assert TOKEN not in f"{to_jsonable_or_repr(clean)} {plain(clean)}"
 
 
@@ -107,7 +107,7 @@ def test_placeholders_and_short_words_are_not_secrets(word: str) -> None:
 
 
 def test_longer_secret_is_redacted_first() -> None:
-    assert Redactor(["abcd-1234", "abcd-1234-5678"]).text("abcd-1234-5678") == REDACTED
+    assert Redactor(["abcd-1234", "abcd-1234-5678"]).redact_text("abcd-1234-5678") == REDACTED
 
 
 class _Inner(BaseModel):
@@ -227,7 +227,7 @@ def test_renewed_secrets_replace_those_of_their_source() -> None:
     redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
     redactor.learn("a", ["second-token-1"])
     text = f"{LONG} first-token-1 second-token-1 url-pass-1"
-    assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
+    assert redactor.redact_text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
 
 
 def test_redactor_learns_secrets_later() -> None:
@@ -235,7 +235,7 @@ def test_redactor_learns_secrets_later() -> None:
     assert not redactor.knows_any
     redactor.learn("a", ["86753098"])
     assert redactor.knows_any
-    assert redactor.value([86753098, "86753098"]) == [86753098, REDACTED]
+    assert redactor.redact_value([86753098, "86753098"]) == [86753098, REDACTED]
     assert redactor.is_in(b'["86753098"]')
 
 
@@ -329,7 +329,7 @@ def test_error_and_its_causes_are_redacted() -> None:
         except ConnectionError as middle:
             raise ToolExecutionError(f"it failed: {LONG}", hint=f"not {LONG}") from middle
     except ToolExecutionError as outer:
-        cleaned = redactor.error(outer)
+        cleaned = redactor.redact_error(outer)
     message = "".join(traceback.format_exception(cleaned))
     assert LONG not in message
     assert f"ConnectionError: postgresql://u:{REDACTED}@h" in message

@@ -30,13 +30,13 @@ ODD = 'pä"ß\\ wörd/9'
     ],
 )
 def test_redactor_hides_every_spelling(form: str) -> None:
-    assert Redactor([ODD]).text(f"it is <{form}>") == f"it is <{REDACTED}>"
+    assert Redactor([ODD]).redact_text(f"it is <{form}>") == f"it is <{REDACTED}>"
 
 
 @pytest.mark.parametrize("rest", [b"!", b"\xff\x00"])
 def test_redactor_hides_secrets_in_bytes(rest: bytes) -> None:
     data = f"it is {ODD}".encode() + rest
-    assert Redactor([ODD]).value(data) == f"it is {REDACTED}".encode() + rest
+    assert Redactor([ODD]).redact_value(data) == f"it is {REDACTED}".encode() + rest
 
 
 @pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
@@ -44,7 +44,7 @@ def test_redactor_hides_secrets_in_bytes(rest: bytes) -> None:
 def test_base64_form_is_redacted_at_every_alignment(before: str, encode) -> None:
     secret = "p?ssw>rd~1-8f3a"
     encoded = encode(f"{before}{secret} and more".encode()).decode()
-    cleaned = Redactor([secret]).text(f"Basic {encoded}")
+    cleaned = Redactor([secret]).redact_text(f"Basic {encoded}")
     assert REDACTED in cleaned
     left = cleaned.removeprefix("Basic ").split(REDACTED)
     assert sum(map(len, left)) <= len(encoded) - len(secret) * 8 // 6 + 4

@@ -55,7 +55,9 @@ from delf_engine.secrets import (
 )  # fmt: skip
 def test_secrets_are_found_inside_text(text: str, hidden: set[str]) -> None:
     assert long_enough(secrets_in(text)) == hidden
-    assert not any(each in Redactor(secrets_in(text)).text(f"failed: {text}") for each in hidden)
+    assert not any(
+        each in Redactor(secrets_in(text)).redact_text(f"failed: {text}") for each in hidden
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_key_file_lines_are_secrets() -> None:
     file = json.dumps(
         {"client_email": "a@b.test", "private_key": pem, "token_uri": "https://t.test"}
     )
-    clean = Redactor(secrets_of_settings(SecretStr(file))).text
+    clean = Redactor(secrets_of_settings(SecretStr(file))).redact_text
     for form in (file, pem.strip(), json.dumps(pem.strip())):
         assert "MIIabc" not in clean(f"it is {form}")
     assert clean("line MIIabcdef0123456789") == f"line {REDACTED}"

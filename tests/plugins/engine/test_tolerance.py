@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from delf.errors import ToolRefusedError
 from delf.tools.action import action_from_function
-from delf_engine.tolerance import fitting, respelled
+from delf_engine.tolerance import respelled, validate_arguments
 
 
 class Event(BaseModel):
@@ -33,7 +33,7 @@ async def make(event: Event) -> None:
 
 
 def taken(function: Any, **given: Any) -> dict[str, Any]:
-    return fitting(action_from_function(function), given)[1]
+    return validate_arguments(action_from_function(function), given)[1]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ async def test_task_waits_for_a_free_place_after_an_abandoned_call(
         other = Other(places)
         await other.entered()
         await cancel(call)
-        back = asyncio.create_task(permit.regained())
+        back = asyncio.create_task(permit.wait_until_held())
         assert await is_waiting(back)
         await other.ended()
         await back
@@ -91,7 +91,7 @@ async def test_task_waits_while_an_abandoned_call_journals_its_end(
         other = Other(places)
         await other.entered()
         call.cancel()
-        back = asyncio.create_task(permit.regained())
+        back = asyncio.create_task(permit.wait_until_held())
         assert await is_waiting(back)
         journalled.set()
         assert await is_waiting(back)
@@ -106,7 +106,7 @@ async def test_task_goes_on_while_a_person_still_decides(places: asyncio.Semapho
     async with permit:
         call = asyncio.create_task(ask(permit, asyncio.Event()))
         await turns()
-        back = asyncio.create_task(permit.regained())
+        back = asyncio.create_task(permit.wait_until_held())
         await turns()
         assert back.done()
         assert not places.locked()

@@ -100,7 +100,7 @@ async def test_stopped_task_of_a_dead_process_is_not_resumed(
     work = asyncio.create_task(agent.arun("wait"))
     await waiting.called.wait()
     (record,) = await journal.find()
-    await agent.astop(leave=True)
+    await agent.astop(keep_resumable=True)
     await asyncio.wait({work})
     assert isinstance(work.exception(), DelfError)
     assert (await journal.task(record.task_id)).state == "interrupted"

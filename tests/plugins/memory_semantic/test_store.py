@@ -187,7 +187,7 @@ async def test_failing_embedder_loses_no_fact(
     await store.save(["The office is in Turin."])
     assert len(await store.search("office")) == 1
     meaning.fails = False
-    await store.stop_filling()
+    await store.stop_embedding()
     assert await store.fill() == 1
     assert len(await store.search("town")) == 1
     await store.aclose()

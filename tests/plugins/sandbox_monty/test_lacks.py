@@ -24,7 +24,7 @@ def test_unsupported_modules_are_listed_in_the_prompt(sandbox, shown):
         tools=[add], llm="scripted", host=host, sandbox=sandbox, allow_unpriced=True, journal="none"
     ) as agent:
         assert agent.run("Add.").text == "3"
-    assert ("It lacks yield where calls change something" in model.prompts[0]) is shown
+    assert ("It lacks yield in functions whose tool calls change data" in model.prompts[0]) is shown
     named = [name for name in ("asyncio", "statistics") if f" {name}," in model.prompts[0]]
     assert (named == ["asyncio", "statistics"]) is shown
     assert {"asyncio", "statistics"} <= MODULES

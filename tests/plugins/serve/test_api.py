@@ -728,7 +728,7 @@ async def test_server_resumes_its_task_although_programs_left_newer_ones(
     listeners = [lambda event: seen.append(type(event).__name__)]
     await program.asubmit(doing("print(await hold())"), listeners=listeners)
     await until(lambda: "CallStarted" in seen)
-    await program.astop(leave=True)
+    await program.astop(keep_resumable=True)
     two = await serve()
     assert (await two.until(own, "waiting"))["state"] == "waiting"
 

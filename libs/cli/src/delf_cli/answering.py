@@ -99,6 +99,7 @@ def decided_data(
 
 
 def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
+    """Return a decision as data; a vote is one of two needed approvals of a single call."""
     is_vote = isinstance(decision, ApprovalVoted)
     arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
     return {
@@ -249,11 +250,13 @@ async def send(
     # Subscribe before sending, to receive even an immediate decision.
     live = journal.subscribe(request.task_id)
     data = answer_data(request.request_id, request.digest, decision, decider)
-    position = await journal.post(request.task_id, ANSWER_KIND, data)
-    decision_event = await _wait_for_decision(journal, request.request_id, live, position)
+    answer_position = await journal.post(request.task_id, ANSWER_KIND, data)
+    decision_event = await _wait_for_decision(journal, request.request_id, live, answer_position)
     if isinstance(decision_event, ApprovalVoted):
         return record, decision_event
-    if decision_event.note != position:  # another answer was processed before this answer
+    # An event's ``note`` is the journal position of the answer that led to the decision.
+    is_decided_by_this_answer = decision_event.note == answer_position
+    if not is_decided_by_this_answer:
         raise _not_pending_error(
             request.request_id, f"it was {decision_event.decision} by {decision_event.by} already"
         )
@@ -397,7 +400,7 @@ def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
 
 
 async def _wait_for_decision(
-    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], position: int
+    journal: SharedJournal, request_id: str, live: AsyncIterator[Event], answer_position: int
 ) -> ApprovalDecided | ApprovalVoted:
     """Wait until a person's answer is recorded as a decision or a vote, and return the event.
 
@@ -407,14 +410,15 @@ async def _wait_for_decision(
         journal: The journal.
         request_id: The answered request.
         live: The new events of the request's task.
-        position: The position of the answer in the journal's inbox.
+        answer_position: The position of the answer in the journal's inbox, which an event of the
+            answer has as its ``note``.
     """
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
             return event
-        if isinstance(event, ApprovalVoted) and event.note == position:
+        if isinstance(event, ApprovalVoted) and event.note == answer_position:
             return event
         if event is None or isinstance(event, TaskFinished):
             (record,) = [

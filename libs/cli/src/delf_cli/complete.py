@@ -47,7 +47,7 @@ def connections(ctx: click.Context) -> Iterable[str]:
     from delf.specs import ConnectionSpec
 
     types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
-    return [*document(ctx).get("connections", {}), *types]
+    return [*trusted_config(ctx).get("connections", {}), *types]
 
 
 @completes
@@ -61,7 +61,7 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
 @completes
 def models(ctx: click.Context) -> Iterable[str]:
     """Return the models that delf.toml and the environment variables name."""
-    agent = document(ctx).get("agent", {})
+    agent = trusted_config(ctx).get("agent", {})
     model_names = [agent.get(key) for key in _MODEL_KEYS]
     model_names += [os.environ.get(f"DELF_{key.upper()}") for key in _MODEL_KEYS]
     return [text for text in (_model_name(item) for item in model_names) if text]
@@ -75,8 +75,12 @@ def task_ids(ctx: click.Context) -> Iterable[str]:
     return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MAX_IDS))]
 
 
-def document(ctx: click.Context) -> dict[str, Any]:
-    """Read the applicable ``delf.toml``, if its folder is trusted."""
+def trusted_config(ctx: click.Context) -> dict[str, Any]:
+    """Read the applicable ``delf.toml``; the result is empty without such a file.
+
+    Raises:
+        UntrustedError: If the user has not trusted the file's folder.
+    """
     from delf.trust.decisions import Trust
     from delf.trust.folders import (
         CONFIG_FILE,

@@ -84,7 +84,11 @@ def effects(folder: Folder) -> list[Effect]:
 
 
 def _effects_by_file(folder: Folder) -> Iterator[Effect]:
-    root, remaining_bytes = folder.root, _MAX_YAML_BYTES
+    """Yield what each file of a folder makes delf do.
+
+    YAML is slow to parse, so YAML files beyond ``_MAX_YAML_BYTES`` in total are not parsed.
+    """
+    root, remaining_yaml_bytes = folder.root, _MAX_YAML_BYTES
     for name in folder.items:
         path = root / name
         if path == folder.file:
@@ -94,19 +98,20 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
-            short_name = _name_of_outer_folder(name)
+            short_name = _shorten_deep_path(name)
             yield Effect(kind="instruct", what=short_name, where=short_name)
         elif path.suffix in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
-            if path.suffix not in _DOCUMENT_SUFFIXES:  # Markdown with settings on top
+            if path.suffix not in _DOCUMENT_SUFFIXES:  # a worker: Markdown below settings in YAML
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
-                remaining_bytes -= path.stat().st_size if is_file(path) else 0
-            yield from _file_effects(name, path, folder, exceeds_yaml_limit=remaining_bytes < 0)
+                remaining_yaml_bytes -= path.stat().st_size if is_file(path) else 0
+            exceeds_limit = remaining_yaml_bytes < 0
+            yield from _file_effects(name, path, folder, exceeds_yaml_limit=exceeds_limit)
         else:
             yield Effect(kind="set", what=name, where=name)
 
 
-def _name_of_outer_folder(name: str) -> str:
+def _shorten_deep_path(name: str) -> str:
     """Shorten a path of more than three parts to ``a/b/…``.
 
     The files of a skill then count as one effect.
@@ -157,7 +162,10 @@ def _file_effects(
 
 
 def _document(path: Path, text: str) -> Mapping[str, Any]:
-    """Parse a JSON, TOML or YAML document, or the front matter of a Markdown file."""
+    """Parse a JSON, TOML or YAML document, or the front matter of a Markdown file.
+
+    A document that is no mapping, such as a list, is returned under the key ``""``.
+    """
     if path.suffix == ".json":
         document: Any = json.loads(text)
     elif path.suffix == ".toml":
@@ -193,13 +201,14 @@ def _plain(node: Any, visited_ids: set[int]) -> Any:
 
 
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
+    """Yield what the variables in a folder's ``.env`` file make delf do."""
     for variable, value in folder.env.entries:
-        # DELF_A__B sets the key "b" of the table "a".
         place = f"{name}: {variable}"
         yield from _text_effects(value, place, folder.root)
         if variable.startswith("DELF_"):
-            key = variable.lower().removeprefix("delf_")
-            yield from _value_effects((key.rpartition("__")[2],), variable, value, name, place)
+            # DELF_A__B sets the key "b" of the table "a".
+            key = variable.lower().removeprefix("delf_").rpartition("__")[2]
+            yield from _value_effects((key,), variable, value, name)
         yield Effect(kind="set", what=variable, where=name)
 
 
@@ -207,17 +216,23 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
     for path, value in leaves(document):
         key = path_text(path)
         place = f"{name}: {key}"
-        value_effects = list(_value_effects(path, key, value, name, place))
+        value_effects = list(_value_effects(path, key, value, name))
         value_effects += (
             effect for text in texts_in(value) for effect in _text_effects(text, place, root)
         )
         yield from value_effects or [Effect(kind="set", what=key, where=name)]
 
 
-def _value_effects(
-    path: tuple[str, ...], key: str, value: Any, file: str, place: str
-) -> Iterator[Effect]:
-    """Yield what a setting makes delf do, judged by its name: ``command`` starts a program."""
+def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> Iterator[Effect]:
+    """Yield what a setting makes delf do, judged by its name: ``command`` starts a program.
+
+    Args:
+        path: The keys that lead to the setting in the file.
+        key: The setting as the user knows it: the path as text, or the environment variable.
+        value: The setting's value.
+        file: The name of the file. An effect whose text lacks the key names both file and key.
+    """
+    file_and_key = f"{file}: {key}"
     last_key = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
     inner_keys = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
@@ -225,11 +240,11 @@ def _value_effects(
     if not _COMMAND_KEYS.isdisjoint(setting_names) or (last_key == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
     elif last_key == "type" and isinstance(value, str) and "." in value:
-        yield Effect(kind="run", what=f"the class {value}", where=place)
+        yield Effect(kind="run", what=f"the class {value}", where=file_and_key)
     elif any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
-        yield Effect(kind="contact", what=_display_value(value), where=place)
+        yield Effect(kind="contact", what=_display_value(value), where=file_and_key)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)
 

@@ -81,7 +81,7 @@ def report(
     error: BaseException,
     *,
     debug: bool = False,
-    clean: Callable[[str], str] = str,
+    redact: Callable[[str], str] = str,
     omitted_hint: str | None = None,
 ) -> int:
     """Print an error to stderr; return the exit status.
@@ -89,7 +89,7 @@ def report(
     Args:
         error: The raised exception, or the error of a task.
         debug: Whether to print the traceback.
-        clean: Redacts secrets in a text to print.
+        redact: Redacts secrets in a text to print.
         omitted_hint: The beginning of a hint to omit, because the caller prints a better hint.
 
     Returns:
@@ -99,10 +99,10 @@ def report(
     try:
         if debug:
             trace = without_passwords("".join(traceback.format_exception(error)))
-            click.echo(clean(trace), err=True, nl=False)
-        say("error" if message != "interrupted" else "", clean(message))
+            click.echo(redact(trace), err=True, nl=False)
+        say("error" if message != "interrupted" else "", redact(message))
         if hint and not (omitted_hint and hint.startswith(omitted_hint)):
-            say("hint", clean(hint))
+            say("hint", redact(hint))
     except BrokenPipeError:
         streams.ignore_broken_pipe()
         return BROKEN_PIPE
@@ -111,11 +111,11 @@ def report(
     return exit_status(error)
 
 
-def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
-    """Print an error to stdout as JSON, redacted by ``clean``."""
+def report_json(error: BaseException, *, redact: Callable[[str], str] = str) -> None:
+    """Print an error to stdout as JSON, redacted by ``redact``."""
     message, hint = _message_and_hint(error)
     code = error.code if isinstance(error, DelfError) else None
-    report = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
+    report = {"message": redact(message), "hint": redact(hint) if hint else None, "code": code}
     try:
         click.echo(json.dumps({"error": report}, ensure_ascii=False))
     except OSError:

@@ -27,7 +27,7 @@ _CLEAN_UP_SECONDS: Final = 1.0
 
 
 def run_until_done(
-    main: Callable[[], Coroutine[Any, Any, T]], leave: Callable[[], None] = lambda: None
+    main: Callable[[], Coroutine[Any, Any, T]], keep_resumable: Callable[[], None] = lambda: None
 ) -> T:
     """Run a coroutine in a new event loop.
 
@@ -40,13 +40,13 @@ def run_until_done(
 
     Args:
         main: Returns the coroutine.
-        leave: Called before a signal other than Ctrl-C cancels the coroutine, to keep tasks
-            resumable.
+        keep_resumable: Called before a signal other than Ctrl-C cancels the coroutine, to keep
+            tasks resumable.
 
     Raises:
         InterruptedRunError: If a signal stopped the coroutine.
     """
-    stop = _Stop(leave)
+    stop = _Stop(keep_resumable)
 
     async def watched() -> T:
         stop.watch(asyncio.current_task())
@@ -89,8 +89,8 @@ def _log_nothing(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> 
 class _Stop:
     """A signal handler that cancels an asyncio task."""
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self._leave = leave
+    def __init__(self, keep_resumable: Callable[[], None]) -> None:
+        self._keep_resumable = keep_resumable
         self.signal_number: int | None = None
         self._signal_count = 0
         self._task: asyncio.Task[Any] | None = None
@@ -140,6 +140,6 @@ class _Stop:
     def _cancel_task(self, number: int) -> None:
         self.signal_number = number
         if self._task is not None:
-            if number != signal.SIGINT:
-                self._leave()
+            if number != signal.SIGINT:  # Ctrl-C ends the task; a shutdown only interrupts the task
+                self._keep_resumable()
             self._task.cancel()

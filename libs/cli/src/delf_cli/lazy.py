@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delf.errors import DelfError, PluginError, did_you_mean
-from delf_cli.state import state_of, take_everywhere
+from delf_cli.state import add_global_flags, state_of
 
 if TYPE_CHECKING:
     from delf.specs import CommandSpec
@@ -95,7 +95,7 @@ class LazyGroup(BareGroup):
             module, _, attribute = self._lazy[cmd_name][0].partition(":")
             command = getattr(importlib.import_module(module), attribute)
         try:
-            return take_everywhere(command or self._from_plugin(ctx, cmd_name))
+            return add_global_flags(command or self._from_plugin(ctx, cmd_name))
         except DelfError:
             if ctx.resilient_parsing:  # completion of a command line with a mistyped name
                 return None
@@ -111,6 +111,8 @@ class LazyGroup(BareGroup):
         except PluginError as error:
             suggestion = did_you_mean(name, self.list_commands(ctx))
             is_unknown = error.message.startswith("unknown command")
+            # Without a similar name, a top-level name may be the command of a plugin that is not
+            # installed: the hint of the PluginError says what to install.
             if is_unknown and (suggestion or self._group):
                 trouble = f"; {host.trouble}" if host.trouble else ""
                 raise click.UsageError(

@@ -13,7 +13,7 @@ from delf import __version__
 from delf.errors import DelfError
 from delf_cli import errors, streams
 from delf_cli.lazy import LazyGroup
-from delf_cli.state import State, take_everywhere
+from delf_cli.state import State, add_global_flags
 
 COMMANDS: Final = {
     "plugins": ("delf_cli.plugins:plugins", "List, install and check plugins."),
@@ -62,12 +62,12 @@ class Program(LazyGroup):
             # Click may have failed before parsing the option, so look at the raw arguments.
             program_args = args[0] if args else extra.get("args")
             if "--json" in (sys.argv[1:] if program_args is None else program_args):
-                errors.report_json(error, clean=state.clean)
-            status = errors.report(error, debug=state.debug, clean=state.clean)
+                errors.report_json(error, redact=state.redact)
+            status = errors.report(error, debug=state.debug, redact=state.redact)
         except errors.InterruptedRunError as error:
             status = errors.report(error)
         except Exception as error:
-            status = errors.report(error, debug=state.debug, clean=state.clean)
+            status = errors.report(error, debug=state.debug, redact=state.redact)
         if standalone_mode:
             sys.exit(status)
         return status
@@ -93,7 +93,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-take_everywhere(cli)
+add_global_flags(cli)
 
 
 def main() -> int:

@@ -108,7 +108,7 @@ def show_answer(text: str) -> None:
 def show_end(response: Response, screen: Screen) -> None:
     """Write the outcome of a task: changes, files, time, cost, calls."""
     if response.changes:
-        end_note = "" if response.status else f" {response.before_it_ended}"
+        end_note = "" if response.status else f" {response.end_phrase}"
         screen.line(f"changed{end_note}:", "dim")
         width = screen.width
         for change in response.changes:
@@ -148,9 +148,10 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 def show_printed(response: Response, screen: Screen) -> None:
     """Write what the scripts of a task without an answer printed."""
+    # Without an answer, ``text`` is what the last script printed.
     printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():
-        screen.line(f"printed {response.before_it_ended}:", "dim")
+        screen.line(f"printed {response.end_phrase}:", "dim")
         screen.line("\n".join(f"  {line}" for line in printed.rstrip().splitlines()))
 
 
@@ -206,7 +207,7 @@ def event_line(event: Event) -> str:
     """Encode an event as one line of JSON."""
     try:
         return json_text(encode(event))
-    except UnsupportedValueError:
+    except UnsupportedValueError:  # a plugin's event has a value that JSON does not express
         fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
         head = {name: fields.pop(name) for name in ("task_id", "seq", "at")}
         return json_text({"type": type(event).__name__, "v": 1, **head, "data": fields})

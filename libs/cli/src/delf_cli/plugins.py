@@ -39,7 +39,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         report: Any = host.report()
         if any(record.reason or record.warnings for record in records):
-            report = state.clean_data(report)  # a plugin's error message may hold a secret
+            report = state.redact_data(report)  # a plugin's error message may hold a secret
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         from delf_cli.tables import table
@@ -64,4 +64,4 @@ def _explain(record: PluginRecord, state: State) -> None:
     reasons = [record.reason] if record.reason else []
     for text in (*reasons, *record.warnings):
         origin = f" ({record.plugin.origin})" if record.distribution else ""
-        click.echo(f"\n{record.name}{origin}: {visible(state.clean(text))}")
+        click.echo(f"\n{record.name}{origin}: {visible(state.redact(text))}")

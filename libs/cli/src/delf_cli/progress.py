@@ -45,13 +45,13 @@ class Narrator:
 
     Args:
         screen: The output.
-        calls: Whether to write a line for each call.
+        show_calls: Whether to write a line for each call.
         verbose: Whether to write each step, model call, script and tool call, and printed text
             unless a live status shows the text.
-        waits: Whether the task waits for approvals from another process. The listener then writes
-            the command that answers a request.
-        asks: Whether approvals are asked on this terminal. Approvals of interrupted calls are
-            asked in any case.
+        show_requests: Whether to write the command that answers a request, because the task waits
+            for approvals from another process.
+        asks_person: Whether approvals are asked on this terminal. Approvals of interrupted calls
+            are asked in any case.
         root: The project's folder, for which each set-up warning is shown only once.
     """
 
@@ -60,16 +60,16 @@ class Narrator:
         screen: Screen,
         *,
         verbose: bool,
-        calls: bool = False,
-        waits: bool = False,
-        asks: bool = True,
+        show_calls: bool = False,
+        show_requests: bool = False,
+        asks_person: bool = True,
         root: Path | None = None,
     ) -> None:
         self._screen = screen
         self._root = root
-        self._asks_person = asks
-        self._shows_requests = waits
-        self._shows_calls = calls
+        self._asks_person = asks_person
+        self._shows_requests = show_requests
+        self._shows_calls = show_calls
         self._purposes: dict[int, str] = {}
         self._is_verbose = verbose
         self._script_count = 0
@@ -100,7 +100,7 @@ class Narrator:
                 requested = "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
                 say(f"{requested} needed", f"{about}; delf approvals show {name}")
-            case ev.ApprovalDecided() if event.note is not None:  # answered in another process
+            case ev.ApprovalDecided() if _is_from_other_process(event):
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
@@ -131,16 +131,22 @@ class Narrator:
             self._screen.line(text, "dim")
 
 
-def _is_for_person(event: ev.ApprovalRequested, asks: bool) -> bool:
+def _is_from_other_process(event: ev.ApprovalDecided) -> bool:
+    """Return True if a decision came through the journal, which only other processes use."""
+    return event.note is not None
+
+
+def _is_for_person(event: ev.ApprovalRequested, asks_person: bool) -> bool:
     """Return True if a request is answered by a person instead of a rule.
 
     Args:
         event: The request.
-        asks: Whether the approval mode asks a person for approvals.
+        asks_person: Whether the approval mode asks a person for approvals.
     """
     if event.is_question:
         return not event.by_policy
-    return asks or event.outcome_unknown
+    # Only a person can find out whether an interrupted call happened, so no mode skips that.
+    return asks_person or event.outcome_unknown
 
 
 def mark_as_shown(text: str) -> bool:
@@ -171,14 +177,14 @@ class LiveStatus:
 
     Args:
         console: The terminal.
-        asks: Whether approvals are asked on this terminal. Approvals of interrupted calls are
-            asked in any case.
+        asks_person: Whether approvals are asked on this terminal. Approvals of interrupted calls
+            are asked in any case.
         doing: The text shown until the first step.
     """
 
-    def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
+    def __init__(self, console: Console, *, asks_person: bool, doing: str = "starting") -> None:
         self._console = console
-        self._asks_person = asks
+        self._asks_person = asks_person
         self._live: Live | None = None
         self._start_time = time.monotonic()
         self._pending_requests: set[str] = set()

@@ -59,7 +59,9 @@ class Duration(_Type):
         seconds = (
             float(duration_match[1]) * _UNIT_SECONDS[unit] if duration_match and unit else None
         )
-        if seconds is None or (self._accepts_plain_seconds and not seconds):
+        # A timeout of 0 would end every wait at once; an age of 0d means "all".
+        is_zero_timeout = self._accepts_plain_seconds and not seconds
+        if seconds is None or is_zero_timeout:
             value_text = repr(str(value)[:40])
             self.fail(f"{value_text} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
         return seconds
@@ -110,28 +112,28 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
     Returns:
         A decorator to apply below ``@click.command``.
     """
+    age_help, keep_help = older_than, keep
 
     def decorate(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
         def ask_and_prune(
             *args: Any,
-            older_than: float | None,
-            keep: int | None,
+            age: float | None,
+            kept_count: int | None,
             dry_run: bool,
             yes: bool,
             **options: Any,
         ) -> Any:
-            age = older_than
-            if age is None and keep is None:
+            if age is None and kept_count is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
                 pruned_part = (
                     "all" if age is None else f"all that is older than {_format_duration(age)}"
                 )
-                exception = f" but the newest {keep}" if keep else ""
+                exception = f" but the newest {kept_count}" if kept_count else ""
                 question = f"Remove {pruned_part}{exception}? There is no way back"
                 click.confirm(question, abort=True, err=True)
-            pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
+            pruning_options = Pruning(older_than=age, keep=kept_count or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)
 
         decorated: Any = ask_and_prune
@@ -140,12 +142,15 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
             click.option(
                 "--dry-run", is_flag=True, help="Show what would be removed; change nothing."
             ),
-            click.option("--keep", type=click.IntRange(min=0), metavar="N", help=keep),
+            click.option(
+                "--keep", "kept_count", type=click.IntRange(min=0), metavar="N", help=keep_help
+            ),
             click.option(
                 "--older-than",
+                "age",
                 type=DURATION,
                 metavar="AGE",
-                help=f"{older_than}  [default: {_DEFAULT_AGE}, without --keep]",
+                help=f"{age_help}  [default: {_DEFAULT_AGE}, without --keep]",
             ),
         ):
             decorated = option(decorated)

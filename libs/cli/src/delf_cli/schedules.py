@@ -80,13 +80,13 @@ class RoutineCall:
     Args:
         routine: The name of the routine.
         values: A mapping from parameter to literal value.
-        parts: A mapping from parameter to the keys that lead to a value inside the item, such as
-            ``("id",)`` for ``item["id"]``.
+        item_paths: A mapping from parameter to the keys that lead to a value inside the item, such
+            as ``("id",)`` for ``item["id"]``.
     """
 
     routine: str
     values: Mapping[str, Any]
-    parts: Mapping[str, Sequence[str | int]]
+    item_paths: Mapping[str, Sequence[str | int]]
 
     @classmethod
     def read(cls, task: str) -> Self:
@@ -106,28 +106,28 @@ class RoutineCall:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise error
         values: dict[str, Any] = {}
-        parts: dict[str, Sequence[str | int]] = {}
+        item_paths: dict[str, Sequence[str | int]] = {}  # from argument to keys inside the item
         for argument in call.keywords:
             if argument.arg is None:  # **mapping
                 raise error
             keys = _item_keys(argument.value)
             if keys is not None:
-                parts[argument.arg] = keys
+                item_paths[argument.arg] = keys
                 continue
             try:
                 values[argument.arg] = ast.literal_eval(argument.value)
             except ValueError:
                 raise error from None
-        return cls(routine=call.func.id, values=values, parts=parts)
+        return cls(routine=call.func.id, values=values, item_paths=item_paths)
 
     def text_for(self, item: Any) -> str:
-        """Return the text of the call for an item, whose values replace the arguments in ``parts``.
+        """Return the text of the call for an item, whose values replace arguments (``item_paths``).
 
         Raises:
             ConfigurationError: If a value in the item is missing, or is neither text nor a number.
         """
         values = {**self.values}
-        for name, keys in self.parts.items():
+        for name, keys in self.item_paths.items():
             value: Any = item
             for key in keys:
                 try:

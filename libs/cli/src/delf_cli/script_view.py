@@ -15,6 +15,7 @@ _CONTEXT_LINES: Final = 8
 _MAX_WHOLE_LINES: Final = 40
 _MAX_CALLS_PER_LINE: Final = 3
 _MAX_PRINTED_LINES: Final = 20
+_UNKNOWN_LINE: Final = 0
 
 
 @dataclass(kw_only=True)
@@ -25,7 +26,7 @@ class ScriptRun:
         number: The number of the script within the task, from 1.
         code: The Python text.
         calls: A mapping from line number to descriptions of the calls in that line; calls whose
-            line is unknown are under 0.
+            line is unknown are under ``_UNKNOWN_LINE``.
         printed: The printed texts.
         status: The final status; None if the script has not ended.
         failed_at: The failing line, if known.
@@ -59,9 +60,9 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
         script = script_runs[-1]
         match event:
             case ev.CallStarted():
-                begun_calls[event.call_id] = (event.line or 0, purpose(event))
+                begun_calls[event.call_id] = (event.line or _UNKNOWN_LINE, purpose(event))
             case ev.CallFinished():
-                line, call_purpose = begun_calls.pop(event.call_id, (0, ""))
+                line, call_purpose = begun_calls.pop(event.call_id, (_UNKNOWN_LINE, ""))
                 call_text = call_line(event, call_purpose, None if width is None else width - 7)
                 script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():
@@ -108,7 +109,7 @@ def script_lines(
             yield _cut(f"       {error_line}", width)
     if line_numbers and line_numbers[-1] < len(code):
         yield f"      … {len(code) - line_numbers[-1]} lines after"
-    yield from _call_lines(script.calls.get(0, ()))
+    yield from _call_lines(script.calls.get(_UNKNOWN_LINE, ()))
     if failed_line is None and error_line:
         yield _cut(f"       {error_line}", width)
     if not whole_script:

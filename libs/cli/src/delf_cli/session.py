@@ -144,8 +144,8 @@ def work_session(state: State, work: Work, options: Options) -> int:
         response, status, signal_error = _run_work(setup, work, options, screen, show)
     except DelfError as error:
         if options.as_json:
-            click.echo(output.failure_json(state.clean(error.message)))
-        return errors.report(error, debug=state.debug, clean=state.clean)
+            click.echo(output.failure_json(state.redact(error.message)))
+        return errors.report(error, debug=state.debug, redact=state.redact)
     is_reported = options.as_json or options.events or response.status or status == errors.USAGE
     if not is_reported and setup.is_journalled:
         name = response.trace.task_id.removeprefix("task_")[:7]
@@ -187,24 +187,25 @@ def _write_response(
     response: Response,
 ) -> int:
     """Write a response as the options ask; return the exit status."""
+    has_succeeded = response.status
     if options.as_json:
         click.echo(output.response_json(response))
-    elif response.status and not options.events:
+    elif has_succeeded and not options.events:
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
         real_stdout().flush()
-    if not (response.status or options.as_json or options.events):
+    if not (has_succeeded or options.as_json or options.events):
         output.show_failure(response, screen)
-    status = errors.OK if response.status else errors.FAILED
+    exit_status = errors.OK if has_succeeded else errors.FAILED
     if response.exception is not None and response.state is not TaskState.STOPPED:
-        status = errors.report(
-            response.exception, debug=state.debug, clean=state.clean, omitted_hint=omitted_hint
+        exit_status = errors.report(
+            response.exception, debug=state.debug, redact=state.redact, omitted_hint=omitted_hint
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
-    if not options.events and status != errors.USAGE:
+    if not options.events and exit_status != errors.USAGE:
         output.show_end(response, screen)
-    return status
+    return exit_status
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Setup:
         project = state.load_project(options.overrides, options.flags)
         host = state.discover(project.environ)
         for warning in (*project.warnings, *plugin_warnings(host, project)):
-            errors.say("warning", state.clean(warning))
+            errors.say("warning", state.redact(warning))
         options = replace(options, verbose=options.verbose or project.agent.verbose)
         return cls(project, host, options)
 
@@ -348,19 +349,19 @@ def _run_work(
         InterruptedRunError: If a signal came before the task started.
     """
     agent = setup.agent()
-    asks = agent.config.approval_mode == "interactive"
+    asks_person = agent.config.approval_mode == "interactive"
     live: LiveStatus | None = None
     if screen.console is not None and not options.events:
         first = REPLAYING if options.resumes else "starting"
-        live = LiveStatus(screen.console, asks=asks, doing=first)
+        live = LiveStatus(screen.console, asks_person=asks_person, doing=first)
         title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
         screen.line(title, "dim")
     narrator = Narrator(
         screen,
-        calls=options.calls,
+        show_calls=options.calls,
         verbose=options.verbose,
-        waits=agent.config.wait_approvals and not sys.stdin.isatty(),
-        asks=asks,
+        show_requests=agent.config.wait_approvals and not sys.stdin.isatty(),
+        asks_person=asks_person,
         root=setup.project.root,
     )
     events: list[Event] = []
@@ -456,7 +457,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     Options given now take precedence.
 
     Args:
-        state: The program's flags. This function sets its ``config`` and ``absent``.
+        state: The program's flags. This sets ``config``, and ``missing_plugins``: the plugin files
+            of the first command that the current command does not name.
         options: The options of the current command.
         record: The stored options, as :meth:`Options.to_record` returned them.
 
@@ -477,7 +479,9 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         ) from None
     state.config = state.config or record["config"]
     # Stored code files are never loaded: only the person who resumes a task chooses code.
-    state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
+    state.missing_plugins = tuple(
+        file for file in record.get("plugins", ()) if file not in state.plugin
+    )
     flags = {name: value for name, value in options.flags.items() if value is not None}
     overridden_keys = {text.partition("=")[0] for text in options.overrides}
     overrides = [
@@ -538,15 +542,15 @@ def log_to_stderr(state: State) -> None:
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)  # left by an earlier run in this process
-    root.addHandler(_StderrHandler(logging.DEBUG if state.debug else logging.WARNING, state.clean))
+    root.addHandler(_StderrHandler(logging.DEBUG if state.debug else logging.WARNING, state.redact))
     logging.captureWarnings(True)
     logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
 
 
 class _StderrHandler(logging.Handler):
-    def __init__(self, level: int, clean: Callable[[str], str]) -> None:
+    def __init__(self, level: int, redact: Callable[[str], str]) -> None:
         super().__init__(level)
-        self._clean = clean
+        self._redact = redact
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "in_events", False):
@@ -557,4 +561,4 @@ class _StderrHandler(logging.Handler):
             text = " ".join(record.getMessage().split())
             error = record.exc_info[1] if record.exc_info is not None else None
             text += f" ({type(error).__name__}: {error})" if error is not None else ""
-        errors.say(record.levelname.lower(), self._clean(without_passwords(text)))
+        errors.say(record.levelname.lower(), self._redact(without_passwords(text)))

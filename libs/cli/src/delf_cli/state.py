@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from delf_engine.redact import Redactor
 
 
-_ABSENT_PLUGIN: Final = "the task began with --plugin {path}: give this file again"
+_MISSING_PLUGIN_MESSAGE: Final = "the task began with --plugin {path}: give this file again"
 
 
 @dataclass()
@@ -34,7 +34,7 @@ class State:
         config: The file to use instead of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
         plugin: Paths of Python files, each of which is used as an installed plugin.
-        absent: Paths that the resumed task got as ``plugin``, and this command did not.
+        missing_plugins: Paths that the resumed task got as ``plugin``, and this command did not.
         redactor: The redactor, once it was made.
         discovered: The discovered plugins, with the key for which they are valid.
     """
@@ -44,7 +44,7 @@ class State:
     config: str | None = None
     trust: tuple[str, ...] = ()
     plugin: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
+    missing_plugins: tuple[str, ...] = ()
     redactor: Redactor | None = field(default=None, repr=False)
     discovered: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
@@ -87,16 +87,16 @@ class State:
 
                 if not ask or not trust_question.can_ask():
                     raise
-                if not trust_question.ask(self.config, self.clean, self.discover()):
+                if not trust_question.ask(self.config, self.redact, self.discover()):
                     raise
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Redact secrets of the environment and the configuration in a text."""
-        return self._any_redactor().text(text)
+        return self._any_redactor().redact_text(text)
 
-    def clean_data(self, data: Any) -> Any:
+    def redact_data(self, data: Any) -> Any:
         """Redact secrets in all texts of JSON-like data."""
-        return self._any_redactor().value(data)
+        return self._any_redactor().redact_value(data)
 
     def _any_redactor(self) -> Redactor | Withheld:
         try:
@@ -148,15 +148,20 @@ class State:
         discovery_key = (
             self.no_plugins,
             self.plugin,
-            self.absent,
+            self.missing_plugins,
             variables,
             discovery.installation_stamp(),
         )
         if self.discovered is None or self.discovered[0] != discovery_key:
             extra = [discovery.from_file(path) for path in self.plugin]
-            absent = [(Path(path).stem, _ABSENT_PLUGIN.format(path=path)) for path in self.absent]
+            # A resumed task began with plugin files that this command did not name: the message
+            # about such a plugin asks for its file.
+            missing_plugins = [
+                (Path(path).stem, _MISSING_PLUGIN_MESSAGE.format(path=path))
+                for path in self.missing_plugins
+            ]
             host = PluginHost.discover(
-                no_plugins=self.no_plugins, environ=variables, extra=extra, absent=absent
+                no_plugins=self.no_plugins, environ=variables, extra=extra, absent=missing_plugins
             )
             self.discovered = discovery_key, host
         return self.discovered[1]
@@ -177,7 +182,7 @@ def _store_flag(ctx: click.Context, parameter: click.Parameter, value: Any) -> N
         setattr(state, name, (*getattr(state, name), *value) if is_repeatable else value)
 
 
-def take_everywhere(command: click.Command) -> click.Command:
+def add_global_flags(command: click.Command) -> click.Command:
     """Add the program's flags to a command and its subcommands, and return the command.
 
     The flags are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for
@@ -187,7 +192,7 @@ def take_everywhere(command: click.Command) -> click.Command:
     command.params += [flag for flag in _flags() if used_names.isdisjoint((flag.name, *flag.opts))]
     if isinstance(command, click.Group):
         for item in command.commands.values():
-            take_everywhere(item)
+            add_global_flags(item)
     return command
 
 

@@ -31,14 +31,14 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 
 
-def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bool:
+def ask(config: str | None, redact: Callable[[str], str], host: PluginHost) -> bool:
     """Show what the files of the current folder do, and ask whether to trust them.
 
     Only the shown contents become trusted: a file that changes later is not trusted.
 
     Args:
         config: The file that ``--config`` names; None for the folder's ``delf.toml``.
-        clean: Redacts secrets in a line.
+        redact: Redacts secrets in a line.
         host: The plugins, which name further files that need trust.
 
     Returns:
@@ -47,7 +47,7 @@ def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bo
     from delf.trust.decisions import remember
 
     folder = read(Path.cwd(), config, host)
-    for line in lines(folder, clean, everything=False, stream=sys.stderr):
+    for line in lines(folder, redact, everything=False, stream=sys.stderr):
         click.echo(line, err=True)
     if not click.confirm(f"\n{QUESTION}", default=False, err=True):
         return False
@@ -79,7 +79,7 @@ def changes_since(folder: Folder) -> list[Change] | None:
 
 def lines(
     folder: Folder,
-    clean: Callable[[str], str],
+    redact: Callable[[str], str],
     *,
     everything: bool,
     stream: TextIO | None = None,
@@ -88,16 +88,16 @@ def lines(
 
     Args:
         folder: The folder.
-        clean: Redacts secrets in a line.
+        redact: Redacts secrets in a line.
         everything: Whether to include all lines of each kind of effect, not only the first 8.
         stream: The stream to whose width the lines are wrapped; stdout when omitted.
     """
-    for line, indent in _indented_lines(folder, clean, everything):
+    for line, indent in _indented_lines(folder, redact, everything):
         yield " " * indent + wrap_text(line, indent=indent, stream=stream)
 
 
 def _indented_lines(
-    folder: Folder, clean: Callable[[str], str], everything: bool
+    folder: Folder, redact: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
     """Yield pairs of a line and the number of spaces before the line."""
     from delf_cli.effects import KINDS, effects
@@ -128,7 +128,7 @@ def _indented_lines(
     for kind, heading in KINDS.items():
         kind_effects = [effect for effect in folder_effects if effect.kind == kind]
         if kind_effects:
-            texts = [clean(line) for line in _effect_lines(kind_effects, kind == "set")]
+            texts = [redact(line) for line in _effect_lines(kind_effects, kind == "set")]
             yield from _section(heading, texts, everything)
 
 

@@ -55,10 +55,10 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
         _revoke(folder_files.root)
         return
     if flags["as_json"]:
-        data = state.clean_data(_as_data(folder_files))
+        data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     else:
-        for line in lines(folder_files, state.clean, everything=flags["show"]):
+        for line in lines(folder_files, state.redact, everything=flags["show"]):
             click.echo(line)
     only_shows = flags["show"] or (flags["as_json"] and not flags["yes"])
     if only_shows or not folder_files.items:
@@ -87,7 +87,7 @@ def _as_data(folder: Folder) -> dict[str, Any]:
     """Return a folder's trust, files, changes and effects as data."""
     from delf_cli.effects import effects
 
-    changes = changes_since(folder)
+    changes = changes_since(folder)  # None if the folder was never trusted
     return {
         "folder": str(folder.root),
         "trusted": not folder.items or changes == [],

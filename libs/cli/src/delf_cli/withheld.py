@@ -19,19 +19,19 @@ class Withheld:
         secrets = {value for value in values if len(value) >= _MIN_CHARACTERS}
         self._values = sorted(secrets, key=len, reverse=True)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Redact a text."""
         for value in self._values:
             text = text.replace(value, "[left out]")
         return text
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """Redact all texts in JSON-like data."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, Mapping):
             items = cast("Mapping[Any, Any]", value).items()
-            return {self.value(name): self.value(item) for name, item in items}
+            return {self.redact_value(name): self.redact_value(item) for name, item in items}
         if isinstance(value, (list, tuple)):
-            return [self.value(item) for item in cast("list[Any]", value)]
+            return [self.redact_value(item) for item in cast("list[Any]", value)]
         return value

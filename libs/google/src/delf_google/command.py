@@ -234,7 +234,7 @@ def _logins(
                 hint=f"give its file: {LOGIN} -c {connection.name} --credentials FILE.json",
             )
         info = read_json(path, connection.name)
-        if is_login(info):
+        if is_login(info):  # the file is a finished login instead of an OAuth client
             names_with_own_keys.append(connection.name)
             continue
         client = client_of(info, path, connection.name)

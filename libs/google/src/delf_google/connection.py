@@ -88,20 +88,24 @@ class GoogleConnection(Connection[GoogleSettings]):
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()
-        preview = await self.preview(call)
-        if preview is None:
+        verdict = await self.preview(call)
+        if verdict is None:
             return Allowed()
-        return preview if preview.basis is not None else replace(preview, basis=preview.preview)
+        # The approval is void if the verdict's ``basis`` has changed when the call is made.
+        return verdict if verdict.basis is not None else replace(verdict, basis=verdict.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the effect of a call without changing anything.
+
+        This default returns None. Connections override it for actions with a preview.
 
         Args:
             call: A call that a person is asked about.
 
         Returns:
-            The preview; None if the arguments already show the whole effect. Its ``basis``, such as
-            a document's revision, detects changes of the target that the preview does not show.
+            A verdict with the preview; None if the arguments already show the whole effect. The
+            verdict's ``basis`` is the state that the preview was made from, such as a document's
+            revision: an approval is void if the state is another one when the call is made.
         """
         return None
 

@@ -53,11 +53,11 @@ class Tokens:
         self._settings = settings
         self._scopes = tuple(scopes)
         self._keep_secret = keep_secret
-        self._command = command
+        self._login_command = command
         self._store = store or TokenStore()
         self._lock = threading.Lock()
         self._credentials: Any = None
-        self._login: Mapping[str, Any] | None = None
+        self._stored_login: Mapping[str, Any] | None = None
 
     @property
     def project(self) -> str | None:
@@ -118,13 +118,15 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            hint = f"run {self._command if self._login else LOGIN}"
+            # The command of a stored login names the connection, because the connection's OAuth
+            # client is needed.
+            hint = f"run {self._login_command if self._stored_login else LOGIN}"
         message = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
     def _store_renewed_login(self, credentials: Any) -> None:
         """Store a renewed login, so that other processes use its token."""
-        old_login = self._login
+        old_login = self._stored_login
         if old_login is None:
             return
         # Google may omit the granted scopes from its response.
@@ -163,14 +165,14 @@ class Tokens:
         if is_login(info):
             return self._build_user_credentials(info)
         client = client_of(info, path, self._name)
-        self._require_own_base_url("the login of `delf google login`")
+        self._refuse_base_url_of_project("the login of `delf google login`")
         login = self._store.read(self._settings.account, client["client_id"])
         if login is None or not login.get("refresh_token"):
             raise LoginError(
                 f"{self._name}: nobody has logged in as {self._settings.account!r} yet",
-                hint=f"run {self._command}",
+                hint=f"run {self._login_command}",
             )
-        self._login = {**login, "client_id": client["client_id"]}
+        self._stored_login = {**login, "client_id": client["client_id"]}
         return self._build_user_credentials(login)
 
     def _build_user_credentials(self, info: Mapping[str, Any]) -> Any:
@@ -190,7 +192,7 @@ class Tokens:
             quota_project_id=info.get("quota_project_id"),
         )
 
-    def _require_own_base_url(self, source: str) -> None:
+    def _refuse_base_url_of_project(self, source: str) -> None:
         """Refuse to send the user's own credentials to an address that a project's file sets.
 
         Args:
@@ -208,7 +210,7 @@ class Tokens:
             )
 
     def _environment_credentials(self) -> Any:
-        self._require_own_base_url("the login of the environment")
+        self._refuse_base_url_of_project("the login of the environment")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
 
@@ -217,8 +219,8 @@ class Tokens:
         except DefaultCredentialsError:
             raise LoginError(
                 f"{self._name}: there are no credentials",
-                hint=f"run {self._command} with an OAuth client of Google's console and give it "
-                "here as oauth_credentials; or set service_account; or run "
+                hint=f"run {self._login_command} with an OAuth client of Google's console and give "
+                "it here as oauth_credentials; or set service_account; or run "
                 "gcloud auth application-default login",
             ) from None
         return default_credentials[0]

@@ -26,9 +26,9 @@ class Request:
         body: The JSON body, if any.
         content: The raw body, if there is no JSON body.
         headers: Additional headers.
-        once: Whether the request must not be retried after a lost response, because the service
-            would perform it twice.
-        harmless: Whether a request that is not a GET changes nothing.
+        send_once: Whether the request must not be retried after a lost response, because the
+            service would perform it twice.
+        read_only: Whether a request that is not a GET changes nothing.
         max_bytes: The maximum size of the response in bytes; None for the connection's limit.
     """
 
@@ -40,14 +40,14 @@ class Request:
     body: Any = None
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
-    once: bool = False
-    harmless: bool = False
+    send_once: bool = False
+    read_only: bool = False
     max_bytes: int | None = None
 
     @property
     def changes(self) -> bool:
         """True if the request may change data of the service."""
-        return self.method != "GET" and not self.harmless
+        return self.method != "GET" and not self.read_only
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -133,7 +133,7 @@ class Transport:
 
         attempts = Attempts[Answer](
             RETRIES,
-            is_repeatable=not request.once,
+            is_repeatable=not request.send_once,
             retry_rule=lambda answer, progress: self._retry_for(answer, request, progress),
             sleep=self.sleep,
         )
@@ -175,7 +175,7 @@ class Transport:
             return None
         is_rate_limited = Problem(answer.status, answer.content).is_rate_limited
         # A rate-limited request had no effect; one with a server error may have.
-        if not is_rate_limited and (answer.status not in _SERVER_ERRORS or request.once):
+        if not is_rate_limited and (answer.status not in _SERVER_ERRORS or request.send_once):
             return None
         seconds = retry_after(answer.headers)
         if not is_rate_limited:
@@ -244,8 +244,8 @@ class Transport:
         self, request: Request, reason: str, problem: Problem | None = None
     ) -> LostAnswerError:
         return LostAnswerError(
-            f"{self._label(request)}: the answer was lost ({reason}), so it may have been done; "
-            "check before you repeat it",
+            f"{self._label(request)}: the answer was lost ({reason}), so the request may have been "
+            "executed; check before you repeat it",
             status=0 if problem is None else problem.status,
             reason="" if problem is None else problem.reason,
         )
@@ -253,7 +253,7 @@ class Transport:
     def _no_answer_error(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
-        if error.may_have_taken_effect and (request.changes or request.once):
+        if error.may_have_taken_effect and (request.changes or request.send_once):
             return self._lost_answer_error(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

@@ -42,7 +42,7 @@ async def upload(
             request, address, content[position:], f"bytes {byte_range}/{size}"
         )
         try:
-            answer = await transport.send_unchecked(replace(upload_request, once=True))
+            answer = await transport.send_unchecked(replace(upload_request, send_once=True))
         except LostAnswerError:
             answer = None
         if answer is not None and 400 <= answer.status < 500:
@@ -51,7 +51,7 @@ async def upload(
             await transport.sleep(pause(attempt))
             status_request = _put_request(request, address, b"", f"bytes */{size}")
             try:
-                answer = await transport.send_unchecked(replace(status_request, harmless=True))
+                answer = await transport.send_unchecked(replace(status_request, read_only=True))
             except ConnectionUnavailableError:
                 break
             if answer.status >= 400:  # the URL of a finished upload may no longer exist
@@ -72,7 +72,7 @@ async def _begin(transport: Transport, request: Request, content: bytes, kind: s
         request,
         query={**request.query, "uploadType": "resumable"},
         body=request.body if request.body is not None else {},
-        harmless=True,  # creates nothing before all bytes arrived
+        read_only=True,  # creates nothing before all bytes arrived
         headers=upload_headers,
     )
     address = (await transport.send(opening)).headers.get("location")

@@ -82,19 +82,19 @@ def _prepended(first: str, content: Any) -> Any:
 
 def _converted(message: Message) -> list[dict[str, Any]]:
     """Convert a message to one or more chat messages: each tool result first, then the rest."""
-    texts = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
+    contents = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     result: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.id, "content": part.text}
         for part in message.parts
         if isinstance(part, ToolResult)
     ]
-    if texts or not result:
-        converted: dict[str, Any] = {"role": message.role, "content": _content(texts)}
+    if contents or not result:
+        converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
         if calls:
             converted["content"] = converted["content"] or None
             converted["tool_calls"] = [_call(call) for call in calls]
-            for call in calls:
+            for call in calls:  # add the provider's own fields of the message, such as reasoning
                 converted = {**fields_of(call, "message"), **converted}
         result.append(converted)
     return result

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Final
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.environment import Source, SourcedText, source_of
@@ -40,9 +40,9 @@ class Endpoint:
         base_url: The API's address without credentials; None for the provider's default.
         custom: Whether the user configured the address.
         api_key: The key, or None.
-        key_source: The origin of the key, for messages, such as ``OPENAI_API_KEY``.
-        key_from: The kind of source that has the key; it decides which addresses may get the key.
-        missing: The environment variable to set if a required key is missing.
+        key_location: The origin of the key, for messages, such as ``OPENAI_API_KEY``.
+        key_source: The kind of source that has the key; it decides which addresses may get the key.
+        missing_variable: The environment variable to set if a required key is missing.
         headers: Extra HTTP headers.
         api_version: The version of the API, for Azure.
     """
@@ -54,9 +54,9 @@ class Endpoint:
     base_url: str | None = field(default=None, repr=False)
     custom: bool = False
     api_key: str | None = field(default=None, repr=False)
-    key_source: str = "no key"
-    key_from: Source = "program"
-    missing: str | None = None
+    key_location: str = "no key"
+    key_source: Source = "program"
+    missing_variable: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     api_version: str | None = None
 
@@ -66,7 +66,7 @@ class Endpoint:
         return urlsplit(self.base_url or "").netloc
 
     @property
-    def is_original(self) -> bool:
+    def is_official(self) -> bool:
         """True for the provider that defined the protocol, at its official address."""
         return not self.custom and self.provider == self.dialect
 
@@ -92,8 +92,8 @@ class Endpoint:
                 decide where the key is sent.
         """
         source = source_of(address)
-        if self.api_key is not None and not _may_send_key(self.key_from, source):
-            raise _key_address_error(self.model, self.key_source, self.key_from, source)
+        if self.api_key is not None and not _may_send_key(self.key_source, source):
+            raise _key_address_error(self.model, self.key_location, self.key_source, source)
 
     def require_key(self) -> None:
         """Raise if the required key is missing, before anything is imported or sent.
@@ -101,11 +101,11 @@ class Endpoint:
         Raises:
             EnvironmentKeyError: If the key is missing; the error names the environment variable.
         """
-        if self.missing is not None:
+        if self.missing_variable is not None:
             raise EnvironmentKeyError(
-                f"the model {self.model!r} needs a key: {self.missing} is not set",
-                variable=self.missing,
-                hint=f"{key_hint(self.missing)}; a program can give LLMConfig(api_key=…)",
+                f"the model {self.model!r} needs a key: {self.missing_variable} is not set",
+                variable=self.missing_variable,
+                hint=f"{key_hint(self.missing_variable)}; a program can give LLMConfig(api_key=…)",
             )
 
 
@@ -197,11 +197,11 @@ class _EndpointResolver:
         address_source = source_of(base_url) if custom else None
         key = _find_key(self.config, self.context, provider.words, provider.keys, base_url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
-        missing = None
+        missing_variable = None
         if key.text is None and custom:
             key = replace(key, text=NO_KEY)
         elif key.text is None:
-            missing = provider.keys[0]
+            missing_variable = provider.keys[0]
         return Endpoint(
             model=self.model_name,
             provider=provider.name,
@@ -210,9 +210,9 @@ class _EndpointResolver:
             base_url=base_url or provider.url,
             custom=custom,
             api_key=key.text,
-            key_source=key.location,
-            key_from=key.source,
-            missing=missing,
+            key_location=key.location,
+            key_source=key.source,
+            missing_variable=missing_variable,
             headers=headers,
         )
 
@@ -239,9 +239,9 @@ class _EndpointResolver:
             base_url=base_url,
             custom=base_url is not None,
             api_key=key.text,
-            key_source=key.location,
-            key_from=key.source,
-            missing=keys[0] if key.text is None and provider.login == "key" else None,
+            key_location=key.location,
+            key_source=key.source,
+            missing_variable=keys[0] if key.text is None and provider.login == "key" else None,
             headers=headers,
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )
@@ -271,6 +271,11 @@ class _Key:
     text: str | None
     location: str
     source: Source = "environment"
+
+    @classmethod
+    def absent(cls, *, reason: str) -> Self:
+        """Return a missing key, for which messages show the reason instead of a location."""
+        return cls(None, location=reason)
 
 
 def _may_send_key(key: Source, address: Source | None) -> bool:
@@ -331,13 +336,13 @@ def _find_key(
             return candidate
         first_rejected = first_rejected or candidate
     if first_rejected is None:
-        return _Key(None, f"no key was given and {variables[0]} is not set")
+        return _Key.absent(reason=f"no key was given and {variables[0]} is not set")
     if address_source == "project":
         raise _key_address_error(
             config.model, first_rejected.location, first_rejected.source, address_source
         )
-    return _Key(
-        None, f"{first_rejected.location} is not sent to an address of the {address_source}"
+    return _Key.absent(
+        reason=f"{first_rejected.location} is not sent to an address of the {address_source}"
     )
 
 
@@ -345,7 +350,8 @@ def _key_address_error(model: str, location: str, key: Source, address: Source) 
     variable = location if location.isupper() else "OPENAI_API_KEY"
     return KeyAddressError(
         f"the model {model!r}: a file of the project gives the address, and the key is of the "
-        f"{key} ({location}): it goes there only if that is configured"
+        f"{key} ({location}): the key is sent to this address only if you configure the key for "
+        "the address"
         if address == "project"
         else f"the model {model!r}: the address is of the {address}, and the key is of the "
         f"{key} ({location})",

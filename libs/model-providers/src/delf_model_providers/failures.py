@@ -183,10 +183,10 @@ def by_status(
     message: str = f"{label} answered {original_status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
     if status == 401:
-        message = f"{label} rejected the key ({endpoint.key_source}): {provider_message}"
+        message = f"{label} rejected the key ({endpoint.key_location}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
-        if endpoint.key_source.isupper():
-            hint += f"; delf keys set {endpoint.key_source} keeps another one"
+        if endpoint.key_location.isupper():
+            hint += f"; delf keys set {endpoint.key_location} keeps another one"
     elif status == 403:
         message = f"{label} refuses access to {model!r}: {provider_message}"
         hint = "check what this key may use, and whether the provider serves this country"
@@ -236,9 +236,11 @@ def _standard_status(status: int, provider_message: str, retry_after: float | No
         return 401
     if _NO_CREDIT.search(provider_message) and not retry_after:
         return 402
-    if status in (400, 422) and _TOO_LONG.search(provider_message):
-        return status
-    return 404 if status in (400, 422) and _NO_MODEL.search(provider_message) else status
+    # A message about a request that is too long may name the model, but the model exists.
+    is_too_long = _TOO_LONG.search(provider_message) is not None
+    if status in (400, 422) and not is_too_long and _NO_MODEL.search(provider_message):
+        return 404
+    return status
 
 
 def failure_without_response(

@@ -16,7 +16,7 @@ from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
-from delf_model_providers.signatures import for_model, marked, marked_reply
+from delf_model_providers.signatures import keep_own_tokens, label_token, label_tokens
 
 # HTTP statuses with which servers refuse a kind of request permanently.
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
@@ -66,7 +66,7 @@ class EndpointModel(ABC):
         return searches.fees(self._endpoint, search_count)
 
     @property
-    def _owner(self) -> str:
+    def _full_name(self) -> str:
         """The provider and name of this model, which prefix the tokens of this model's calls."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
@@ -100,11 +100,11 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        prepared_request = for_model(request, self._owner)
+        prepared_request = keep_own_tokens(request, self._full_name)
         reply = await self._attempts(prepared_request).complete(
             lambda: self._complete_in_any_mode(prepared_request)
         )
-        return marked_reply(reply, self._owner)
+        return label_tokens(reply, self._full_name)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the answer in pieces as they arrive, then the complete reply with its usage.
@@ -121,16 +121,16 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        prepared_request = for_model(request, self._owner)
+        prepared_request = keep_own_tokens(request, self._full_name)
         attempts = self._attempts(prepared_request)
         async with aclosing(
             attempts.stream(lambda: self._stream_in_any_mode(prepared_request))
         ) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
-                    yield marked_reply(piece, self._owner)
+                    yield label_tokens(piece, self._full_name)
                 elif piece.whole is not None:
-                    yield replace(piece, whole=marked(piece.whole, self._owner))
+                    yield replace(piece, whole=label_token(piece.whole, self._full_name))
                 else:
                     yield piece
 

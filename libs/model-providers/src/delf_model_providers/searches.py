@@ -34,7 +34,7 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     if not tools:
         return None
     tool = tools[0]
-    is_openai = endpoint.dialect == "openai" and endpoint.is_original
+    is_openai = endpoint.dialect == "openai" and endpoint.is_official
     if is_openai and not _SEARCHING.search(endpoint.name):
         reason = (
             f"use openai-responses/{endpoint.name}, or one of OpenAI's search models, such as "
@@ -98,4 +98,4 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
     if endpoint.dialect == "openai":
         searches = 1  # search models search once per request, unreported
     fee = _FEES.get(endpoint.dialect or "")
-    return None if fee is None or (searches and not endpoint.is_original) else searches * fee
+    return None if fee is None or (searches and not endpoint.is_official) else searches * fee

@@ -17,36 +17,39 @@ from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall, Too
 _SEPARATOR: Final = "\n"
 
 
-def marked(call: ToolCall, owner: str) -> ToolCall:
-    """Return a call whose provider token, if any, is prefixed with the model that made the call."""
-    return call if call.token is None else replace(call, token=f"{owner}{_SEPARATOR}{call.token}")
+def label_token(call: ToolCall, model: str) -> ToolCall:
+    """Prefix a call's opaque data of the provider, if any, with the model that made the call."""
+    return call if call.token is None else replace(call, token=f"{model}{_SEPARATOR}{call.token}")
 
 
-def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
-    """Prefix the provider token of each call in a reply with the model that made the call.
+def label_tokens(reply: ModelReply, model: str) -> ModelReply:
+    """Prefix each call's opaque data of the provider with the model that made the reply.
 
     Args:
         reply: The reply.
-        owner: The provider and name of the model that made the reply.
+        model: The provider and name of the model that made the reply.
     """
     if all(call.token is None for call in reply.calls):
         return reply
-    return replace(reply, calls=tuple(marked(call, owner) for call in reply.calls))
+    return replace(reply, calls=tuple(label_token(call, model) for call in reply.calls))
 
 
-def for_model(request: ModelRequest, owner: str) -> ModelRequest:
-    """Keep only the tokens that a model made itself, without the prefix that names the model.
+def keep_own_tokens(request: ModelRequest, model: str) -> ModelRequest:
+    """Keep the opaque data of earlier tool calls, such as signatures, if this model made them.
+
+    Other models reject the data (``ToolCall.token``), so a call of another model loses it. The
+    prefix that names the model is removed.
 
     Args:
         request: The request.
-        owner: The provider and name of the model that gets the request.
+        model: The provider and name of the model that gets the request.
     """
 
     def with_own_token(part: Part) -> Part:
         if not isinstance(part, ToolCall) or part.token is None:
             return part
-        token_owner, _, token = part.token.partition(_SEPARATOR)
-        return replace(part, token=token if token_owner == owner else None)
+        token_model, _, token = part.token.partition(_SEPARATOR)
+        return replace(part, token=token if token_model == model else None)
 
     def with_own_tokens(message: Message) -> Message:
         if not any(isinstance(part, ToolCall) for part in message.parts):
@@ -90,7 +93,12 @@ def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
 
 
 def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
-    """Return the fields in a call's token for ``part``, which is ``message`` or ``call``."""
+    """Return the provider's fields that :func:`token_of` stored with a call.
+
+    Args:
+        call: The call.
+        part: The owner of the fields, ``message`` or ``call``.
+    """
     try:
         data: Any = json.loads(call.token or "{}")
     except ValueError:  # a token in another format

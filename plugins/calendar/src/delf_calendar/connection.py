@@ -100,8 +100,10 @@ class Change:
 
     def check_unchanged(self, etag: str) -> None:
         """Raise if the event has changed since a person saw it."""
+        # The basis of an approval holds the event's etag in its first line, then the preview.
         basis = None if self.context is None else self.context.basis
-        if basis is not None and basis.partition("\n")[0] != etag:
+        approved_etag = None if basis is None else basis.partition("\n")[0]
+        if approved_etag is not None and approved_etag != etag:
             raise ToolRefusedError(
                 "others have changed the event since a person saw it, so nothing was written; "
                 "call it again to ask again"
@@ -192,7 +194,7 @@ class Calendar(GoogleConnection):
         }
         url = "calendar/v3/freeBusy"
         answer = await self.transport.json(
-            Request("look for free time", "POST", url, body=body, harmless=True)
+            Request("look for free time", "POST", url, body=body, read_only=True)
         )
         by_calendar: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
         # Google answers with the address that "primary" stands for.
@@ -231,13 +233,15 @@ class Calendar(GoogleConnection):
         (addresses) get an invitation unless `notify` is false. Recurrence is as
         ["RRULE:FREQ=WEEKLY;COUNT=4"], reminders are minutes before, `meet` adds a conference link.
         """  # noqa: D205 - the model reads the whole paragraph
-        has_zone = bool(zone)
-        zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
+        # A series repeats at the local time of its zone, so the offset of a time is not enough.
+        event_zone = await self._zone(
+            calendar, start, end, zone=zone, needs_named_zone=bool(recurrence)
+        )
         event_id = uuid.uuid4().hex  # makes the request idempotent
         body: dict[str, Any] = {
             "id": event_id,
             "summary": title,
-            **times(start, end, zone, is_given=has_zone),
+            **times(start, end, event_zone, is_zone_given=bool(zone)),
         }
         if description:
             body["description"] = description
@@ -358,7 +362,11 @@ class Calendar(GoogleConnection):
         return await self._edit(change, body_for)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Describe the event, its calendar and its attendees for the person who approves."""
+        """Return a verdict with the event, its calendar and its attendees as the preview.
+
+        The approval is void if the event's version or the preview has changed when the call is
+        made.
+        """
         event_id = call.arguments.get("event")
         calendar = str(call.arguments.get("calendar", "primary"))
         lines: list[str] = []
@@ -431,17 +439,18 @@ class Calendar(GoogleConnection):
         new_start = start if start is not None else old_start
         zone_name = zone or old["zone"] or "UTC"
         if isinstance(new_start, dt.datetime):
-            is_zone_required = old["zone"] is None and not zone
+            zone_name = zone or old["zone"] or ""
             zone_name = await self._zone(
-                calendar, new_start, end, zone=zone or old["zone"] or "", always=is_zone_required
+                calendar, new_start, end, zone=zone_name, needs_named_zone=True
             )
             new_start = in_zone(new_start, zone_name)
             end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
-        if end is None and isinstance(new_start, dt.datetime) != old["all_day"]:
+        is_all_day = not isinstance(new_start, dt.datetime)
+        if end is None and is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        # A UTC time does not change the event's zone, by which a series repeats.
-        is_moment = isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC")
-        moved = times(new_start, end, zone_name, is_given=bool(zone) or is_moment)
+        # A time in UTC does not change the event's zone, by whose local time a series repeats.
+        keeps_zone = isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC")
+        moved = times(new_start, end, zone_name, is_zone_given=bool(zone) or keeps_zone)
         for time_fields in moved.values():  # unset fields would keep their old values
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)
@@ -454,13 +463,25 @@ class Calendar(GoogleConnection):
         end: When | None,
         *,
         zone: str = "",
-        always: bool = False,
+        needs_named_zone: bool = False,
     ) -> str:
-        """Return the calendar's time zone, asking Google only if a time has no zone."""
+        """Return the time zone to send with start and end.
+
+        The zone is ``zone`` if that is given, UTC if all times have an offset, and otherwise the
+        calendar's zone, for which Google is asked.
+
+        Args:
+            calendar: The calendar's id.
+            start: The start.
+            end: The end.
+            zone: The zone that the caller named; empty without one.
+            needs_named_zone: Whether to return a named zone even if all times have an offset.
+        """
         if zone:
             return zone_named(zone).key
         times = [when for when in (start, end) if when is not None]
-        if not always and all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in times):
+        have_offsets = all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in times)
+        if have_offsets and not needs_named_zone:
             return "UTC"
         zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
         if calendar not in zones:

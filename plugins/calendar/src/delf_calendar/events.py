@@ -86,12 +86,12 @@ def event_of(resource: Mapping[str, Any]) -> Event:
         series=resource.get("recurringEventId"),
         status=str(resource.get("status", "")),
         link=str(resource.get("htmlLink", "")),
-        meet=resource.get("hangoutLink") or _meeting(resource.get("conferenceData")),
+        meet=resource.get("hangoutLink") or _conference_url(resource.get("conferenceData")),
     )
 
 
-def _meeting(conference: Any) -> str | None:
-    """Return the URL of a conference other than Google Meet; None without one."""
+def _conference_url(conference: Any) -> str | None:
+    """Return the URL of an event's conference, preferably for video; None without a conference."""
     data = cast("Mapping[str, Any]", conference or {})
     entry_points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
     video_first = sorted(entry_points, key=lambda point: point.get("entryPointType") != "video")
@@ -117,7 +117,9 @@ def _moment(time_fields: Mapping[str, Any]) -> When | None:
         return moment
 
 
-def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -> dict[str, Any]:
+def times(
+    start: When, end: When | None, zone: str, *, is_zone_given: bool = False
+) -> dict[str, Any]:
     """Return start and end in the format of the Google Calendar API.
 
     Without an end, the event takes an hour, or a day if the start is a date.
@@ -126,8 +128,8 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
         start: The start.
         end: The end.
         zone: The zone of times without one.
-        is_given: Whether the caller named the zone. In that case times of other zones are converted
-            to this zone, and a series repeats at its local time.
+        is_zone_given: Whether the caller named the zone. In that case times of other zones are
+            converted to this zone, and a series repeats at its local time.
 
     Raises:
         ToolRefusedError: If start and end do not match.
@@ -139,10 +141,10 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        event_zone = zone if is_given else zone_of(start) or zone
+        event_zone = zone if is_zone_given else zone_of(start) or zone
         start = in_zone(start, event_zone)
         end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
-        if is_given:
+        if is_zone_given:
             start = start.astimezone(zone_named(zone))
             end = end.astimezone(start.tzinfo) if end is not None else None
     if end is None:

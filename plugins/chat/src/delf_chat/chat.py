@@ -213,7 +213,7 @@ class Chat(FixedAttributes):
 
     async def aclear(self, conversation_id: str | None = None) -> None:
         """Async version of :meth:`clear`."""
-        conversation = self.here(conversation_id).conversation_id
+        conversation = self.conversation_for(conversation_id).conversation_id
         self.variables.pop(conversation, None)
         await self.store().clear(conversation)
 
@@ -339,7 +339,7 @@ class Chat(FixedAttributes):
             self._context = AgentContext.of()
         return self._context
 
-    def here(self, conversation_id: str | None = None) -> ChatTurns:
+    def conversation_for(self, conversation_id: str | None = None) -> ChatTurns:
         """Return the conversation with the given id, as a task uses it; by default the current."""
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
@@ -361,7 +361,7 @@ class Chat(FixedAttributes):
             if self._store is None:
                 context = self._agent_context()
                 need_durable_journal(context.host, "a chat that persists")
-                self._journal = context.open_conversations(self.path)
+                self._journal = context.open_conversation_journal(self.path)
                 self._store = self._journal.conversations(self.namespace)
             return self._store
 

@@ -162,12 +162,12 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
 
     from delf_engine.agent import leave_tasks
 
-    def leave() -> None:
+    def keep_resumable() -> None:
         if chat.persist and setup.is_journalled:
             for agent in started_agents:
                 leave_tasks(agent)
 
-    have_all_succeeded = run_until_done(main, leave)
+    have_all_succeeded = run_until_done(main, keep_resumable)
     return have_all_succeeded or reader.interactive
 
 

@@ -52,7 +52,7 @@ def _with_conversations(
     context = AgentContext.of(project, state.discover(project.environ))
     need_durable_journal(context.host, "`delf chat` with conversations that are kept")
     return work_with(
-        context.open_conversations(), lambda journal: work(journal.conversations(namespace))
+        context.open_conversation_journal(), lambda journal: work(journal.conversations(namespace))
     )
 
 

@@ -156,7 +156,7 @@ class Repl:
         if self._screen.console is None:
             return None
         asks = self._agent.config.approval_mode == "interactive"
-        return LiveStatus(self._screen.console, asks=asks)
+        return LiveStatus(self._screen.console, asks_person=asks)
 
     def _show_final(self, live_status: LiveStatus | None, show: Callable[[], Any]) -> None:
         """Replace the live status of a task by its response or failure."""

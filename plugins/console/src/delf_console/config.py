@@ -14,7 +14,7 @@ import click
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
 from delf_cli.as_json import as_json_option, write_result
-from delf_cli.complete import completes, document
+from delf_cli.complete import completes, trusted_config
 from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
 
@@ -31,7 +31,7 @@ def _setting_keys(ctx: click.Context) -> Iterable[str]:
     keys_in_file = [
         f"{section}.{name}.{key}"
         for section in ("connections", "plugins")
-        for name, content in document(ctx).get(section, {}).items()
+        for name, content in trusted_config(ctx).get(section, {}).items()
         for key in content
     ]
     return [*(f"agent.{name}" for name in AgentConfig.model_fields), *keys_in_file]
@@ -62,7 +62,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
     state = state_of(ctx)
     values = list(_given_values(state.load_project()))
-    rows = [(key, state.clean_data(value), origin) for key, value, origin in values]
+    rows = [(key, state.redact_data(value), origin) for key, value, origin in values]
     if as_json:
         names = ("key", "value", "origin")
         click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows], indent=2))
@@ -85,7 +85,7 @@ def get(ctx: click.Context, key: str, as_json: bool) -> None:
     The exit status is 1 if there is no value.
     """
     state = state_of(ctx)
-    value = state.clean_data(_current_value(state.load_project(), key))
+    value = state.redact_data(_current_value(state.load_project(), key))
     if value is None:
         click.echo(f"{key} is not set", err=True)
         ctx.exit(1)

@@ -94,7 +94,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
     Returns:
         True if no finding is a problem.
     """
-    clean_findings = [Finding(**state.clean_data(asdict(finding))) for finding in findings]
+    clean_findings = [Finding(**state.redact_data(asdict(finding))) for finding in findings]
     is_ready = all(finding.status != "problem" for finding in clean_findings)
     if as_json:
         from delf_cli.output import json_text

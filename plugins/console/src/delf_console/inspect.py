@@ -54,10 +54,10 @@ def inspect(
         from delf_cli.output import json_text
 
         shown_data = data if verbose else _without_details(data)
-        click.echo(json_text(state.clean_data(shown_data), indent=2))
+        click.echo(json_text(state.redact_data(shown_data), indent=2))
         return
     for line in _as_text(data, verbose=verbose):
-        click.echo(state.clean(line))
+        click.echo(state.redact(line))
 
 
 def _list_connections(state: State, *, as_json: bool) -> None:

@@ -93,7 +93,7 @@ def run(
     doing: str,
     *,
     constraints: Sequence[str] = (),
-    clean: Callable[[str], str] = str,
+    redact: Callable[[str], str] = str,
     hint: str | None = None,
 ) -> None:
     """Run pip or uv quietly in an empty private folder.
@@ -102,7 +102,7 @@ def run(
         command: The command.
         doing: The description of the work, such as ``installing sql``.
         constraints: Further lines for pip's constraints file, such as sources of packages.
-        clean: Redacts secrets in a line of output.
+        redact: Redacts secrets in a line of output.
         hint: The hint of the error if the command fails.
 
     Raises:
@@ -119,7 +119,7 @@ def run(
     if process.returncode:
         output = f"{process.stdout}{process.stderr}".strip().splitlines()
         for line in output[-_MAX_OUTPUT_LINES:]:
-            click.echo(f"  {visible(clean(line))}", err=True)
+            click.echo(f"  {visible(redact(line))}", err=True)
         raise DelfError(f"{doing} failed, with status {process.returncode}", hint=hint)
 
 

@@ -96,7 +96,7 @@ def install(
     doing = f"installing {', '.join(names)}"
     uses_index = any(item.origin.startswith("from the index") for item in items)
     hint = _NOT_ON_INDEX_HINT if uses_index else None
-    installer.run(command, doing, constraints=constraints, clean=state.clean, hint=hint)
+    installer.run(command, doing, constraints=constraints, redact=state.redact, hint=hint)
     invalidate_caches()
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
@@ -127,7 +127,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
     command = installer.uninstall(packages)
     lines = [f"uninstalls from {sys.prefix}:", *(f"  {package}" for package in packages)]
     installer.agree(lines, command, "uninstall?", yes=yes)
-    installer.run(command, f"uninstalling {', '.join(packages)}", clean=state.clean)
+    installer.run(command, f"uninstalling {', '.join(packages)}", redact=state.redact)
     if as_json:
         write_result("", {"uninstalled": packages}, as_json=True)
 
@@ -204,9 +204,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
             version=record.version,
             brings={kind: list(names) for kind, names in record.kinds.items()},
             ok=not problems and not (release and warnings),
-            problems=list(map(state.clean, problems)),
-            warnings=list(map(state.clean, warnings)),
-            notes=list(map(state.clean, notes)),
+            problems=list(map(state.redact, problems)),
+            warnings=list(map(state.redact, warnings)),
+            notes=list(map(state.redact, notes)),
         )
 
 

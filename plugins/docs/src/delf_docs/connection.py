@@ -42,13 +42,13 @@ class InsertionPoint:
 
     Args:
         index: The index, at the start of a paragraph.
-        is_empty: Whether that paragraph is empty and may become the last block.
-        preparations: The requests that must precede the insertion.
+        in_empty_paragraph: Whether that paragraph is empty and may become the last block.
+        first_requests: The requests that must precede the insertion.
     """
 
     index: int
-    is_empty: bool
-    preparations: list[dict[str, Any]]
+    in_empty_paragraph: bool
+    first_requests: list[dict[str, Any]]
 
 
 class DocumentText(TypedDict):
@@ -123,7 +123,7 @@ class Docs(GoogleConnection):
         """A new document at the top of the drive, with this text."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
         created = await self.transport.json(
-            Request("make a document", "POST", _DOCUMENTS, body={"title": title}, once=True)
+            Request("make a document", "POST", _DOCUMENTS, body={"title": title}, send_once=True)
         )
         if blocks:
             try:
@@ -141,7 +141,7 @@ class Docs(GoogleConnection):
     @action("editing", effect="write", trust=_TRUST, sinks=["document"])
     async def append(self, document: str, markdown: str) -> DocumentInfo:
         """Write Markdown at the end of a document."""
-        return await self._write(document, markdown, _end_of_body)
+        return await self._write(document, markdown, _append_paragraph)
 
     @action("editing", effect="write", trust="own", sinks=["document"])
     async def replace(
@@ -152,7 +152,7 @@ class Docs(GoogleConnection):
         match_case: bool = True,
         context: CallContext | None = None,
     ) -> Replaced:
-        """Replace a text everywhere in a document by plain text in the same format."""
+        """Replace a text everywhere in a document; the new plain text has the old text's style."""
         if not find:
             raise ToolRefusedError("find is empty")
         contains = {"text": find, "matchCase": match_case}
@@ -167,7 +167,7 @@ class Docs(GoogleConnection):
         self, document: str, markdown: str, context: CallContext | None = None
     ) -> DocumentInfo:
         """Replace the whole text of a document by Markdown."""
-        return await self._write(document, markdown, _whole_body, context)
+        return await self._write(document, markdown, _replace_body, context)
 
     @action("format", effect="write", trust="own", sinks=["document", "link"])
     async def format(
@@ -269,8 +269,8 @@ class Docs(GoogleConnection):
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
             point = point_in(current)
             return [
-                *point.preparations,
-                *insert_blocks(blocks, point.index, reuses_paragraph=point.is_empty),
+                *point.first_requests,
+                *insert_blocks(blocks, point.index, reuses_paragraph=point.in_empty_paragraph),
             ]
 
         edit = await self._edit("write a document", document, requests_for, context)
@@ -293,18 +293,21 @@ class Docs(GoogleConnection):
         the requests' indexes are wrong, so the document is read again.
         """
         async with self._document_locks.setdefault(file_id(document), asyncio.Lock()):
-            return await self._edit_alone(what, document, requests_for, context)
+            return await self._edit_current_revision(what, document, requests_for, context)
 
-    async def _edit_alone(
+    async def _edit_current_revision(
         self,
         what: str,
         document: str,
         requests_for: Callable[[Mapping[str, Any]], list[dict[str, Any]]],
         context: CallContext | None,
     ) -> Edit:
+        """Edit the document's current revision; retry if others change the document meanwhile."""
+        # A person may have approved the edit of one revision only.
+        approved_revision = None if context is None else context.basis
         for attempt in range(RETRIES + 1):
             current = await self._get(document)
-            if context is not None and context.basis not in (None, _revision(current)):
+            if approved_revision not in (None, _revision(current)):
                 raise ToolRefusedError(
                     "others have changed the document since a person saw it, so nothing was "
                     "written; call it again to ask again"
@@ -328,9 +331,9 @@ class Docs(GoogleConnection):
     async def _change(
         self, what: str, current: Mapping[str, Any], requests: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Send change requests that apply only to the current revision.
+        """Send change requests, which Google refuses if the document has a newer revision.
 
-        The requests are therefore idempotent.
+        A repeated request therefore changes nothing. Without a known revision, nothing is repeated.
         """
         revision = current.get("revisionId")
         body: dict[str, Any] = {"requests": requests}
@@ -342,7 +345,7 @@ class Docs(GoogleConnection):
                 "POST",
                 f"{_DOCUMENTS}/{segment(str(current['documentId']))}:batchUpdate",
                 body=body,
-                once=not revision,
+                send_once=not revision,
             )
         )
 
@@ -366,7 +369,10 @@ def _revision(document: Mapping[str, Any]) -> str:
 
 
 def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
-    """Return a unified diff from a document's text to a new text, or a summary if both are long."""
+    """Return a unified diff from a document's text to a new text.
+
+    If the two texts together are too long to compare, return a summary.
+    """
     old = markdown_of(document)
     if len(old) + len(markdown) > _MAX_DIFF_LENGTH:
         return [f"its text of {len(old):,} characters is replaced by a text of {len(markdown):,}"]
@@ -396,22 +402,27 @@ def _info(document: Mapping[str, Any]) -> DocumentInfo:
     return DocumentInfo(id=key, title=str(document.get("title", "")), link=link)
 
 
-def _end_of_body(document: Mapping[str, Any]) -> InsertionPoint:
+def _append_paragraph(document: Mapping[str, Any]) -> InsertionPoint:
+    """Return an insertion point in an empty last paragraph.
+
+    If the last paragraph has text, the first request adds a line break.
+    """
     last = list(paragraphs(document))[-1]
-    end = int(last["endIndex"]) - 1
+    end = int(last["endIndex"]) - 1  # before the line break that ends every document
     if not plain_text(last).strip("\n"):
-        return InsertionPoint(end, is_empty=True, preparations=[])
+        return InsertionPoint(end, in_empty_paragraph=True, first_requests=[])
     line_break = {"insertText": {"location": {"index": end}, "text": "\n"}}
-    return InsertionPoint(end + 1, is_empty=True, preparations=[line_break])
+    return InsertionPoint(end + 1, in_empty_paragraph=True, first_requests=[line_break])
 
 
-def _whole_body(document: Mapping[str, Any]) -> InsertionPoint:
+def _replace_body(document: Mapping[str, Any]) -> InsertionPoint:
+    """Return the insertion point at the start, with a request that first deletes the old text."""
     content: list[Mapping[str, Any]] = document["body"]["content"]
-    end = int(content[-1]["endIndex"]) - 1
+    end = int(content[-1]["endIndex"]) - 1  # before the line break that ends every document
     if end <= 1:
-        return InsertionPoint(1, is_empty=True, preparations=[])
+        return InsertionPoint(1, in_empty_paragraph=True, first_requests=[])
     deletion = {"deleteContentRange": {"range": {"startIndex": 1, "endIndex": end}}}
-    return InsertionPoint(1, is_empty=True, preparations=[deletion])
+    return InsertionPoint(1, in_empty_paragraph=True, first_requests=[deletion])
 
 
 def _style_requests(
@@ -439,7 +450,7 @@ def _style_requests(
 
 
 def _occurrences(document: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end index of each occurrence of a text."""
+    """Yield the start and end index, in UTF-16 code units, of each occurrence of a text."""
     for element in paragraphs(document):
         paragraph, start = plain_text(element), int(element.get("startIndex") or 1)
         position = paragraph.find(text)

@@ -274,7 +274,7 @@ class Drive(GoogleConnection):
                 f"{_FILES}/{segment(str(record['id']))}/copy",
                 query={"fields": FIELDS, **ALL_DRIVES},
                 body=body,
-                once=True,
+                send_once=True,
             )
         )
         return file_of(copied)
@@ -357,7 +357,7 @@ class Drive(GoogleConnection):
                 f"{_FILES}/{segment(str(record['id']))}/permissions",
                 query=query,
                 body=body,
-                once=True,
+                send_once=True,
             )
         )
         return permission_of(permission)
@@ -446,7 +446,7 @@ class Drive(GoogleConnection):
                 _FILES,
                 query={"fields": FIELDS, **ALL_DRIVES},
                 body=body,
-                once=True,
+                send_once=True,
             )
         )
 

@@ -57,7 +57,7 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Check that the model is available, without loading the model.
+        """Check, without loading the model, that its files are present or may be downloaded.
 
         Raises:
             ConfigurationError: If the model is missing and may not be downloaded.

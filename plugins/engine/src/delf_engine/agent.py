@@ -62,7 +62,7 @@ from delf_engine.foreign_tools import as_connections
 from delf_engine.handle import FollowsTasks, TaskHandle
 from delf_engine.options import AgentOptions
 from delf_engine.response import Response, past_response, response_of
-from delf_engine.sync import RuntimeHome
+from delf_engine.sync import RuntimeLoop
 from delf_engine.task import MODEL, TaskRequest
 from delf_engine.task_options import (
     ARESUME,
@@ -202,7 +202,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
         self._pending = PendingRequests()
         self._tasks = BackgroundTasks()
-        self._home = RuntimeHome(self._make_runtime, f"delf-{self.agent_id}")
+        self._runtime_loop = RuntimeLoop(self._make_runtime, f"delf-{self.agent_id}")
 
     @classmethod
     def from_project(
@@ -271,11 +271,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Args:
             work: Called with the journal.
         """
-        return self._home.call(lambda r: work(r.journal), "use_journal", "ause_journal")
+        return self._runtime_loop.call(lambda r: work(r.journal), "use_journal", "ause_journal")
 
     async def ause_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
         """Async version of :meth:`use_journal`."""
-        return await self._home.call_async(lambda runtime: work(runtime.journal))
+        return await self._runtime_loop.call_async(lambda runtime: work(runtime.journal))
 
     def keep_journal(self, name: str) -> None:
         """Set the journal to use if the configuration names none.
@@ -333,34 +333,34 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     def start(self) -> Self:
         """Load tools and prepare the sandbox now rather than with the first task."""
-        self._home.start()
+        self._runtime_loop.start()
         return self
 
     async def astart(self) -> Self:
         """Async version of :meth:`start`."""
-        await self._home.astart()
+        await self._runtime_loop.astart()
         return self
 
     def stop(self) -> None:
         """Cancel running tasks; free sandboxes, connections and threads. Idempotent."""
-        self._home.stop()
+        self._runtime_loop.stop()
 
-    async def astop(self, *, leave: bool = False) -> None:
+    async def astop(self, *, keep_resumable: bool = False) -> None:
         """Async version of :meth:`stop`.
 
-        With ``leave``, the journal does not record the end of running tasks, so that any process
-        can resume the tasks.
+        With ``keep_resumable``, the journal does not record the end of running tasks, so that any
+        process can resume the tasks.
         """
-        await self._home.astop(leave=leave)
+        await self._runtime_loop.astop(keep_resumable=keep_resumable)
 
     async def acheck(self) -> None:
         """Check that a task could start, without asking a model; raise ``DelfError`` otherwise."""
-        await self._home.call_async(lambda runtime: runtime.check())
+        await self._runtime_loop.call_async(lambda runtime: runtime.check())
 
     @property
     def started(self) -> bool:
         """True if the agent has started and was not stopped."""
-        return self._home.bound
+        return self._runtime_loop.bound
 
     def __enter__(self) -> Self:
         return self.start()
@@ -408,7 +408,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check("run", options, RUN)
         request = self._requests.make(task, timeout, bounded=timeout is not None, **options)
-        return self._home.call(lambda runtime: self._run(runtime, request), "run", "arun")
+        return self._runtime_loop.call(lambda runtime: self._run(runtime, request), "run", "arun")
 
     @overload
     async def arun(
@@ -450,7 +450,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         watched = replace(
             request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
         )
-        return await self._home.call_async(lambda r: self._run(r, watched))
+        return await self._runtime_loop.call_async(lambda r: self._run(r, watched))
 
     def resume(
         self,
@@ -484,7 +484,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             DelfError: If the journal does not have the task, or a live process works on it.
         """
         options: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
-        return self._home.call(
+        return self._runtime_loop.call(
             lambda r: self._resume(r, str(task_id), timeout, **options), "resume", "aresume"
         )
 
@@ -499,14 +499,15 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     ) -> Response:
         """Async version of :meth:`resume`; listeners get new events only.
 
-        ``options``: settle, budget_usd, retries, retry_after, ledger, and go_on: whether to
-        continue a task that ended at its timeout or budget (when omitted, True if timeout or
-        budget_usd is given).
+        ``options`` are ``settle`` and ``budget_usd`` as for :meth:`resume`, ``retries`` and
+        ``retry_after`` as for :meth:`submit`, the ``ledger`` that counts the cost, and ``go_on``:
+        whether to continue a task that ended at its timeout or budget. By default ``go_on`` is true
+        if ``timeout`` or ``budget_usd`` is given.
         """
         UnknownKeywordError.check("aresume", options, ARESUME)
         options |= {"listeners": listeners, "on_delta": on_delta}
-        return await self._home.call_async(
-            lambda r: self._resume(r, str(task_id), timeout, **options)
+        return await self._runtime_loop.call_async(
+            lambda runtime: self._resume(runtime, str(task_id), timeout, **options)
         )
 
     def fork(
@@ -534,7 +535,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Raises:
             UnknownTaskError: If the task or the event does not exist.
         """
-        return self._home.call(
+        return self._runtime_loop.call(
             lambda r: self._fork(r, str(task_id), at, script=script, llm=llm), "fork", "afork"
         )
 
@@ -549,7 +550,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         setup: Mapping[str, Any] | None = None,
     ) -> str:
         """Async version of :meth:`fork`; ``key`` and ``setup`` as for :meth:`asubmit`."""
-        return await self._home.call_async(
+        return await self._runtime_loop.call_async(
             lambda r: self._fork(r, str(task_id), at, key, setup, script=script, llm=llm)
         )
 
@@ -585,7 +586,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             check_above_zero("budget_usd", budget_usd)
         if go_on is None:
             go_on = timeout is not None or budget_usd is not None
-        events = await runtime.claim(task_id, past_limit=go_on)
+        events = await runtime.claim(task_id, even_at_limit=go_on)
         end = end_event(events)
         continues_past_limit = go_on and end is not None and end.at_limit
         if end is not None and not continues_past_limit:
@@ -630,8 +631,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         UnknownKeywordError.check("submit", options, SUBMIT)
         events: list[Event] = []
         request = self._submitted(task, timeout, options, [events.append])
-        request = self._home.call(lambda r: r.enqueue(request), "submit", "asubmit")
-        return self._handle_of(request, events)
+        request = self._runtime_loop.call(lambda r: r.enqueue(request), "submit", "asubmit")
+        return self._start_in_background(request, events)
 
     @overload
     async def asubmit(
@@ -668,8 +669,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         UnknownKeywordError.check("asubmit", options, ASUBMIT)
         events: list[Event] = []
         request = self._submitted(task, timeout, options, [*listeners, events.append])
-        request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
-        return self._handle_of(request, events)
+        request = await self._runtime_loop.call_async(lambda runtime: runtime.enqueue(request))
+        return self._start_in_background(request, events)
 
     def _submitted(
         self,
@@ -688,10 +689,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         )
         return request if for_queue is None else with_queue_options(request, for_queue)
 
-    def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
-        """Start a journalled task, unless it is queued for a runner; return its handle."""
+    def _start_in_background(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
+        """Start a journalled task, and return its handle.
+
+        A task with a queue is not started here, but by a runner process.
+        """
         if request.queue is None:
-            outcome = self._home.post(lambda runtime: self._run(runtime, request))
+            outcome = self._runtime_loop.post(lambda runtime: self._run(runtime, request))
             self._tasks.add(request.task_id, BackgroundTask(events, outcome))
         return TaskHandle(request.task_id, self)
 
@@ -717,7 +721,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         return stream_of(
             self._requests.make(task, timeout, conversation_id, output=output, files=files),
-            lambda request: self._home.call_async(lambda runtime: self._run(runtime, request)),
+            lambda request: self._runtime_loop.call_async(
+                lambda runtime: self._run(runtime, request)
+            ),
             granularity,
         )
 
@@ -737,7 +743,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Run tasks typed on the terminal until the user leaves; needs the plugin ``chat``.
 
         Args:
-            timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
+            timeout: Seconds for one task; by default the agent's timeout, or 300 seconds if no
+                timeout was set.
             options: ``verbose=True`` writes each step, script and call.
         """
         self.plugins.service(_TERMINAL_CHAT).run(self, timeout=timeout, **options)
@@ -834,7 +841,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.approvals.remembered import require_remembered
 
         return list(
-            self._home.call(
+            self._runtime_loop.call(
                 lambda r: require_remembered(r.journal).remembered(),
                 "get_remembered_approvals",
                 "aget_remembered_approvals",
@@ -846,7 +853,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.approvals.remembered import require_remembered
 
         return list(
-            await self._home.call_async(lambda r: require_remembered(r.journal).remembered())
+            await self._runtime_loop.call_async(
+                lambda r: require_remembered(r.journal).remembered()
+            )
         )
 
     def revoke(self, request_id: str) -> RememberedDecision:
@@ -861,7 +870,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.approvals.remembered import require_remembered
 
         revoker = self.agent_id
-        return self._home.call(
+        return self._runtime_loop.call(
             lambda r: require_remembered(r.journal).revoke(request_id, revoker), "revoke", "arevoke"
         )
 
@@ -870,14 +879,14 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.approvals.remembered import require_remembered
 
         revoker = self.agent_id
-        return await self._home.call_async(
+        return await self._runtime_loop.call_async(
             lambda r: require_remembered(r.journal).revoke(request_id, revoker)
         )
 
     @property
     def journal(self) -> Journal:
         """The journal of the agent's tasks; raises ``AgentStateError`` before the start."""
-        if (runtime := self._home.runtime) is None:
+        if (runtime := self._runtime_loop.runtime) is None:
             raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
         return runtime.journal
 
@@ -911,7 +920,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
         A no-op before the agent is started.
         """
-        runtime = self._home.runtime
+        runtime = self._runtime_loop.runtime
         if runtime is not None:
             runtime.resources.observers.tell(change)
 
@@ -922,13 +931,16 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:
-        """Return the agent's state as JSON-ready data; ``budget`` is None without a limit."""
-        runtime = self._home.runtime
+        """Return the agent's state, tasks and cost as JSON-ready data.
+
+        The ledger's report adds the cost and the ``budget``, which is None without a limit.
+        """
+        runtime = self._runtime_loop.runtime
         running_count, queued = (0, 0) if runtime is None else runtime.counts
         tasks = {TaskState.RUNNING.value: running_count, TaskState.QUEUED.value: queued}
         return {
             "agent_id": self.agent_id,
-            "state": self._home.state,
+            "state": self._runtime_loop.state,
             "tasks": {**tasks, "kept": len(self._tasks)},
             "pending_approvals": len(self._pending),
             "sandbox": None if runtime is None else runtime.sandbox,
@@ -986,12 +998,12 @@ def leave_tasks(agent: Agent[Any]) -> None:
     """Let any process resume the tasks that are cancelled from now on.
 
     The journal then does not record the end of these tasks. Call this on the agent's event loop.
-    To cancel the tasks as well, call :meth:`Agent.astop` with ``leave``.
+    To cancel the tasks as well, call :meth:`Agent.astop` with ``keep_resumable``.
 
     Args:
         agent: The agent of the tasks.
     """
-    home = agent._home  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
+    home = agent._runtime_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
     if home.runtime is not None:
         home.runtime.keep_all_resumable()
 

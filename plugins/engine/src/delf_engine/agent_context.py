@@ -102,10 +102,11 @@ class AgentContext:
             secrets=() if project is None else tuple(project.secrets()),
         )
 
-    def open_conversations(self, url: str | None = None) -> SharedJournal:
-        """Return the journal for conversations: the agent's own journal if it is durable.
+    def open_conversation_journal(self, url: str | None = None) -> SharedJournal:
+        """Open a journal for conversations.
 
-        Otherwise an installed durable journal is opened.
+        The journal is of the agent's kind if that kind is durable. Otherwise an installed durable
+        kind is used, or the kind that delf recommends, which then raises.
 
         Args:
             url: A file or URL to use instead of the journal's own.
@@ -113,12 +114,13 @@ class AgentContext:
         Raises:
             PluginError: If no usable journal with conversations is installed.
         """
-        durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
-        own_journal = None if self.config is None else self.config.journal
-        if own_journal in durable:
-            name = own_journal
+        durable_names = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
+        agent_journal = None if self.config is None else self.config.journal
+        recommended_journal = usual("journal")
+        if agent_journal in durable_names:
+            name = agent_journal
         else:
-            name = durable_journal(self.host) or usual("journal")
+            name = durable_journal(self.host) or recommended_journal
         options = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):
@@ -126,11 +128,11 @@ class AgentContext:
         return journal
 
     async def ask(self, llm: LLMConfig | None, question: str) -> str:
-        """Ask a model outside of a task; the cost counts against the agent's budget.
+        """Ask a model to summarise, outside of a task; the cost counts against the agent's budget.
 
         Args:
             llm: The model; the agent's model for small questions when None.
-            question: The question.
+            question: The text to summarise, with the instructions.
 
         Raises:
             ModelConfigurationError: If no model is configured.
@@ -193,7 +195,7 @@ class AgentChat(Protocol):
         """Use an agent's plugins, options, environment, models and budget."""
         ...
 
-    def here(self, conversation_id: str | None = None) -> TaskConversation:
+    def conversation_for(self, conversation_id: str | None = None) -> TaskConversation:
         """Return the conversation that a task continues.
 
         Args:
@@ -235,19 +237,19 @@ def as_chat(chat: Any, host: PluginHost | None = None) -> AgentChat:
 def plugin_context(
     project: AnyProject | None = None, *, namespace: str = "default"
 ) -> PluginContext:
-    """Build the context that plugin factories get, for objects that belong to no agent.
+    """Build the context of plugin factories, for objects such as a memory outside of an agent.
 
     Args:
         project: The project whose embedder, plugin options and environment variables apply; the
             working directory when omitted.
         namespace: The namespace of memories to use.
     """
-    agent_context = AgentContext.of(project)
+    environment = AgentContext.of(project)
     context = PluginContext(
         namespace=namespace,
-        environ=agent_context.environ,
-        conversations=agent_context.open_conversations,
+        environ=environment.environ,
+        conversations=environment.open_conversation_journal,
     )
     default = None if project is None else project.agent.embedder
-    embedders = Embedders(agent_context.host, agent_context.plugin_options, context, default)
-    return embedders.context
+    embedders = Embedders(environment.host, environment.plugin_options, context, default)
+    return embedders.context  # the given context, with the embedders added

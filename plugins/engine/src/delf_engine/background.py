@@ -29,7 +29,7 @@ Granularity = Literal["event", "token"]
 _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
-async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
+async def response_at_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
     """Return the response of a finished task from the journal, waiting for its end if needed.
 
     Raises:

@@ -51,17 +51,17 @@ def used_tools(events: Iterable[ev.Event]) -> bool:
 
 
 def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
-    """Return the actions that a script called, whatever the outcome.
+    """Return the actions that the last script of a task called, whatever the outcome.
 
     Args:
         events: The task's events.
-        script: The script's number.
+        script: The number of the last script.
     """
     action_names: set[str] = set()
     for event in events:
         match event:
             case ev.ScriptGenerated(attempt=number) if number == script:
-                action_names.clear()
+                action_names.clear()  # forget the calls of earlier scripts
             case ev.CallStarted(action=action) | ev.CallFinished(action=action):
                 action_names.add(action)
             case _:
@@ -213,23 +213,24 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
     """Return the state of a task at the time of a request about a call.
 
     Args:
-        events: The task's events before the request.
-        digest: The digest of the call, which is equal for equal calls.
-        call_id: The number of the call. Changes by an earlier attempt of this call are left out.
+        events: The task's events before the call in question.
+        digest: The digest of the call in question, which is equal for equal calls.
+        call_id: The number of the call in question. Changes by an earlier attempt of this call are
+            left out.
     """
     events = tuple(events)
-    script, because, rewrite_reason = 0, None, None
+    script, script_reason, rewrite_reason = 0, None, None
     for event in events:
         rewrite_reason = event.rewrite_reason or rewrite_reason
         if isinstance(event, ev.ScriptGenerated):
             script = event.attempt
-            because = rewrite_reason if script > 1 else None
+            script_reason = rewrite_reason if script > 1 else None
     changes = [change for change in changes_of(events) if change.call_id != call_id]
     earlier_call = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
     latest = changes[-_MAX_CHANGES:]
     return Situation(
         script=script,
-        because=because,
+        because=script_reason,
         changes=tuple(map(str, latest)),
         changes_before=len(changes) - len(latest),
         made_before=earlier_call,

@@ -289,7 +289,9 @@ class AgentConfig(FixedAttributes, BaseModel):
         rules = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
         for pattern, rule in rules.items():
             names_people = isinstance(rule, (Mapping, ApprovalRule))
-            if rule != "approve" and ARROW in pattern:
+            # "gmail.read.sender -> gmail.send.to" is a flow of data from one action to another.
+            is_flow = ARROW in pattern
+            if rule != "approve" and is_flow:
                 raise ValueError(f"{pattern}: a flow can only be 'approve'")
             if rule != "approve" and not names_people:
                 raise ValueError(f"{pattern}: 'approve', or a table that says who may decide")
@@ -395,6 +397,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
+        # The light model alone does not make roles: without a heavy model, it is the main model.
         if self.heavy_llm is None and self.vision_llm is None:
             roles = {"llm": self.main_llm}
         models_by_name: dict[str, LLMConfig] = {}
@@ -490,7 +493,8 @@ def merged_config(
 ) -> AgentConfig:
     """Merge the settings of the project, of a configuration object and of keywords.
 
-    Later sources override earlier ones; None means not given.
+    Later sources override earlier ones, except that approval rules of all sources stay in force.
+    None means not given.
 
     Args:
         file_config: The project's settings.
@@ -508,23 +512,23 @@ def merged_config(
     values: dict[str, Any] = {}
     for source_config in (file_config, config):
         if source_config is not None:
-            values |= _with_rules(
+            values |= _with_rules_of_both(
                 values, {n: getattr(source_config, n) for n in source_config.model_fields_set}
             )
     set_options = {name: value for name, value in options.items() if value is not None}
-    values |= _with_rules(values, set_options)
+    values |= _with_rules_of_both(values, set_options)
     return make_config(values)
 
 
-def _with_rules(earlier: Mapping[str, Any], later_options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge the approval rules of two sources into the later source's options.
+def _with_rules_of_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the later source's options with the approval rules of both sources.
 
-    Other options replace those of an earlier source, but an earlier approval rule stays in force.
+    The caller lets other options of the later source replace those of the earlier source.
     """
-    rules = [options.get("approval_rules") for options in (earlier, later_options)]
-    if not all(isinstance(each, Mapping) for each in rules):
-        return later_options
-    return {**later_options, "approval_rules": {**cast("Any", rules[0]), **cast("Any", rules[1])}}
+    earlier_rules, later_rules = earlier.get("approval_rules"), later.get("approval_rules")
+    if not (isinstance(earlier_rules, Mapping) and isinstance(later_rules, Mapping)):
+        return later  # at most one source has rules, so no rule is replaced
+    return {**later, "approval_rules": {**earlier_rules, **later_rules}}
 
 
 def explain(

@@ -137,7 +137,11 @@ class _States:
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
-    """Wait for a task's end and return its events; raise ``UnknownTaskError`` if there is none."""
+    """Wait for the end of a task, and return the task's events.
+
+    Raises:
+        UnknownTaskError: If the journal does not have the task.
+    """
     new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
     if end_event(events) is None:
@@ -150,7 +154,8 @@ async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
     """Return the outcome of a task that was stopped or had just ended."""
     events = await wait_for_end(journal, task_id)
     end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
-    error = None if end.status else TaskStoppedError(end.error or "the task was stopped")
+    has_succeeded = end.status
+    error = None if has_succeeded else TaskStoppedError(end.error or "the task was stopped")
     return TaskOutcome(
         text=end.text,
         error=error,

@@ -59,7 +59,7 @@ class Embedders:
             PluginError: If no plugin serves the name, or no name is given and there are several
                 embedders.
         """
-        embedder_name = name or self._default or self._only()
+        embedder_name = name or self._default or self._only_embedder()
         spec = self.spec(embedder_name)
         with self._lock:
             if (spec.name, embedder_name) not in self._embedders:
@@ -107,7 +107,9 @@ class Embedders:
             PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
         )
 
-    def _only(self) -> str:
+    def _only_embedder(self) -> str:
+        """Return the name of the only embedder that can be used without being named."""
+        # An embedder ``by_name`` is used only if the configuration names it.
         names = [spec.name for spec in self._host.specs(EmbedderSpec) if not spec.by_name]
         if len(names) == 1:
             return names[0]

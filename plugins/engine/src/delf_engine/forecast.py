@@ -34,21 +34,25 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
-        return _Forecast(tree, names).of_body(tree.body)
+        return _CallCounter(tree, names).of_body(tree.body)
     except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return Counter()
 
 
-class _Forecast:
-    def __init__(self, tree: ast.Module, names: Collection[str]) -> None:
+class _CallCounter:
+    def __init__(self, tree: ast.Module, action_names: Collection[str]) -> None:
         bound_names = _bound_in(tree)
-        self._names = {name for name in names if name.partition(".")[0] not in bound_names}
-        # The values that a script assigns to each name; None for an unknown value.
+        # A name that the script itself binds is no longer the action.
+        self._action_names = {
+            name for name in action_names if name.partition(".")[0] not in bound_names
+        }
+        # The values that a script assigns to each variable. An assignment adds its value, and None
+        # for the variable as its target; a definition or a change adds None.
         self._bindings: dict[str, list[Any]] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._lengths: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}  # of the values of variables
         # The calls in each function of the script; empty for a recursive function.
-        self._calls: dict[str, Counter[str]] = {}
+        self._calls_by_function: dict[str, Counter[str]] = {}
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -114,10 +118,12 @@ class _Forecast:
     def _of_comprehension(
         self, parts: list[ast.comprehension], items: list[ast.expr]
     ) -> Counter[str]:
-        times = 1
+        """Count the calls that a comprehension certainly makes, for all its items together."""
+        item_count = 1
         for part in parts:
-            times *= 0 if part.ifs else self._length(part.iter)
-        return self._of(parts[0].iter) + _times(self._of_all(items), times)
+            # A condition may drop all items.
+            item_count *= 0 if part.ifs else self._length(part.iter)
+        return self._of(parts[0].iter) + _times(self._of_all(items), item_count)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
@@ -129,18 +135,21 @@ class _Forecast:
                 name = f"{owner}.{method}"
             case _:
                 return counts
-        if name in self._names:
+        if name in self._action_names:
             counts[name] += 1
             return counts
         function = self._functions.get(name)
-        # A function that is defined twice, or a generator, is not followed.
-        if function is None or self._bindings[name] != [None]:
+        if function is None:
             return counts
-        if name not in self._calls:
-            self._calls[name] = Counter()
+        is_bound_once = self._bindings[name] == [None]  # only by its definition
+        if not is_bound_once:
+            return counts
+        if name not in self._calls_by_function:
+            self._calls_by_function[name] = Counter()
+            # The body of a generator may not run to its end.
             if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(function)):
-                self._calls[name] = self.of_body(function.body)
-        return counts + self._calls[name]
+                self._calls_by_function[name] = self.of_body(function.body)
+        return counts + self._calls_by_function[name]
 
     def _length(self, node: ast.AST) -> int:
         """Return the length of an iterable if it is constant, else 0."""
@@ -154,9 +163,11 @@ class _Forecast:
             case ast.Name(id=name):
                 if name not in self._lengths:
                     self._lengths[name] = 0
-                    values = [each for each in self._bindings.get(name, ()) if each is not None]
-                    # One known value; the single None is the target of the same assignment.
-                    if len(values) == 1 and self._bindings[name].count(None) == 1:
+                    bindings = self._bindings.get(name, [])
+                    values = [each for each in bindings if each is not None]
+                    # An assignment is listed by its value, and by None for its target.
+                    is_assigned_once = len(values) == 1 and len(bindings) == 2
+                    if is_assigned_once:
                         self._lengths[name] = self._length(values[0])
                 return self._lengths[name]
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):

@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 }
 _MAX_VALUES: Final = 100
 # Schema keywords that do not restrict values, apart from ``type``, which is checked separately.
-_UNRESTRICTING: Final = frozenset(
+_UNRESTRICTING_KEYWORDS: Final = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
     | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
 )
@@ -48,7 +48,11 @@ _LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
     "string": {"minLength": "min_length", "maxLength": "max_length"},
     "array": {"minItems": "min_length", "maxItems": "max_length"},
 }
-_FREE: Final[Mapping[str, Any]] = {"additionalProperties": True, "properties": {}, "required": []}
+_UNRESTRICTING_VALUES: Final[Mapping[str, Any]] = {
+    "additionalProperties": True,
+    "properties": {},
+    "required": [],
+}
 _DEEPEST: Final = 8
 _ONE_TEXT: Final[Mapping[str, Any]] = {
     "properties": {"tool_input": {"type": "string"}},
@@ -70,7 +74,8 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
             continue
         for function in functions:
             foreign_tool = tool(function)
-            foreign_tool.description_trust = "outside"  # its framework may have it from a server
+            # The framework may have got the description from a server.
+            foreign_tool.description_trust = "outside"
             connections.append(foreign_tool)
     return tuple(connections)
 
@@ -198,11 +203,12 @@ def _takes_context(name: str) -> ToolDefinitionError:
 
 
 def _wrap_llm(item: Any) -> Callable[..., Any] | None:
+    """Return a function for a tool of the library ``llm``; None for any other object."""
     schema = getattr(item, "input_schema", None)
-    work = getattr(item, "implementation", None)
-    if not (isinstance(schema, Mapping) and callable(work)):
+    implementation = getattr(item, "implementation", None)
+    if not (isinstance(schema, Mapping) and callable(implementation)):
         return None
-    return _function(item.name, item.description or "", cast("Any", schema), work)
+    return _function(item.name, item.description or "", cast("Any", schema), implementation)
 
 
 def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
@@ -219,6 +225,7 @@ def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
 
     async def call(**arguments: Any) -> Any:
         result = await work(**arguments)
+        # ``outcome`` is a short message for people, ``content`` the data for the model.
         if result.error:
             texts = (str(part) for part in (result.outcome, result.content) if part)
             raise ToolExecutionError("\n".join(texts))
@@ -301,7 +308,7 @@ def _function(
     name: str,
     description: str,
     schema: Mapping[str, Any],
-    work: Callable[..., Any],
+    implementation: Callable[..., Any],
     *,
     validates_itself: bool = False,
 ) -> Callable[..., Any]:
@@ -311,20 +318,21 @@ def _function(
         name: The tool's name.
         description: The description for the model.
         schema: A JSON Schema of its arguments.
-        work: The function to call with keyword arguments.
+        implementation: The function to call with keyword arguments.
         validates_itself: Whether the tool validates its arguments itself.
     """
-    parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
+    properties = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     required_names = set(cast("Iterable[str]", schema.get("required") or ()))
-    names = {_python_identifier(schema_name): schema_name for schema_name in parts}
-    if len(names) < len(parts):
+    names = {_python_identifier(schema_name): schema_name for schema_name in properties}
+    if len(names) < len(properties):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
     for python_name, schema_name in names.items():
-        hint = _type(parts[schema_name], schema)
-        if not validates_itself and not _is_covered(parts[schema_name], schema):
+        hint = _type(properties[schema_name], schema)
+        if not validates_itself and not _is_type_exact(properties[schema_name], schema):
+            # The type accepts values that the schema forbids: check the values by the schema.
             hint = _with_validation(hint, schema_name, schema, name)
         if schema_name not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
@@ -332,11 +340,11 @@ def _function(
         default = (
             inspect.Parameter.empty
             if schema_name in required_names
-            else parts[schema_name].get("default")
+            else properties[schema_name].get("default")
         )
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
-        words = " ".join(str(parts[schema_name].get("description") or "").split())
+        words = " ".join(str(properties[schema_name].get("description") or "").split())
         docs += [f"    {python_name}: {words}"] if words else []
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -345,12 +353,12 @@ def _function(
         }
 
     async def call_async(**keywords: Any) -> Any:
-        return await work(**arguments(keywords))
+        return await implementation(**arguments(keywords))
 
     def call(**keywords: Any) -> Any:
-        return work(**arguments(keywords))
+        return implementation(**arguments(keywords))
 
-    function: Any = call_async if inspect.iscoroutinefunction(work) else call
+    function: Any = call_async if inspect.iscoroutinefunction(implementation) else call
     function.__name__ = function.__qualname__ = _python_identifier(name)
     arg_lines = ["", "Args:", *docs] if docs else []
     function.__doc__ = "\n".join([description.strip() or name, *arg_lines])
@@ -386,31 +394,43 @@ def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], too
     return Annotated[hint, AfterValidator(check)]
 
 
-def _is_covered(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if the type that :func:`_type` makes of a schema is as strict as the schema."""
+def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
+    """Return True if the type that :func:`_type` makes of a schema is as strict as the schema.
+
+    Args:
+        part: The schema; None if it is missing.
+        root: The schema that has the definitions of references.
+        depth: The depth of the schema within the tool's schema.
+    """
     if not isinstance(part, Mapping):
+        # A missing schema and True allow any value, as the type does; False allows no value.
         return part is not False
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
-    restrictions = {key for key in schema.keys() - _UNRESTRICTING if _FREE.get(key) != schema[key]}
+    restrictions = {
+        key
+        for key in schema.keys() - _UNRESTRICTING_KEYWORDS
+        if _UNRESTRICTING_VALUES.get(key) != schema[key]
+    }
     if restrictions & _CHOICES:
-        return len(restrictions) == 1 and _is_covered_choice(schema, root, depth)
+        return len(restrictions) == 1 and _is_choice_exact(schema, root, depth)
     kind = schema.get("type")
     kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
     limits = {key for each in kinds for key in _LIMITS.get(each, {})}
     return (
         restrictions <= limits | {"items"}
         and all(_is_number(schema[key]) for key in restrictions & limits)
-        and _is_covered(schema.get("items"), root, depth + 1)
+        and _is_type_exact(schema.get("items"), root, depth + 1)
     )
 
 
-def _is_covered_choice(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
+def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
+    """Return True if a Python type is as strict as a ``$ref``, ``anyOf``, ``enum`` or ``const``."""
     if "$ref" in schema:
-        return _is_covered(_target(str(schema["$ref"]), root), root, depth + 1)
+        return _is_type_exact(_target(str(schema["$ref"]), root), root, depth + 1)
     if "anyOf" in schema:
-        return all(_is_covered(each, root, depth + 1) for each in schema["anyOf"])
+        return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]
     return len(values) <= _MAX_VALUES and all(map(_is_literal, values))
 

@@ -39,9 +39,10 @@ class Formats:
         return self._make(matching_specs, ending) if matching_specs else None
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Return the location of the factory of the format that reads files with a suffix.
+        """Return the import location of the format that reads files with an ending.
 
-        Other processes import the factory from this location. None if no plugin reads such files.
+        Other processes create the format from this location. The result is None if no plugin reads
+        such files.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not matching_specs:

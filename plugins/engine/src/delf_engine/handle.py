@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from delf.events import StoppedBy
 from delf.protocols.shared_journal import SharedJournal
-from delf_engine.background import past_end
+from delf_engine.background import response_at_end
 from delf_engine.elsewhere import snapshot_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delf_engine.approvals.pending import PendingRequests
     from delf_engine.background import BackgroundTasks
     from delf_engine.response import Response
-    from delf_engine.sync import RuntimeHome
+    from delf_engine.sync import RuntimeLoop
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
@@ -32,27 +32,31 @@ class FollowsTasks:
 
     agent_id: str
     """The agent's id, which the journal records when the agent stops a task."""
-    _home: RuntimeHome
+    _runtime_loop: RuntimeLoop
     _tasks: BackgroundTasks
     _pending: PendingRequests
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """Return the state of a task from the journal.
+        """Return the state of a task, even of another process.
+
+        A task of this process is read from memory, any other task from the journal.
 
         Raises:
             UnknownTaskError: If no such task is known.
             AgentStateError: If called from the event loop that the agent works on.
         """
-        self._home.check_elsewhere("poll", "apoll")
+        self._runtime_loop.check_outside_loop("poll", "apoll")
         if (task := self._tasks.find(task_id)) is not None:
             return task.snapshot()
-        return self._home.call(lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll")
+        return self._runtime_loop.call(
+            lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll"
+        )
 
     async def apoll(self, task_id: str) -> StreamSnapshot:
         """Async version of :meth:`poll`."""
         if (task := self._tasks.find(task_id)) is not None:
             return task.snapshot()
-        return await self._home.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
+        return await self._runtime_loop.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
         """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``.
@@ -60,18 +64,20 @@ class FollowsTasks:
         Raises:
             AgentStateError: If called from the event loop that the agent works on.
         """
-        self._home.check_elsewhere("wait", "await_task")
+        self._runtime_loop.check_outside_loop("wait", "await_task")
         if self._tasks.find(task_id) is not None:
             return self._tasks.wait(task_id, timeout)
-        return self._home.call(
-            lambda runtime: past_end(runtime, str(task_id), timeout), "wait", "await_task"
+        return self._runtime_loop.call(
+            lambda runtime: response_at_end(runtime, str(task_id), timeout), "wait", "await_task"
         )
 
     async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
         """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
         if self._tasks.find(task_id) is not None:
             return await self._tasks.await_end(task_id, timeout)
-        return await self._home.call_async(lambda r: past_end(r, str(task_id), timeout))
+        return await self._runtime_loop.call_async(
+            lambda r: response_at_end(r, str(task_id), timeout)
+        )
 
     def cancel(self, task_id: str) -> bool:
         """Stop a submitted task of any process; return False if the task was over.
@@ -80,11 +86,11 @@ class FollowsTasks:
             UnknownTaskError: If no such task is known.
             AgentStateError: If called from the event loop that the agent works on.
         """
-        self._home.check_elsewhere("cancel", "acancel")
+        self._runtime_loop.check_outside_loop("cancel", "acancel")
         if self._tasks.find(task_id) is not None or not self._shares_journal:
             return self._tasks.cancel(task_id)
         stopper = StoppedBy(self.agent_id)
-        return self._home.call(
+        return self._runtime_loop.call(
             lambda r: r.stop_anywhere(str(task_id), stopper), "cancel", "acancel"
         )
 
@@ -99,11 +105,13 @@ class FollowsTasks:
         if not by and self._tasks.find(task_id) is not None:
             return self._tasks.cancel(task_id)
         stopped_by = StoppedBy(by or self.agent_id, via)
-        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), stopped_by))
+        return await self._runtime_loop.call_async(
+            lambda r: r.stop_anywhere(str(task_id), stopped_by)
+        )
 
     @property
     def _shares_journal(self) -> bool:
-        runtime = self._home.runtime
+        runtime = self._runtime_loop.runtime
         return runtime is not None and isinstance(runtime.journal, SharedJournal)
 
     def get_pending_approvals(self) -> list[ApprovalRequest]:

@@ -91,12 +91,12 @@ class TaskHost:
         self.stopped: DelfError | None = None
         """The error that stopped the task without an end in the journal; None otherwise."""
         self._output = run.request.output
-        self._printed_value: Any = None
+        self._text_value: Any = None  # the value parsed from an answer in words
         self._attempt = 1
         self._has_run_script = False
         self._reruns = 0
         self._answer_texts: list[str] = []
-        self._last_output_counts = True
+        self._answer_includes_last_output = True
         self._call_ids = itertools.count(1)
         self._open_calls = 0
         self._drafts: list[Draft] = []
@@ -166,7 +166,7 @@ class TaskHost:
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """Return the start of the conversation: rules, history, context and task."""
+        """Return the first messages: rules, facts, history, and the task with its context."""
         context = self._run.context
         events = self._run.log.events
         start_times = (event.at for event in events if isinstance(event, TaskStarted))
@@ -191,7 +191,15 @@ class TaskHost:
         session: ModelSession | None = None,
         continues: bool = False,
     ) -> ModelReply:
-        """Ask the main model."""
+        """Ask the main model.
+
+        Args:
+            messages: The messages.
+            tools: The tools that the model may call.
+            on_delta: Receives the pieces of the reply; None to get only the whole reply.
+            session: The model's session, which holds earlier messages.
+            continues: Whether the messages follow those that the session already holds.
+        """
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
         options: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._run.config.main_llm, self._next_attempt()
@@ -325,9 +333,11 @@ class TaskHost:
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
         # The next script starts over, so a failed script's output is no part of the answer.
-        self._last_output_counts = isinstance(outcome, (Done, Rerun)) and not requested_changes
+        self._answer_includes_last_output = (
+            isinstance(outcome, (Done, Rerun)) and not requested_changes
+        )
         if isinstance(outcome, Rerun) and not requested_changes:
-            await self._record_rerun(outcome, attempt)
+            await self._record_rerun(outcome)
         raised = self.scripts.failed_call_answer(outcome)
         cause = None if raised is None else raised.cause
         changes = [*map(str, changes_of(log.events, attempt))]
@@ -350,7 +360,7 @@ class TaskHost:
             found_nothing=is_empty,
             refused=_refusal_behind(cause),
             can_retry=(raised is None or raised.can_retry)
-            and (self._last_output_counts or self.scripts.may_go_on),
+            and (self._answer_includes_last_output or self.scripts.may_go_on),
             cause=cause,
             rejected=_is_rejection(raised, outcome, was_asked=refusal is not None),
             changes_requested=[self._clean(text) for text in requested_changes],
@@ -364,6 +374,7 @@ class TaskHost:
         limit in the meantime.
         """
         run, topic = self._run, f"limits of script {attempt}"
+        # A resumed task repeats the recorded decision: the noted problem, or none.
         problem = run.replay.note(topic)
         if problem is None and run.replay.recorded:
             return None
@@ -416,8 +427,8 @@ class TaskHost:
         )
         return Failed(kind=REJECTED, message=message)
 
-    async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:
-        self._reruns += 1
+    async def _record_rerun(self, outcome: Rerun) -> None:
+        self._reruns += 1  # numbers the reruns of the task
         async with self._run.log.step(Step.RERUN, self._reruns):
             await self._run.log.record(
                 RerunRequested,
@@ -447,16 +458,18 @@ class TaskHost:
 
     def _clean(self, text: str) -> str:
         redactor = self._run.log.redactor
-        return redactor.text(text) if redactor.knows_any else text
+        return redactor.redact_text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
         """Append the output of the last script to the answer, unless the script failed."""
-        if self._last_output_counts:
+        if self._answer_includes_last_output:
             self._answer_texts += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
         """Check a final answer; if it does not match the declared type, discard the answer so far.
+
+        What the last script printed is then discarded, too.
 
         Returns:
             The message of the mismatch; None if the answer matches.
@@ -465,11 +478,13 @@ class TaskHost:
         if error is None:
             return None
         self._answer_texts.clear()
-        self._last_output_counts = False
+        self._answer_includes_last_output = False
         return error.message
 
     def check_answer(self, text: str) -> DelfError | None:
-        """Check a final answer against the declared type, and store the parsed value.
+        """Check a final answer in words against the declared type, and store its value.
+
+        An answer that a script gave by ``answer()`` was checked when it was given.
 
         Returns:
             The error if the answer does not match; None if the answer matches.
@@ -482,7 +497,7 @@ class TaskHost:
         if self._output is None or self.has_answered:
             return None
         try:
-            self._printed_value = self._output.of_text(text)
+            self._text_value = self._output.of_text(text)
         except ToolRefusedError as error:
             return CodeGenerationError(error.message)
         return None
@@ -496,7 +511,7 @@ class TaskHost:
     def value(self) -> Any:
         """The answer as plain data."""
         answer_value = self._gate.answer
-        return self._printed_value if answer_value is None else thaw(answer_value.value)
+        return self._text_value if answer_value is None else thaw(answer_value.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Record a step in the trace, with the duration of the block."""
@@ -513,7 +528,7 @@ class TaskHost:
         recorded_note = self._run.replay.note(topic)
         if recorded_note is not None:
             return recorded_note
-        text = self._run.log.redactor.text(await source())
+        text = self._run.log.redactor.redact_text(await source())
         await self._run.log.record(Noted, topic=topic, text=text)
         return text
 
@@ -558,8 +573,8 @@ class TaskHost:
         if stays_resumable:
             self._children.keep_resumable()
 
-    async def wait_for_rest(self, seconds: float) -> None:
-        """Wait for calls, child tasks and files in flight.
+    async def finish_work_in_flight(self, seconds: float) -> None:
+        """Wait for running calls, end the child tasks, and wait until all files are written.
 
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.

@@ -60,11 +60,12 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         children: The number of child tasks that the task can still start.
     """
     tools = [*tools]
-    starting = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    if not starting and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
+    # The actions that start child tasks: delf can resume calls of no other actions.
+    starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
+    if not starters and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
         return None  # the usual case, decided without parsing
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
-    if (started := sum(min_calls[name] for name in starting)) > children:
+    if (started := sum(min_calls[name] for name in starters)) > children:
         return (
             f"the script starts at least {started:,} child tasks, and the task can have "
             f"{children:,} more: give each several pieces of the work"

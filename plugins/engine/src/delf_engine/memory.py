@@ -61,7 +61,7 @@ there is none, which is usual."""
 
 _UNTRUSTED_MARK: Final = "(learned from what others wrote)"
 # The suffix of a stored fact from a task that had read no untrusted data.
-_OWN_MARK: Final = "(the user's own words)"
+_USER_WORDS_MARK: Final = "(the user's own words)"
 
 
 class AgentMemory:
@@ -122,9 +122,10 @@ class AgentMemory:
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
-        """Return the store's guidelines, followed by the facts that match a task, best match first.
+        """Return the store's guidelines, if any, then the facts that match a task, best first.
 
-        Without a matching fact, nothing is returned.
+        The guidelines are marked as the user's own words, as facts of trusted tasks are. Without a
+        matching fact, nothing is returned.
 
         Args:
             query: The task.
@@ -145,7 +146,9 @@ class AgentMemory:
                 require_type(fact, Fact, "the memory")
             contents = [str(fact.content) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
-            return [f"{guidelines} {_OWN_MARK}", *contents] if guidelines and contents else contents
+            if guidelines and contents:
+                return [f"{guidelines} {_USER_WORDS_MARK}", *contents]
+            return contents
 
         return await self._bounded(search(), timeout)
 
@@ -156,7 +159,7 @@ class AgentMemory:
             DelfError: If the model or the store fails.
         """
         facts = await propose(done_task, await self.guidelines())
-        mark = _OWN_MARK if done_task.trust == "own" else _UNTRUSTED_MARK
+        mark = _USER_WORDS_MARK if done_task.trust == "own" else _UNTRUSTED_MARK
         facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
         facts = [fact for fact in facts if fact not in done_task.recalled_facts]
         if facts:
@@ -194,7 +197,8 @@ class AgentMemory:
         warming, self._warm_up_task = self._warm_up_task, None
         if warming is not None:
             warming.cancel()
-        store, self._opening = self.store, None
+        store = self.store  # the result of the opening
+        self._opening = None
         if store is not None:
             await close_all({self._name: store})
 
@@ -257,7 +261,7 @@ class Memories:
 
 def is_own_fact(fact: str) -> bool:
     """Return whether a fact was learned in a task that had read no untrusted data."""
-    return fact.endswith(_OWN_MARK)
+    return fact.endswith(_USER_WORDS_MARK)
 
 
 async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:

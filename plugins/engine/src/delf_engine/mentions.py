@@ -54,8 +54,8 @@ def never_called(
 def _unconditional_statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """Yield the statements outside of branches, and the conditions of branches.
 
-    The bodies of loops count as unconditional, although a loop may run zero times. Function bodies
-    are skipped.
+    The bodies of ``for`` loops count as unconditional, although a loop may run zero times. The
+    bodies of ``while`` loops and of functions are skipped.
     """
     for node in body:
         match node:
@@ -77,8 +77,13 @@ def _mentions(
 ) -> Iterator[tuple[str, int]]:
     """Yield the actions that an expression mentions without calling them, each with its line.
 
-    With ``is_deferred``, the expression is in a lambda: its calls count as mentions, because the
-    lambda may never be called.
+    Parts that may not be evaluated are skipped, such as the branches of ``a if b else c`` and the
+    bodies of functions. A lambda is searched, and a call in it counts as a mention.
+
+    Args:
+        node: The expression.
+        names: The names of the actions.
+        is_deferred: Whether the expression is in a lambda, which may never be called.
     """
     match node:
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
@@ -87,7 +92,7 @@ def _mentions(
         case ast.Call(func=function):
             label = _action_name(function)
             if label in names:
-                if is_deferred:  # in a lambda or function that may never be called
+                if is_deferred:
                     yield label, node.lineno
             else:
                 yield from _mentions(function, names, is_deferred=is_deferred)

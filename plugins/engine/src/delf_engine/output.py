@@ -25,7 +25,7 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
-MAX_CALL_FILES: Final = 200 * 1024 * 1024
+MAX_TOOL_FILE_BYTES: Final = 200 * 1024 * 1024
 """The maximum total size, in bytes, of the files that one task's tools write.
 
 The sandbox limits the files of scripts.
@@ -67,7 +67,7 @@ class OutputFolder:
         """
         name = check_file_name(name)
         existing_path = self.files.get(name)
-        file_name = _writable(name)
+        file_name = _replace_unsupported_characters(name)
         parent = self._parent_of(file_name, existing_path)
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
@@ -136,7 +136,7 @@ class OutputFolder:
         raise AssertionError("numbers do not end")
 
 
-def _writable(name: str) -> str:
+def _replace_unsupported_characters(name: str) -> str:
     """Replace the characters of a name that the file system's encoding does not support."""
     try:
         os.fsencode(name)
@@ -205,14 +205,14 @@ class OutputFiles:
         self._write_lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
         self._problems: list[str] = []
-        self._call_bytes = 0
+        self._tool_file_bytes = 0
 
     @property
     def files(self) -> dict[str, str]:
         """The written files: absolute paths by name."""
         return self._folder.files
 
-    def take(self, name: str, data: bytes, *, is_rows: bool = False) -> None:
+    def start_writing(self, name: str, data: bytes, *, is_rows: bool = False) -> None:
         """Write a file in the background.
 
         Args:
@@ -225,20 +225,21 @@ class OutputFiles:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    def take_from_call(self, name: str, data: bytes) -> None:
+    def start_writing_tool_file(self, name: str, data: bytes) -> None:
         """Write a file of a tool in the background.
 
         Args:
             name: A relative name.
             data: The content; the total size of tools' files is limited.
         """
-        self._call_bytes += len(data)
-        if self._call_bytes > MAX_CALL_FILES:
+        self._tool_file_bytes += len(data)
+        if self._tool_file_bytes > MAX_TOOL_FILE_BYTES:
             self._problems.append(
-                f"{name!r} is not kept: the files of calls have more than {MAX_CALL_FILES:,} bytes"
+                f"{name!r} is not kept: the files of calls have more than "
+                f"{MAX_TOOL_FILE_BYTES:,} bytes"
             )
             return
-        self.take(name, data)
+        self.start_writing(name, data)
 
     @property
     def under_way(self) -> bool:
@@ -293,8 +294,8 @@ class OutputFiles:
         try:
             data.decode()
         except UnicodeDecodeError:
-            return self._log.redactor.text(name), data
-        return self._log.redactor.text(name), self._log.redactor.value(data)
+            return self._log.redactor.redact_text(name), data
+        return self._log.redactor.redact_text(name), self._log.redactor.redact_value(data)
 
     async def _format_rows(self, name: str, data: bytes) -> bytes:
         parts = await asyncio.to_thread(_rows_of, data)

@@ -142,8 +142,10 @@ class Output(Generic[T]):
         try:
             return {"value": self.plain(arguments["value"])}
         except ToolRefusedError:
-            if "value" not in self.schema.get("properties", ()):
+            record_has_field_value = "value" in self.schema.get("properties", ())
+            if not record_has_field_value:
                 raise
+            # The keyword is the record's field "value", and not the whole answer.
             return {"value": self.plain(dict(arguments))}
 
 

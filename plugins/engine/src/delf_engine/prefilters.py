@@ -45,12 +45,15 @@ class Prefilters:
         self._mode = mode
         self._prefilters: dict[tuple[str, str], Prefilter] = {}
         if mode not in ("auto", "off"):
-            self._required(mode)
+            self._find_spec(mode)  # raises now if no plugin serves the mode
 
     def choose(self) -> Choice | None:
-        """Return the prefilter to use if not all tools fit the prompt; None for a word search."""
+        """Return the prefilter to use if not all tools fit the prompt; None for a word search.
+
+        The caller does not ask for a prefilter if the mode is ``off``.
+        """
         if self._mode not in ("auto", "off"):
-            return self._choice(self._required(self._mode), self._mode, forced=True)
+            return self._choice(self._find_spec(self._mode), self._mode, forced=True)
         available_specs = [
             spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes
         ]
@@ -71,7 +74,7 @@ class Prefilters:
                 )
         return self._prefilters[key]
 
-    def _required(self, mode: str) -> PrefilterSpec:
+    def _find_spec(self, mode: str) -> PrefilterSpec:
         """Return the prefilter for a mode that the user named.
 
         Raises:

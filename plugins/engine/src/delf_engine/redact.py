@@ -32,7 +32,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _COLLECTION_TYPES: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
-class Forms:
+class SecretForms:
     """The forms in which a set of secrets may occur in a text: plain, escaped or encoded.
 
     Args:
@@ -64,17 +64,18 @@ class Forms:
             forms_by_start.setdefault(form[0], []).append(form)
         return forms_by_start
 
-    def begun_at(self, text: str) -> int:
-        """Return the index from which the rest of a text may be the first part of a secret.
+    def start_of_unfinished_secret(self, text: str) -> int:
+        """Return where the last characters of a text could be the first characters of a secret.
 
-        Returns the length of the text if there is no such index.
+        The next piece of the text could complete the secret. Without such characters, the result is
+        the length of the text.
         """
         longest = len(self._forms[0]) if self._forms else 0
-        for at in range(max(0, len(text) - longest + 1), len(text)):
+        for start in range(max(0, len(text) - longest + 1), len(text)):
             # By first character, for speed: a script may print thousands of lines.
-            forms = self._by_start.get(text[at])
-            if forms and any(map(str.startswith, forms, repeat(text[at:]))):
-                return at
+            forms = self._by_start.get(text[start])
+            if forms and any(map(str.startswith, forms, repeat(text[start:]))):
+                return start
         return len(text)
 
 
@@ -92,65 +93,70 @@ class Redactor:
         self._declared = long_enough(secrets)
         self._learned: dict[str, set[str]] = {}
         self._learning = threading.Lock()
-        self.forms = Forms(self._declared)
+        self.secret_forms = SecretForms(self._declared)
 
     @property
     def knows_any(self) -> bool:
         """True if any secret is declared."""
-        return self.forms.shortest < sys.maxsize
+        return self.secret_forms.shortest < sys.maxsize
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
         """Replace the secrets of a source, such as a connection, by its current secrets."""
-        declared_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
+        new_secrets = secrets_of_settings([SecretStr(secret) for secret in secrets])
         with self._learning:
-            previous_secrets = self._declared.union(*self._learned.values())
-            self._learned[source] = long_enough(declared_secrets)
-            declared_secrets = self._declared.union(*self._learned.values())
-            if declared_secrets != previous_secrets:
-                self.forms = Forms(declared_secrets)
+            old_union = self._declared.union(*self._learned.values())
+            self._learned[source] = long_enough(new_secrets)
+            new_union = self._declared.union(*self._learned.values())
+            if new_union != old_union:
+                self.secret_forms = SecretForms(new_union)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Redact a text; a text without secrets is returned unchanged."""
-        forms = self.forms  # one set of forms: other threads may replace it
+        # The secrets in plain text, URL-encoded and so on. Read the attribute once, because other
+        # threads may replace its value.
+        forms = self.secret_forms
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
 
-    def failure(self, text: str) -> str:
+    def redact_failure(self, text: str) -> str:
         """Redact the text of a failure: declared secrets, and all passwords in URLs."""
-        return without_passwords(self.text(text))
+        return without_passwords(self.redact_text(text))
 
-    def error(self, error: DelfError) -> DelfError:
+    def redact_error(self, error: DelfError) -> DelfError:
         """Redact an error and its causes in place.
 
         A cause that contains a secret, or a URL with a password, is replaced by a
         :class:`ForeignError`.
         """
-        error.message = self.failure(error.message)
-        failure = self.failure
-        error.args = tuple(failure(a) if type(a) is str else self.value(a) for a in error.args)
-        error.hint = None if error.hint is None else failure(error.hint)
+        redact = self.redact_failure
+        error.message = redact(error.message)
+        error.args = tuple(
+            redact(a) if type(a) is str else self.redact_value(a) for a in error.args
+        )
+        error.hint = None if error.hint is None else redact(error.hint)
         if hasattr(error, "__notes__"):
-            error.__notes__ = [failure(str(note)) for note in error.__notes__]
+            error.__notes__ = [redact(str(note)) for note in error.__notes__]
         suppress_context = error.__suppress_context__  # setting the cause changes it
         cause, context = error.__cause__, error.__context__
         error.__cause__ = error.__context__ = None  # the chain may lead back to this error
-        error.__cause__, error.__context__ = self._cause(cause), self._cause(context)
+        error.__cause__ = self._redact_cause(cause)
+        error.__context__ = self._redact_cause(context)
         error.__suppress_context__ = suppress_context
         return error
 
-    def _cause(self, error: BaseException | None) -> BaseException | None:
+    def _redact_cause(self, error: BaseException | None) -> BaseException | None:
         """Return the error, or a :class:`ForeignError` in its place if it contains a secret."""
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
-        redacted = self.failure(formatted)
+        redacted = self.redact_failure(formatted)
         if redacted == formatted:
             return error
         # A DelfError keeps its class, which decides about retries.
-        return (
-            self.error(error) if isinstance(error, DelfError) else ForeignError(redacted.rstrip())
-        )
+        if isinstance(error, DelfError):
+            return self.redact_error(error)
+        return ForeignError(redacted.rstrip())
 
     def log_failure(
         self,
@@ -163,11 +169,11 @@ class Redactor:
         if not log.isEnabledFor(level):
             return
         formatted = "".join(traceback.format_exception(error))
-        redacted = self.failure(formatted)
+        redacted = self.redact_failure(formatted)
         if redacted == formatted:
             log.log(level, "%s", message, exc_info=error)
         else:
-            log.log(level, "%s\n%s", self.failure(message), redacted)
+            log.log(level, "%s\n%s", self.redact_failure(message), redacted)
 
     def is_in(self, encoded: bytes) -> bool:
         """Return True if encoded JSON may contain a secret.
@@ -179,9 +185,9 @@ class Redactor:
             return False
         if b"\\" in encoded or b'"$t":"bytes"' in encoded:
             return True
-        return self.forms.holds(encoded.decode("utf-8", "surrogatepass"))
+        return self.secret_forms.holds(encoded.decode("utf-8", "surrogatepass"))
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """Redact a value; return the same object if it contains no secret.
 
         A value that is nested too deeply is replaced by a text that says so.
@@ -196,7 +202,7 @@ class Redactor:
     def _clean(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))
         if kind is str:
-            return self.text(value)
+            return self.redact_text(value)
         if kind in _SIMPLE:
             return value
         if kind is dict:
@@ -207,7 +213,7 @@ class Redactor:
 
     def _clean_other(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, (int, float, ImagePart)):
             return value  # searching an image would take a second
         if isinstance(value, _BYTES):
@@ -222,7 +228,7 @@ class Redactor:
         if fields is None:
             for convert in (repr, str):  # events are written by repr, results by str
                 formatted = convert(value)
-                redacted = self.text(formatted)
+                redacted = self.redact_text(formatted)
                 if redacted is not formatted:
                     return redacted
             return value
@@ -246,7 +252,7 @@ class Redactor:
 
     def _clean_bytes(self, value: bytes) -> Any:
         text = bytes(value).decode("utf-8", "surrogateescape")
-        cleaned = self.text(text)
+        cleaned = self.redact_text(text)
         return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
 
 
@@ -261,18 +267,19 @@ class RedactedStream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held = ""
+        self._held_back = ""
 
     def feed(self, piece: str) -> str:
         """Add a piece; return the text that can be passed on."""
-        text = self._redactor.text(self._held + piece)
-        at = self._redactor.forms.begun_at(text)
-        self._held = text[at:]
-        return text[:at]
+        text = self._redactor.redact_text(self._held_back + piece)
+        # Hold the end of the text back if the next piece could complete it to a secret.
+        end = self._redactor.secret_forms.start_of_unfinished_secret(text)
+        self._held_back = text[end:]
+        return text[:end]
 
     def end(self) -> str:
         """Return the held-back tail; the next piece starts a new text."""
-        held_text, self._held = self._held, ""
+        held_text, self._held_back = self._held_back, ""
         return held_text
 
 

@@ -20,8 +20,8 @@ class ResourceBudget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._seconds = 0.0
-        self._calls = self._file_bytes = 0
+        self._used_seconds = 0.0
+        self._used_calls = self._used_file_bytes = 0
         self._session_calls = self._session_file_bytes = 0
 
     def begin_session(self) -> None:
@@ -35,10 +35,10 @@ class ResourceBudget:
     @property
     def calls_left(self) -> int:
         """The number of calls that the task can still make; negative beyond the limit."""
-        return self._limits.calls - self._calls - self._session_calls
+        return self._limits.calls - self._used_calls - self._session_calls
 
     @property
-    def no_calls(self) -> LimitReached:
+    def too_many_calls(self) -> LimitReached:
         """The outcome for a script that exceeds the task's limit of calls."""
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
@@ -52,11 +52,11 @@ class ResourceBudget:
         self._session_file_bytes += size
 
     def charge_session(self, session: SandboxSession) -> None:
-        """Subtract the resources that a closed session has used from the budget."""
+        """Add the resources that a closed session has used to those that the task has used."""
         if isinstance(session, SupportsUsage):
-            self._seconds += session.cpu_seconds
-        self._calls += self._session_calls
-        self._file_bytes += self._session_file_bytes
+            self._used_seconds += session.cpu_seconds
+        self._used_calls += self._session_calls
+        self._used_file_bytes += self._session_file_bytes
         self._session_calls = self._session_file_bytes = 0
 
     @property
@@ -65,18 +65,21 @@ class ResourceBudget:
         limits = self._limits
         return replace(
             limits,
-            cpu_seconds=max(0.0, limits.cpu_seconds - self._seconds),
-            calls=max(0, limits.calls - self._calls),
-            total_file_bytes=max(0, limits.total_file_bytes - self._file_bytes),
+            cpu_seconds=max(0.0, limits.cpu_seconds - self._used_seconds),
+            calls=max(0, limits.calls - self._used_calls),
+            total_file_bytes=max(0, limits.total_file_bytes - self._used_file_bytes),
         )
 
     @property
     def exhausted(self) -> LimitReached | None:
-        """The exhausted limit that prevents further scripts; None if there is none."""
+        """The exhausted limit that prevents further scripts; None if there is none.
+
+        The limits of a new task are not exhausted, however low they are.
+        """
         limits, remaining = self._limits, self.remaining
-        if self._seconds and remaining.cpu_seconds < _MIN_CPU_SECONDS:
+        if self._used_seconds and remaining.cpu_seconds < _MIN_CPU_SECONDS:
             message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)
-        if self._calls and not remaining.calls:
-            return self.no_calls
+        if self._used_calls and not remaining.calls:
+            return self.too_many_calls
         return None

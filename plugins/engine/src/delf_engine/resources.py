@@ -83,7 +83,7 @@ class Closing:
             await all_ended((close_all(self.parts), *(close_pool() for close_pool in self.pools)))
         except Exception as error:
             for failure in failures_in(error):
-                message = redactor.text(f"{type(failure).__name__}: {failure}")
+                message = redactor.redact_text(f"{type(failure).__name__}: {failure}")
                 _log.warning("while stopping: %s", message)
 
 
@@ -127,7 +127,7 @@ class AgentParts:
             providers=config.providers,
             api_key_for=config.api_key_for,
             spellings=agent_context.host.providers.spellings,
-            conversations=agent_context.open_conversations,
+            conversations=agent_context.open_conversation_journal,
         )
         return Embedders(agent_context.host, agent_context.plugin_options, context, config.embedder)
 
@@ -217,7 +217,7 @@ class Resources:
             return await cls._open(agent, redactor, closing)
         except BaseException as error:
             if isinstance(error, DelfError):
-                redactor.error(error)
+                redactor.redact_error(error)
             await closing.close(redactor)
             raise
 
@@ -368,7 +368,12 @@ class Resources:
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
     ) -> AgentTools:
-        """Return the tools of a task with its own connections or input files."""
+        """Return the tools of a task with its own connections or input files.
+
+        Args:
+            connections: The connections of a child task; None for the agent's connections.
+            inputs: The task's input files.
+        """
         if connections is None:
             connections = self.agent.connections
         for connection in connections:
@@ -391,10 +396,12 @@ class Resources:
             await self.models.check(self.config.main_llm)  # only some tasks use other models
             spec = self.session_spec(self.tools, self.files.inputs)
             await (await self.sandbox.backend.open(spec)).aclose()
+            # Connections that add facts to the prompt must be able to load them, for any task.
             sources = self.tools.tools.with_context.items()
-            await asyncio.gather(*(facts_of(name, source, "") for name, source in sources))
+            no_task = ""
+            await asyncio.gather(*(facts_of(name, source, no_task) for name, source in sources))
         except DelfError as error:
-            self.redactor.error(error)
+            self.redactor.redact_error(error)
             raise
 
     async def warm_up(self) -> None:
@@ -420,7 +427,7 @@ def _warm_up_errors_logged(redactor: Redactor) -> Generator[None]:
     try:
         yield
     except DelfError as error:
-        _log.debug("warming up: %s", redactor.text(str(error)))
+        _log.debug("warming up: %s", redactor.redact_text(str(error)))
 
 
 def _session_spec(
@@ -430,6 +437,10 @@ def _session_spec(
     formats: Formats,
     inputs: Sequence[InputFile],
 ) -> SessionSpec:
+    """Build the specification of a sandbox session.
+
+    The ``row_files`` of a session are the file endings for which scripts can pass rows of a table.
+    """
     return SessionSpec(
         tools=tools.tools.names_for_sandbox(),
         libraries=tuple(config.allowed_libs),

@@ -116,7 +116,7 @@ class Response(Generic[T]):
         return state if state is TaskState.INTERRUPTED else TaskState.FAILED
 
     @property
-    def before_it_ended(self) -> str:
+    def end_phrase(self) -> str:
         """The phrase ``before it failed`` or ``before it was stopped``, for messages."""
         return f"before it {'' if self.state is TaskState.FAILED else 'was '}{self.state}"
 
@@ -159,9 +159,9 @@ class Response(Generic[T]):
         if self.status:
             return self.text
         failure = self.exception if self.exception is not None else self.error
-        printed = f"\nprinted {self.before_it_ended}:\n{self.text}" if self.text.strip() else ""
+        printed = f"\nprinted {self.end_phrase}:\n{self.text}" if self.text.strip() else ""
         lines = "".join(f"\n  {change}" for change in self.changes)
-        changed = f"\nchanged {self.before_it_ended}:{lines}" if lines else ""
+        changed = f"\nchanged {self.end_phrase}:{lines}" if lines else ""
         return f"{self.state}: {failure}{printed}{changed}"
 
 
@@ -221,13 +221,14 @@ def past_response(
         output: The declared type of the answer; plain data when omitted.
     """
     error: DelfError | None = None
-    if not end.status:
+    has_succeeded = end.status
+    if not has_succeeded:
         kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
         kind = next((kind for kind in kinds if kind.code == end.code), DelfError)
         error = kind(end.error or "the task failed")
     return Response(
         text=end.text,
-        status=end.status,
+        status=has_succeeded,
         error=end.error,
         cost_usd=end.cost_usd,
         duration_ms=round(end.duration_ms),

@@ -66,12 +66,14 @@ class Runtime:
         # the tasks that wait for a person.
         self._task_permits = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
         self._descriptor_permits = asyncio.Semaphore(most_tasks)
-        self._closing: dict[str, asyncio.Future[None]] = {}
+        # For each task whose sandbox is being closed in the background, the end of that.
+        self._closing_sandboxes: dict[str, asyncio.Future[None]] = {}
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[Any]] = set()
-        self._learning: set[asyncio.Future[None]] = set()
-        self._warming = asyncio.ensure_future(resources.warm_up())
+        self._connections_learning: set[asyncio.Future[None]] = set()
+        self._warm_up = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
+        # True if no end of a task is recorded any more, because the agent stops.
         self._all_stay_resumable = False
         # The running tasks whose end is not recorded if they are cancelled.
         self._resumable_ids: set[str] = set()
@@ -149,7 +151,7 @@ class Runtime:
                     raise AgentStateError("the agent was stopped") from None
                 return await outcome_of(self.journal, request.task_id)
             finally:
-                if _is_over(work):  # the usual case
+                if _has_final_end(work):  # the usual case
                     self._claims.claimed.discard(request.task_id)
                 else:
                     await to_its_end(self._release_claim(work, request.task_id))
@@ -167,9 +169,12 @@ class Runtime:
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _release_claim(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
-        """Release the claim on a task when its work has ended, so that others can resume it."""
+        """Release the claim on a task when its work has ended, so that others can resume the task.
+
+        A task with a final end in the journal needs no release, because nobody can resume it.
+        """
         await asyncio.wait({work})
-        if _is_over(work):
+        if _has_final_end(work):
             self._claims.claimed.discard(task_id)
         else:
             await self._claims.release(self.journal, task_id)
@@ -181,13 +186,14 @@ class Runtime:
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
-            # Descriptors before the permit: a task must not hold a permit while it waits for them.
-            # While it waits for the permit, nothing is open yet.
+            # Reserve file descriptors before the permit to run: a task that waits for descriptors
+            # must not hold a permit.
             await self._reserve_descriptors(request)
             try:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
-                    # Only the first run after a claim may still meet the previous process.
+                    # The process that worked on the task before may be alive: its lease must expire
+                    # before a call of unknown outcome is repeated. Later runs know that it is gone.
                     run.replay.previous_owner = self._claims.previous_owners.pop(
                         request.task_id, None
                     )
@@ -198,13 +204,13 @@ class Runtime:
                         outcome = await self._run(pipeline, request)
                         if not isinstance(outcome.error, SandboxDied):
                             break
-                        run = run.again()  # like a resume after the process died
+                        run = run.restarted()  # continues as a resumed task does
                         children.adopt(run)
             finally:
                 self._release_descriptors(request)
         except asyncio.CancelledError:
-            # A pipeline records its own end. A task of a stopped agent stays in the queue for
-            # another.
+            # A pipeline records the end of its task. A task that has not begun is recorded as
+            # cancelled here, unless a stopped agent leaves the task to another process.
             if pipeline is None and not (self._stopped or self._stays_resumable(request)):
                 await to_its_end(self._record_cancelled_start(request))
             raise
@@ -216,8 +222,8 @@ class Runtime:
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
-        # Check both: the task may have been left before its pipeline existed.
         self._pipelines[request.task_id] = pipeline
+        # keep_resumable() may have been called before the task had a pipeline to be told.
         if self._stays_resumable(request):
             pipeline.keep_resumable()
         try:
@@ -228,15 +234,15 @@ class Runtime:
     async def _reserve_descriptors(self, request: TaskRequest) -> None:
         """Wait until enough file descriptors are free for a task, and reserve them.
 
-        A child task uses the descriptors of its parent. Unlike the permit, the descriptors stay
-        reserved while a person is asked.
+        A child task uses the descriptors of its parent. The descriptors stay reserved while a
+        person is asked; the permit to run (``max_tasks``) does not.
         """
         if request.child is None:
             await self._descriptor_permits.acquire()
 
     def _release_descriptors(self, request: TaskRequest) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
-        closing = self._closing.pop(request.task_id, None)
+        closing = self._closing_sandboxes.pop(request.task_id, None)
         if request.child is not None:
             return
         if closing is None:
@@ -248,7 +254,7 @@ class Runtime:
         """Record the end of a task that was cancelled while it waited for its start."""
         if request.past and not is_over(request.past):
             stop_error = TaskStoppedError("the task was stopped")
-            end = end_of(request.past, stop_error, self._stops.by(request.task_id))
+            end = end_of(request.past, stop_error, self._stops.author_of(request.task_id))
             await self.journal.append(end)
             for listener in (*self.resources.observers.feeds, *request.listeners):
                 listener(end)
@@ -273,6 +279,9 @@ class Runtime:
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
         """Run a child task to its end.
+
+        A child that has a final end in the journal is not run again. A child that ended at its
+        timeout or budget continues.
 
         Raises:
             DelfError: If the child was interrupted, so that it can be resumed.
@@ -303,7 +312,7 @@ class Runtime:
             at_limit=end.at_limit,
         )
 
-    async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
+    async def claim(self, task_id: str, *, even_at_limit: bool = False) -> Sequence[Event]:
         """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
         While a claim is in progress, :meth:`stop` waits, because the claim would reopen the closed
@@ -311,21 +320,23 @@ class Runtime:
 
         Args:
             task_id: The id of the task.
-            past_limit: Whether to claim the task even if it ended at its timeout or budget.
+            even_at_limit: Whether to claim the task even if it ended at its timeout or budget.
 
         Raises:
             AgentStateError: If the runtime was stopped; the task is then unclaimed.
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
-        # A task of its own, which :meth:`stop` awaits: a caller that is cancelled does not end it.
-        claiming = asyncio.ensure_future(self._claim(task_id, past_limit=past_limit))
+        # Claim in a separate asyncio task, which goes on if the caller is cancelled; stop() waits
+        # for the asyncio task.
+        claiming = asyncio.ensure_future(self._claim(task_id, even_at_limit=even_at_limit))
         self._background.add(claiming)
         claiming.add_done_callback(self._background.discard)
         return await claiming
 
-    async def _claim(self, task_id: str, *, past_limit: bool) -> Sequence[Event]:
-        events = await self._claims.claim(self.journal, task_id, past_limit=past_limit)
+    async def _claim(self, task_id: str, *, even_at_limit: bool) -> Sequence[Event]:
+        """Claim a task, even at its timeout or budget if requested, unless the agent is stopped."""
+        events = await self._claims.claim(self.journal, task_id, even_at_limit=even_at_limit)
         if self._stopped:
             # The agent was stopped meanwhile, and would keep the claim without working on the task.
             if task_id in self._claims.claimed:
@@ -334,40 +345,41 @@ class Runtime:
         return events
 
     def _start_learning(self, request: TaskRequest) -> None:
-        """Let the connections that learn from tasks learn from a new task, in the background."""
-        if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
+        """Let connections learn from the text of a task when it first starts, in the background."""
+        has_started_before = any(isinstance(event, TaskStarted) for event in request.past)
+        if request.child is not None or has_started_before:
             return
         agent, redactor = self.resources.agent, self.resources.redactor
-        finished_task = FinishedTask(
-            task=redactor.text(request.task), ask=partial(agent.context.ask, None)
+        lesson = FinishedTask(
+            task=redactor.redact_text(request.task), ask=partial(agent.context.ask, None)
         )
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
-                await connection.learn(finished_task)
+                await connection.learn(lesson)
             except Exception as error:
                 redactor.log_failure(_log, f"{name} has learned nothing", error)
 
         for connection in agent.connections:
             if isinstance(connection, SupportsLearning):
                 learning = asyncio.ensure_future(learn(connection, connection.name))
-                self._learning.add(learning)
-                learning.add_done_callback(self._learning.discard)
+                self._connections_learning.add(learning)
+                learning.add_done_callback(self._connections_learning.discard)
 
     def _children_of(self, run: TaskRun) -> ChildTasks:
         # A child that ended at its parent's timeout continues with the parent.
-        claim = partial(self.claim, past_limit=True)
+        claim = partial(self.claim, even_at_limit=True)
         return ChildTasks(run, self.run_child, claim, self.keep_resumable)
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:
         """Build the pipeline that runs a task in one sandbox."""
         resources, task_id = self.resources, run.request.task_id
         gate = Gate(run, CallContexts(run, children), self._threads)
-        closing = partial(self._close_later, task_id)
-        scripts = ScriptRunner(run, gate, children, closing)
+        close_in_background = partial(self._close_in_background, task_id)
+        scripts = ScriptRunner(run, gate, children, close_in_background)
         host = TaskHost(run, gate, scripts, children)
         strategy = resources.strategy(run.config.strategy)
-        return TaskPipeline(run, host, strategy, lambda: self._stops.by(task_id))
+        return TaskPipeline(run, host, strategy, lambda: self._stops.author_of(task_id))
 
     def _stays_resumable(self, request: TaskRequest) -> bool:
         return self._all_stay_resumable or request.task_id in self._resumable_ids
@@ -384,24 +396,29 @@ class Runtime:
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.keep_resumable()
 
-    def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
+    def _close_in_background(self, task_id: str, work: Awaitable[None]) -> None:
         """Close a task's sandbox in the background, so that the answer is returned earlier."""
-        closing = self._closing[task_id] = asyncio.ensure_future(work)
+        closing = self._closing_sandboxes[task_id] = asyncio.ensure_future(work)
         self._background.add(closing)
         closing.add_done_callback(self._background.discard)
 
-    async def stop(self, *, leave: bool = False) -> None:
+    async def stop(self, *, keep_resumable: bool = False) -> None:
         """Cancel running tasks and release all resources. Idempotent.
 
-        With ``leave``, the ends of the tasks are not recorded, so that they can be resumed.
+        With ``keep_resumable``, the ends of the tasks are not recorded, so that the tasks can be
+        resumed.
         """
         if self._stopped:
             return
         # Before anything is awaited: no task may begin any more, and a second call returns at once.
         self._stopped = True
-        if leave:
+        if keep_resumable:
             self.keep_all_resumable()
-        ending: set[asyncio.Future[Any]] = {*self._running, *self._learning, self._warming}
+        ending: set[asyncio.Future[Any]] = {
+            *self._running,
+            *self._connections_learning,
+            self._warm_up,
+        }
         for work in ending:
             work.cancel()
         _, unfinished = await asyncio.wait({*ending, *self._background}, timeout=STOP_SECONDS)
@@ -438,7 +455,7 @@ def _parent_of(request: TaskRequest) -> str | None:
     return None if request.child is None else request.child.parent
 
 
-def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
+def _has_final_end(work: asyncio.Task[TaskOutcome]) -> bool:
     """Return whether an agent's task has ended for good, so that the task cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False

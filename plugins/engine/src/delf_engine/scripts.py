@@ -66,7 +66,7 @@ class ScriptRunner(ScriptHost):
         run: The task.
         gate: Checks and makes the calls of the task.
         children: The child tasks.
-        in_background: Runs clean-up work after the task.
+        close_in_background: Closes a sandbox in the background.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ScriptRunner(ScriptHost):
         run: TaskRun,
         gate: Gate,
         children: ChildTasks,
-        in_background: Callable[[Awaitable[None]], None],
+        close_in_background: Callable[[Awaitable[None]], None],
     ) -> None:
         backend = run.resources.sandbox.backend
         self._log = run.log
@@ -83,10 +83,12 @@ class ScriptRunner(ScriptHost):
         self._gate = gate
         self._children = children
         self._approvals = run.approvals
-        self._permit = run.permit
-        self.sandbox = TaskSandbox(run, in_background)
-        self._restarts = run.restarts
-        self._is_used = self._is_running = False
+        self._permit_to_run = run.permit
+        self.sandbox = TaskSandbox(run, close_in_background)
+        self._restarts_after_crashes = run.restarts
+        # True if a script has run in the session, so that the session may hold its variables.
+        self._is_session_used = False
+        self._is_running = False
         self._stopped: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
@@ -99,7 +101,7 @@ class ScriptRunner(ScriptHost):
         self.script_start = ScriptStart()
         """The recorded clock and random seed for the running script."""
         self._raised: dict[int, Raised] = {}
-        self._printed_length = 0
+        self._printed_characters = 0
         self.variables: Mapping[str, str] = {}
         """The types of the variables after the last script, by name."""
         self.printed_text: list[str] = []
@@ -157,18 +159,18 @@ class ScriptRunner(ScriptHost):
             outcome = await self._run_or_recall(code, attempt, guard, is_approved=is_approved)
             self._gate.end_script()
             self._log.end_prints()
-            self._restarts.renew()
+            self._restarts_after_crashes.reset()
             if not isinstance(outcome, Done):  # before the model or another script continues
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()
             status, error = describe_outcome(outcome)
             self.variables = outcome.variables if isinstance(outcome, Done) else {}
-            # Discard the session: its state is not reproducible, because the end depends on the
-            # machine.
+            # Discard the session after a crash or at a limit: how far the script got depends on the
+            # machine, so a resumed task could not reproduce the session's variables.
             is_lost = isinstance(outcome, (Crashed, LimitReached))
             if is_lost:
                 await self.sandbox.end_session()
-                self._is_used = False
+                self._is_session_used = False
             await self._log.record(
                 ScriptFinished,
                 status=status,
@@ -180,7 +182,7 @@ class ScriptRunner(ScriptHost):
                 lost=is_lost,
             )
         if not isinstance(outcome, Done):
-            await self._permit.regained()
+            await self._permit_to_run.wait_until_held()
         return outcome
 
     async def _run_or_recall(
@@ -188,29 +190,29 @@ class ScriptRunner(ScriptHost):
     ) -> Outcome:
         """Run a script.
 
-        In a resumed task, a script that must not run again is not run: its recorded end is
+        In a resumed task, a script that lost its sandbox is not run again: the recorded outcome is
         returned.
         """
-        # Also for a script that is not repeated: gate and replay count the scripts.
+        # Gate and replay count the scripts, even a script that is not run again.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
         has_lost_sandbox = recorded_end is not None and recorded_end.status in ("crashed", "limit")
         if recorded_script is not None and recorded_end is not None and has_lost_sandbox:
-            # As recorded: the prints belong to the answer, and nothing prints them a second time.
+            # The recorded output belongs to the answer, and the script does not print it again.
             self.printed_text += recorded_script.printed
             self._replay.end_script("crashed", "")
             return _lost_as_recorded(recorded_end)
-        if self._is_used and not self.sandbox.alive:
+        if self._is_session_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
         elif (limit := self._budget.exhausted) is not None:
             outcome = limit
         else:
             outcome = await self._run_once(code, is_approved=is_approved)
-            self._is_used = True
+            self._is_session_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
-            if self._restarts.take(self._calls_made()):
+            if self._restarts_after_crashes.use(self._calls_made()):
                 # The restarted task has a gate of its own; a late call of this sandbox must not
                 # pass.
                 self._gate.close()
@@ -220,14 +222,21 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
-        """Start a script; in a resumed task, return the script's record."""
+        """Start a script; in a resumed task, return the script's record.
+
+        Args:
+            attempt: The script's number in the task.
+            guard: The strategy's additional rules for calls.
+        """
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         recorded_script = self._replay.begin_script(attempt) if self._replay.recorded else None
-        # Per script, so that a script's random numbers do not depend on how many numbers earlier
-        # scripts drew.
+        # Each script has its own seed, so that its random numbers do not depend on how many numbers
+        # earlier scripts drew.
         self.script_start = ScriptStart(seed=f"{self._seed}/{attempt}")
         if recorded_script is not None:
+            # The script gets the recorded times of day, and its concurrent calls (turns) end in the
+            # recorded order.
             self.script_start = replace(
                 self.script_start,
                 clock=tuple(recorded_script.clock),
@@ -248,7 +257,7 @@ class ScriptRunner(ScriptHost):
         session = await self.sandbox.session()
         if not is_approved:
             self.sandbox.note_unapproved()
-        self._printed_length = 0
+        self._printed_characters = 0
         outcome = self._within_limits(await self._run_in(session, code))
         # A script does not wait for its output files: wait here before it counts as successful.
         problems = await self.output.all_written()
@@ -284,7 +293,8 @@ class ScriptRunner(ScriptHost):
         exceeded the limit of calls gets the corresponding outcome.
         """
         if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
-            return self._budget.no_calls  # the sandbox's own limit is higher
+            # delf refused a call, so the script did not reach the limit that the sandbox reports.
+            return self._budget.too_many_calls
         if not isinstance(outcome, Done):
             return outcome
         try:
@@ -304,7 +314,7 @@ class ScriptRunner(ScriptHost):
                 # The calls within the limit end first: their results would be lost with the
                 # sandbox.
                 await self._gate.until_idle()
-                await self._stop(self._budget.no_calls)
+                await self._stop(self._budget.too_many_calls)
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
@@ -336,10 +346,11 @@ class ScriptRunner(ScriptHost):
     @in_own_context
     def printed(self, text: str) -> None:
         """Record printed text; abort the script if it exceeds the output limit."""
-        max_bytes = self.sandbox.limits.output_bytes
-        self._printed_length += len(text)
-        if self._printed_length > max_bytes * _OUTPUT_TOLERANCE:
-            message = f"the script printed more than {max_bytes:,} characters"
+        # The limit is named after bytes, but it counts characters, as the sandboxes do.
+        max_characters = self.sandbox.limits.output_bytes
+        self._printed_characters += len(text)
+        if self._printed_characters > max_characters * _OUTPUT_TOLERANCE:
+            message = f"the script printed more than {max_characters:,} characters"
             self._end(LimitReached(limit="output", message=message))
             return
         self.printed_text.append(text)
@@ -364,13 +375,13 @@ class ScriptRunner(ScriptHost):
     def wrote_file(self, name: str, data: bytes) -> None:
         """Write an output file of the script."""
         self._budget.count_file(len(data))
-        self.output.take(name, data)
+        self.output.start_writing(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
         """Write an output file from rows that the script has sent."""
         self._budget.count_file(len(data))
-        self.output.take(name, data, is_rows=True)
+        self.output.start_writing(name, data, is_rows=True)
 
 
 def _lost_as_recorded(recorded_end: ScriptFinished) -> Crashed | LimitReached:

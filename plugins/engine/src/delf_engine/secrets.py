@@ -151,7 +151,7 @@ def without_secrets(settings: Any) -> Any:
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
     if isinstance(settings, Named):
-        secret_texts = {text for text in _of_named_values(settings) if text}
+        secret_texts = {text for text in _secrets_in_named_values(settings) if text}
         return {
             name: _address_in(text) if any(secret in text for secret in secret_texts) else text
             for name, text in reveal_secrets(settings).items()
@@ -167,9 +167,10 @@ def without_secrets(settings: Any) -> Any:
 
 
 def _address_in(text: str) -> str:
-    """Return a URL without login and query; an empty text for texts that are not URLs."""
+    """Return a URL without login and query, for comparisons; an empty text if it is no URL."""
     try:
         parts = urlsplit(text)
+        # Without a port, the text has ":None", which is as good for comparisons.
         return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
     except ValueError:
         return ""
@@ -205,19 +206,20 @@ def _secrets_within(
                 cast("Any", value).get_secret_value(), objects_by_id, is_declared=True
             )
         elif isinstance(value, Named):
-            yield from _of_named_values(value)
+            yield from _secrets_in_named_values(value)
         for part in islice(_parts_of(value), _MAX_PARTS):
             yield from _secrets_within(part, objects_by_id, is_declared=is_declared)
 
 
-def _of_named_values(values: Named) -> Iterator[str]:
+def _secrets_in_named_values(values: Named) -> Iterator[str]:
+    """Yield the secrets in a setting with named values, such as headers or variables."""
     for name, value in values.items():
         if not isinstance(value, str):
             yield value.get_secret_value()
-        elif isinstance(values, SentAlong):
+        elif isinstance(values, SentAlong):  # headers, or what else goes with each request
             yield from secrets_of_headers({name: value})
         else:
-            yield from _of_named(name, value)
+            yield from _secrets_in_named_text(name, value)
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
@@ -248,7 +250,7 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
         if name in keys:
             yield from _declared(value)
         elif name not in _FOLDERS and len(value) >= min_length:
-            yield from _of_named(name, value)
+            yield from _secrets_in_named_text(name, value)
 
 
 def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
@@ -268,10 +270,10 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
         elif not isinstance(value, str):
             yield from secrets_of_settings(value)
         else:
-            yield from _of_named(name, value)
+            yield from _secrets_in_named_text(name, value)
 
 
-def _of_named(name: str, value: str) -> Iterator[str]:
+def _secrets_in_named_text(name: str, value: str) -> Iterator[str]:
     is_secret = _NAME.search(name) and not _is_path(value)
     yield from _declared(value) if is_secret else secrets_in(value)
 

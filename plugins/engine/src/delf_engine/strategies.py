@@ -14,7 +14,9 @@ _USUAL: Final = AgentConfig.model_fields["strategy"].default
 
 
 def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
-    """Fill in the defaults of the configuration's strategy.
+    """Apply the settings of the configuration's strategy, which override the user's settings.
+
+    The strategy's model is used only if the user configured none.
 
     Args:
         config: The configuration. It is returned unchanged for the default strategy, and for an

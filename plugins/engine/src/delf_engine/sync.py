@@ -191,7 +191,7 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
         _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 
 
-class RuntimeHome:
+class RuntimeLoop:
     """Starts the runtime on first use, and runs work from any caller on its event loop.
 
     The runtime's loop is the loop of the first ``await``, or a loop in its own thread if first used
@@ -209,18 +209,17 @@ class RuntimeHome:
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
-        self._runtime: asyncio.Future[Runtime] | None = None
+        self._runtime_future: asyncio.Future[Runtime] | None = None
         # Stops the runtime when its event loop closes.
-        self._ending: AsyncGenerator[None] | None = None
-        # The runtimes whose stop has begun and has not ended.
-        self._stopping: set[asyncio.Future[Runtime]] = set()
+        self._loop_watcher: AsyncGenerator[None] | None = None
+        self._being_stopped: set[asyncio.Future[Runtime]] = set()
         self._stopped = False
         self._pid = os.getpid()
 
     @property
     def runtime(self) -> Runtime | None:
         """The runtime, if started; thread-safe."""
-        starting = self._runtime
+        starting = self._runtime_future
         if starting is None or not starting.done() or starting.cancelled():
             return None
         return None if starting.exception() is not None else starting.result()
@@ -230,7 +229,7 @@ class RuntimeHome:
         """The state ``new``, ``starting``, ``running`` or ``stopped``; thread-safe."""
         if self.runtime is not None:
             return "running"
-        if self._runtime is not None and not self._runtime.done():
+        if self._runtime_future is not None and not self._runtime_future.done():
             return "starting"
         return "stopped" if self._stopped else "new"
 
@@ -261,7 +260,7 @@ class RuntimeHome:
         Raises:
             AgentStateError: If called from the runtime's own loop, which would deadlock.
         """
-        self.check_elsewhere(method, async_name)
+        self.check_outside_loop(method, async_name)
         loop = self._bind(to_running_loop=False)
         try:
             if loop.is_running() or self._thread is not None:
@@ -271,7 +270,7 @@ class RuntimeHome:
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
-    def check_elsewhere(self, method: str, async_name: str) -> None:
+    def check_outside_loop(self, method: str, async_name: str) -> None:
         """Check that a sync method is not called on the runtime's own loop.
 
         Raises:
@@ -310,15 +309,15 @@ class RuntimeHome:
         if thread is not None:
             thread.stop()
 
-    async def astop(self, *, leave: bool = False) -> None:
+    async def astop(self, *, keep_resumable: bool = False) -> None:
         """Stop the runtime. Idempotent.
 
         Args:
-            leave: Whether running tasks can be resumed later; otherwise they are cancelled.
+            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
         """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
-            await call_async(self._stop_runtime(leave=leave), loop)
+            await call_async(self._stop_runtime(keep_resumable=keep_resumable), loop)
         if thread is not None:
             thread.stop()
 
@@ -337,7 +336,7 @@ class RuntimeHome:
         try:
             return await work(runtime)
         except DelfError as error:
-            runtime.resources.redactor.error(error)
+            runtime.resources.redactor.redact_error(error)
             raise
 
     def _bind(self, *, to_running_loop: bool) -> asyncio.AbstractEventLoop:
@@ -354,7 +353,7 @@ class RuntimeHome:
             if self._loop is not None and not self._loop.is_closed():
                 return self._loop
             self._abandon_runtime()
-            self._runtime = self._ending = None
+            self._runtime_future = self._loop_watcher = None
             if to_running_loop:
                 self._loop = asyncio.get_running_loop()
             else:
@@ -366,7 +365,7 @@ class RuntimeHome:
         """Drop the runtime in a forked process, because threads do not survive a fork."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._loop = self._thread = self._runtime = None
+        self._loop = self._thread = self._runtime_future = None
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
         with self._lock:
@@ -377,13 +376,16 @@ class RuntimeHome:
 
     async def _started(self) -> Runtime:
         """Return the runtime; start it, or wait if another caller is starting it."""
-        if self._runtime is None:
-            ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
-            # A loop closes its started generators before it ends.
-            await anext(ending)
+        if self._runtime_future is None:
+            # An event loop closes all generators that have begun before it ends itself. This
+            # generator then calls _handle_end_of_loop().
+            loop_watcher = self._loop_watcher = _at_end_of_loop(
+                lambda: self._handle_end_of_loop(loop_watcher)
+            )
+            await anext(loop_watcher)
             # Without the context of the calling task, because all tasks share the runtime.
-            self._runtime = shared_task(self._make())
-        starting = self._runtime
+            self._runtime_future = shared_task(self._make())
+        starting = self._runtime_future
         if starting.done() and starting.exception() is None:
             return starting.result()
         try:
@@ -391,46 +393,51 @@ class RuntimeHome:
             return await asyncio.shield(starting)
         except Exception:
             # Another caller may have begun the next start meanwhile, which must stay.
-            if self._runtime is starting:
-                self._runtime = None
+            if self._runtime_future is starting:
+                self._runtime_future = None
             raise
 
-    async def _loop_ends(self, ending: AsyncGenerator[None]) -> None:
-        if self._ending is ending:  # a generator of an earlier start has no effect
+    async def _handle_end_of_loop(self, loop_watcher: AsyncGenerator[None]) -> None:
+        """Stop the runtime before its event loop closes, and free runtimes that are being stopped.
+
+        Args:
+            loop_watcher: The async generator that noticed the end of the loop.
+        """
+        if self._loop_watcher is loop_watcher:  # otherwise a later runtime has another loop
             await self._stop_runtime()
-        for started in list(self._stopping):  # the loop ended during their stop
-            self._stopping.discard(started)
-            if started.done() and not started.cancelled() and started.exception() is None:
-                # Limited in time: the loop is about to end, and a plugin that hangs must not keep
-                # it.
-                freeing = asyncio.ensure_future(started.result().free())
+        for runtime_future in list(self._being_stopped):
+            self._being_stopped.discard(runtime_future)
+            has_runtime = runtime_future.done() and not runtime_future.cancelled()
+            if has_runtime and runtime_future.exception() is None:
+                # A plugin that hangs must not keep the loop from ending, so this has a time limit.
+                freeing = asyncio.ensure_future(runtime_future.result().free())
                 await asyncio.wait({freeing}, timeout=_CLEAN_UP_SECONDS)
                 freeing.cancel()
 
-    async def _stop_runtime(self, *, leave: bool = False) -> None:
+    async def _stop_runtime(self, *, keep_resumable: bool = False) -> None:
         """Stop the runtime, even if it is still starting.
 
         Args:
-            leave: As in :meth:`astop`.
+            keep_resumable: Whether the running tasks can be resumed; otherwise they are cancelled.
         """
-        # Taken first, so that a call that comes now starts another runtime and waits for nothing.
-        starting, self._runtime = self._runtime, None
-        if starting is None:
+        # Forget the runtime first, so that a call during the stop starts another runtime at once.
+        runtime_future, self._runtime_future = self._runtime_future, None
+        if runtime_future is None:
             return
-        # Noted until the end: the loop may end during the stop, and then frees what is left.
-        self._stopping.add(starting)
-        if not starting.done():
-            starting.cancel()
-        await asyncio.wait({starting}, timeout=STOP_SECONDS)
-        if not starting.done():
+        # If the event loop ends during the stop, _handle_end_of_loop() frees these runtimes.
+        self._being_stopped.add(runtime_future)
+        if not runtime_future.done():
+            runtime_future.cancel()
+        await asyncio.wait({runtime_future}, timeout=STOP_SECONDS)
+        if not runtime_future.done():
             _log.warning("while stopping: the start of the agent does not end")
-        elif not starting.cancelled() and starting.exception() is None:
-            await starting.result().stop(leave=leave)
-        self._stopping.discard(starting)
+        elif not runtime_future.cancelled() and runtime_future.exception() is None:
+            await runtime_future.result().stop(keep_resumable=keep_resumable)
+        self._being_stopped.discard(runtime_future)
 
     def _abandon_runtime(self) -> None:
         """Release the resources of a runtime whose loop was closed."""
-        runtime, self._runtime = self.runtime, None
+        runtime, self._runtime_future = self.runtime, None
         if runtime is not None:
             runtime.abandon()
 

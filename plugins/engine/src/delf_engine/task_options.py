@@ -107,9 +107,10 @@ ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 
 
 def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
-    """Return the options for a queue; None if the task names no queue.
+    """Return the keywords that only tasks for a queue may have; None without such keywords.
 
-    Any task may have ``key`` and ``setup``, so these alone are not options for a queue.
+    ``key`` and ``setup`` are such keywords only together with ``queue``, because any task may have
+    them.
     """
     excluded = () if "queue" in keywords else ("key", "setup")
     options: Any = {n: keywords[n] for n in _QUEUED if n in keywords and n not in excluded}
@@ -186,6 +187,10 @@ class TaskRequests:
     ) -> TaskRequest:
         """Build the request of a new task from its options.
 
+        The options are those of :meth:`Agent.run`, and fields of :class:`TaskRequest`: with
+        ``bounded``, the timeout includes the time spent waiting for a person; ``trust`` is ``own``
+        if the user wrote the task.
+
         Raises:
             ConfigurationError: If the task is invalid, there is no conversation to continue, or a
                 variable cannot be given to scripts.
@@ -195,7 +200,8 @@ class TaskRequests:
             check_above_zero("timeout", timeout)
         if self.chat is None and conversation_id is not None:
             raise ConfigurationError("the agent has no chat", hint="Agent(chat=Chat(…))")
-        conversation = None if self.chat is None else self.chat.here(conversation_id)
+        # Without an id, the chat's current conversation continues.
+        conversation = None if self.chat is None else self.chat.conversation_for(conversation_id)
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         setup_data: dict[str, Any] = {} if answer_type is None else {"output": answer_type.schema}
@@ -238,7 +244,8 @@ class TaskRequests:
         """
         start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
         conversation = None if start is None or self.chat is None else start.conversation
-        request = self.make("resumed", timeout, conversation, task_id=task_id)
+        unknown_task = "resumed"  # replaced below, if the journal has the start of the task
+        request = self.make(unknown_task, timeout, conversation, task_id=task_id)
         request = replace(request, past=events, **changes)
         if start is None:
             return request

@@ -58,12 +58,12 @@ class Restarts:
 
     def __init__(self) -> None:
         self._remaining = _MAX_RESTARTS
-        self._calls = 0
+        self._calls_at_last_death = 0
         self.has_lost_sandbox = False
         """True if a sandbox of the task has died."""
 
-    def take(self, calls: int) -> bool:
-        """Count a restart after a sandbox died; return whether the script may run again.
+    def use(self, calls: int) -> bool:
+        """Use up one of the restarts after a sandbox died; return whether the script may run again.
 
         The script may not run again if the sandbox died too often in a row and the task made no
         further call between these deaths.
@@ -72,12 +72,14 @@ class Restarts:
             calls: The number of calls that the task has made so far.
         """
         self.has_lost_sandbox = True
-        # A script that made more calls than before its last death probably did not cause it.
-        self._remaining = _MAX_RESTARTS - 1 if calls > self._calls else self._remaining - 1
-        self._calls = calls
+        # If the task made more calls than until the last death of a sandbox, the script probably
+        # did not cause that death, and has all restarts again.
+        has_progressed = calls > self._calls_at_last_death
+        self._remaining = _MAX_RESTARTS - 1 if has_progressed else self._remaining - 1
+        self._calls_at_last_death = calls
         return self._remaining >= 0
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Reset the count after a script ended normally."""
         self._remaining = _MAX_RESTARTS
 
@@ -172,7 +174,9 @@ class TaskRun:
         """
         child = request.child
         child_tools = None if child is None else child.tools
-        if request.files is None and not request.past:  # a resumed task reads its record
+        # A resumed task reads its input files from the journal, so they need not exist any more.
+        is_resumed = bool(request.past)
+        if request.files is None and not is_resumed:
             check_inputs(resources.files.inputs)
         if request.files is None and child_tools is None:
             await resources.tools.renew()
@@ -186,7 +190,7 @@ class TaskRun:
             resources, request, permit, await resources.tools_with(child_tools, inputs), inputs
         )
 
-    def again(self) -> TaskRun:
+    def restarted(self) -> TaskRun:
         """Create a run that resumes the task from its journal, after its sandbox died."""
         request = replace(self.request, past=tuple(self.log.events))
         parts = self.resources, request, self.permit, self.agent_tools, self.inputs
@@ -253,14 +257,14 @@ class TaskRun:
             await self.warn(f"{subject}: an unexpected {type(error).__name__}")
 
     async def _outline(self, followed: Sequence[str]) -> None:
-        """Ask the main model for an outline: the calls that the user's words ask for.
+        """Ask the main model which calls the user's words ask for; log the reply as the outline.
 
         Args:
             followed: The texts whose instructions the user tells the agent to obey.
         """
-        words = self._values.own_words
+        user_words = self._values.own_words
         choice = self.tool_choice()
-        # Descriptions that a server wrote are untrusted.
+        # The model does not see descriptions that a server wrote ("outside"), only the user's own.
         untrusted_names = {
             bound_action.name
             for bound_action in self.tools.shown
@@ -274,7 +278,7 @@ class TaskRun:
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
             now=moment(started_at, self.zone),
-            words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
+            words="\n\n".join([user_words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
         async with self.failures_as_warnings(
             "the model could not say which calls the task asks for"
@@ -283,11 +287,12 @@ class TaskRun:
 
     def _origins(self) -> Origins:
         """Build the index of the task's texts that finds the origins of values."""
-        # The parent's script wrote the task of a child, which may contain untrusted data.
-        is_own = self.request.trust == "own"
+        # A script of the parent wrote the task of a child, so that task may contain untrusted data.
+        is_task_trusted = self.request.trust == "own"
 
         def earlier_texts() -> Iterator[tuple[Trust, str, str]]:
-            if not is_own:
+            """Yield the trust, the text and the place of each text that the model gets."""
+            if not is_task_trusted:
                 yield "outside", self.request.task, PARENT
             for name, value in self.request.variables.items():
                 yield "outside", repr(value), f"{VARIABLE} {name}"
@@ -310,22 +315,24 @@ class TaskRun:
             for file in islice(untrusted_files, _MAX_SEARCHED_FILES):
                 yield file.name, _beginning_of(file.path)
 
-        words = self.request.task if is_own else ""
+        user_words = self.request.task if is_task_trusted else ""
 
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
         has_received_untrusted = bool(untrusted_files or self.request.variables)
-        # An untrusted task may pass arguments to a routine.
-        calls = parse_calls("" if is_own else self.request.task)
-        keyword_names = [str(each.arg) for call in calls for each in call.keywords]
+        # An untrusted task may be the call of a routine, whose variables then hold the arguments.
+        routine_calls = parse_calls("" if is_task_trusted else self.request.task)
+        untrusted_variables = [
+            str(keyword.arg) for call in routine_calls for keyword in call.keywords
+        ]
         return Origins(
-            words,
+            user_words,
             earlier_texts,
             tool_of,
             files,
             has_received_untrusted=has_received_untrusted,
-            untrusted_variables=keyword_names,
+            untrusted_variables=untrusted_variables,
         )
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:

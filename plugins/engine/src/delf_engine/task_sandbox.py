@@ -166,7 +166,7 @@ class TaskSandbox:
         return await self.open()
 
     async def end_session(self) -> None:
-        """Charge the resources of a session that a script ended to the task's budget."""
+        """End the session, and count its use of resources against the task's budget."""
         session = self._recorded_session
         await self.close()
         if session is not None:

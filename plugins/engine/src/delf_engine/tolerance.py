@@ -46,7 +46,7 @@ def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
     return arguments_by_name
 
 
-def fitting(
+def validate_arguments(
     action: Action, keywords: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Validate a call's arguments, after converting those whose meaning is unambiguous.
@@ -73,16 +73,26 @@ def fitting(
 
 
 def _conversions(action: Action, keywords: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the arguments converted to the action's schema, in up to three ways.
+
+    The arguments may be meant as given, as one dict with the keywords, or as the fields of the
+    record that is the action's only parameter.
+    """
     schema = action.schema() if action.schema is not None else {}
     names = [parameter.name for parameter in action.parameters]
-    for arguments in (dict(keywords), _spread(keywords, names), _gathered(keywords, names, schema)):
+    readings = (
+        dict(keywords),
+        _spread_only_dict(keywords, names),
+        _gather_into_record(keywords, names, schema),
+    )
+    for arguments in readings:
         if arguments is not None:
             converted = _Converter(schema).record(arguments, schema)
             if converted != keywords:
                 yield converted
 
 
-def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
+def _spread_only_dict(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
     """Return the arguments in a dict that is the only argument of a call.
 
     For ``f(x={"a": 1})``, which stands for ``f(a=1)``, return ``{"a": 1}``. None for a call with
@@ -100,7 +110,7 @@ def _spread(keywords: Mapping[str, Any], names: list[str]) -> dict[str, Any] | N
     return arguments if arguments and all(name in names for name in arguments) else None
 
 
-def _gathered(
+def _gather_into_record(
     keywords: Mapping[str, Any], names: list[str], schema: _Schema
 ) -> dict[str, Any] | None:
     """Collect keywords into one record, if the action's only parameter is a record."""
@@ -179,9 +189,10 @@ class _Converter:
         kinds = {option.get("type"): option for option in options}
         for kind, bracket, python_type in (("array", "[", list), ("object", "{", dict)):
             if kind in kinds and text.lstrip().startswith(bracket):
-                return _from_json(text, python_type, text)
+                return _from_json(text, python_type, fallback=text)
         items = kinds.get("array", {}).get("items")
-        if not items or any(mark in text for mark in _SEPARATORS):
+        # A text such as "a, b" may mean several items, so it does not become a list of one item.
+        if not items or any(separator in text for separator in _SEPARATORS):
             return text
         takes_text = any(option.get("type") == "string" for option in self.options(items))
         return [self.value(text, items)] if takes_text else text

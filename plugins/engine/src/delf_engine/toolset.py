@@ -70,7 +70,9 @@ class Toolset:
         self._shows_questions = shows_questions
         self._catalog: Catalog | None = None
         self._size: int | None = None
-        self.own_count = sum(not bound_action.built_in for bound_action in self._allowed.values())
+        self.custom_count = sum(
+            not bound_action.built_in for bound_action in self._allowed.values()
+        )
         """The number of allowed actions of the agent's own tools, without delf's built-in actions.
         """
 
@@ -104,7 +106,8 @@ class Toolset:
         shown_tools = [bound_action.describe() for bound_action in self.shown]
         return ToolChoice(
             shown=shown_tools,
-            left_out=self.own_count - sum(not tool.built_in for tool in shown_tools),
+            # Built-in actions are always shown, so they do not count.
+            left_out=self.custom_count - sum(not tool.built_in for tool in shown_tools),
             catalog=self.catalog(),
             describe=self._describe,
             budget=budget,
@@ -117,12 +120,13 @@ class Toolset:
             budget: The maximum number of characters.
         """
         if self._size is None:
-            own_tools = [
+            custom_tools = [
                 bound_action.describe()
                 for bound_action in self.actions
                 if not bound_action.built_in
             ]
-            self._size = whole_size(own_tools, budget)
+            # Counting ends at the budget, which is the same in each call of this method.
+            self._size = whole_size(custom_tools, budget)
         return self._size <= budget
 
     def _describe(self, name: str) -> ToolDescription:
@@ -208,7 +212,9 @@ class Toolset:
     ) -> Toolset:
         shows_questions = shows_questions or self._shows_questions
         copy = Toolset(allowed_actions, self._hidden, shown_names, shows_questions=shows_questions)
-        copy._catalog = self._catalog  # cached, because a catalog of many tools is slow to build
+        # Keep what is slow to compute for many tools. It stays valid: all allowed actions are the
+        # same, although some are bound anew.
+        copy._catalog = self._catalog
         copy._size = self._size
         return copy
 
@@ -246,18 +252,24 @@ class Toolset:
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """
         allowed_actions: dict[tuple[str, str], BoundAction] = {}
-        fresh, hidden_names = await _bind(connection)
+        new_actions, new_hidden_names = await _bind(connection)
         for key, bound_action in self._allowed.items():
             if bound_action.connection is connection:
-                allowed_actions.update(fresh)  # at the position of its first action; idempotent
+                # Insert all new actions in place of the first old action; for each further old
+                # action this changes nothing.
+                allowed_actions.update(new_actions)
             else:
                 allowed_actions[key] = bound_action
-        allowed_actions.update(fresh)  # a connection without actions so far has no position
+        allowed_actions.update(new_actions)  # at the end, if the connection had no actions
         prefix = f"{connection.name}."
-        kept_names = {name for name in self._hidden if not name.startswith(prefix)}
-        hidden_names = frozenset(kept_names - {connection.name} | hidden_names)
+        other_hidden_names = {
+            name for name in self._hidden if name != connection.name and not name.startswith(prefix)
+        }
         return Toolset(
-            allowed_actions, hidden_names, self._shown, shows_questions=self._shows_questions
+            allowed_actions,
+            frozenset(other_hidden_names | new_hidden_names),
+            self._shown,
+            shows_questions=self._shows_questions,
         )
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
@@ -320,8 +332,9 @@ async def _bind(
             hidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # A connection whose results are the user's own may return stored texts later, so that all
-        # parameters of its changes are reviewed, unless the action declares which ones matter.
+        # A connection whose results count as the user's own words may return stored texts later.
+        # Therefore each value that it stores is reviewed, unless the action declares which of its
+        # parameters matter: with contents=(), no parameter is exempt as mere content.
         is_undeclared = action.sinks is None and action.contents is None
         stores_texts = returns_own and action.effect != "read"
         reviewed_action = replace(action, contents=()) if stores_texts and is_undeclared else action
@@ -332,18 +345,19 @@ async def _bind(
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
-    """Return an action with the ``trust`` and ``contents`` that the user declared for it."""
+    """Apply what the user declared: the trust of results, and which parameters are mere content."""
     trust = getattr(connection, "trust", None)
-    contents = getattr(connection, "contents", {}).get(action.name)
-    if contents is not None:
+    content_parameters = getattr(connection, "contents", {}).get(action.name)
+    if content_parameters is not None:
         parameter_names = [parameter.name for parameter in action.parameters]
-        for each in contents:
+        for each in content_parameters:
             if each not in parameter_names:
                 raise ToolDefinitionError(
                     f"contents of {connection.name}.{action.name} names the parameter "
                     f"{each!r}, which does not exist{did_you_mean(each, parameter_names)}"
                 )
-        action = replace(action, contents=contents, sinks=None)
+        # The user's declaration replaces the action's own list of reviewed parameters (sinks).
+        action = replace(action, contents=content_parameters, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
         return action  # the connection declares the trust of each table or file
     return action if trust is None else replace(action, trust=trust)

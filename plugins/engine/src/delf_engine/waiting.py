@@ -35,7 +35,7 @@ class Permit:
         # The asyncio task of each call that waits for a person.
         self._waiting_calls: list[asyncio.Task[Any] | None] = []
         self._is_over = False
-        self.returning: asyncio.Task[None] | None = None
+        self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
 
     async def __aenter__(self) -> Self:
@@ -51,49 +51,49 @@ class Permit:
         """Release the permit while a person decides about a call.
 
         Several calls may do so at once. The permit is reacquired afterwards even if the call was
-        cancelled, because the task continues.
+        cancelled, because the agent's task still runs.
         """
-        work = asyncio.current_task()
-        self._waiting_calls.append(work)
+        call = asyncio.current_task()
+        self._waiting_calls.append(call)
         self._release()
         try:
             yield
         finally:
-            self._waiting_calls.remove(work)
-            # A task of its own, so that the permit also comes back if this call is being cancelled.
+            self._waiting_calls.remove(call)
+            # Reacquire in a separate asyncio task, which goes on if this call is being cancelled.
             if not (self._held or self._waiting_calls or self._is_over):
-                self.returning = asyncio.create_task(self._acquire())
-        await self.regained()
+                self.reacquisition = asyncio.create_task(self._acquire())
+        await self.wait_until_held()
 
-    async def regained(self) -> None:
+    async def wait_until_held(self) -> None:
         """Wait until the task holds its permit again.
 
         Call this before heavy work. If a call still waits for a person while the script continues,
         the task has no permit, and this method returns at once.
         """
-        while not (self._held or self._is_over or self._is_awaited):
-            # A script can continue at once after it cancelled a call, but the call still journals
-            # its end, and only then reacquires the permit.
-            calls = {work for work in self._waiting_calls if work is not None}
-            pending = calls if self.returning is None else {self.returning}
+        while not (self._held or self._is_over or self._waits_for_person):
+            # A call that the script cancelled records its end, and only then starts to reacquire
+            # the permit: wait for these calls first, then for the reacquisition.
+            cancelled_calls = {call for call in self._waiting_calls if call is not None}
+            pending = cancelled_calls if self.reacquisition is None else {self.reacquisition}
             if not pending:
                 return
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
     @property
-    def _is_awaited(self) -> bool:
+    def _waits_for_person(self) -> bool:
         """True while a call waits for a person, unless the call is being cancelled."""
-        return any(work is None or not work.cancelling() for work in self._waiting_calls)
+        return any(call is None or not call.cancelling() for call in self._waiting_calls)
 
     async def _acquire(self) -> None:
         await self._places.acquire()
         self._held = True
 
     def _release(self) -> None:
-        if self.returning is not None:
-            # Another call begins to wait for a person: a permit acquired now would be held in vain.
-            self.returning.cancel()
-            self.returning = None
+        if self.reacquisition is not None:
+            # The task needs no permit now, because another of its calls asks a person.
+            self.reacquisition.cancel()
+            self.reacquisition = None
         if self._held:
             self._held = False
             self._places.release()
@@ -165,7 +165,7 @@ class TaskClock:
         finally:
             deadline = None if self._timeout is None else self._timeout.when()
             if deadline is not None:
-                # For the next wait, after the sandbox died.
+                # If the sandbox died, the pipeline waits again, for the time that is left.
                 self._remaining_seconds = deadline - loop.time()
             self._timeout = None
 
@@ -263,7 +263,7 @@ class Stops:
             stop.cancel(by)
         return stop is not None
 
-    def by(self, task_id: str) -> StoppedBy | None:
+    def author_of(self, task_id: str) -> StoppedBy | None:
         """Return the person who stopped a task; None if nobody did or the person is unknown."""
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by

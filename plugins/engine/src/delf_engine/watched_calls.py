@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import ConnectionLike
 from delf_engine.one_call import parse_call
-from delf_engine.tolerance import fitting
+from delf_engine.tolerance import validate_arguments
 from delf_engine.toolset import load_toolset
 
 
@@ -37,6 +37,6 @@ async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -
                 hint="confirm of its connection says which actions need approval",
             )
         arguments_by_name, _ = bound_action.bind((), arguments)
-        fitting(bound_action.action, arguments_by_name)
+        validate_arguments(bound_action.action, arguments_by_name)
     except ToolRefusedError as error:
         raise ConfigurationError(f"{text[:80]!r} cannot be watched: {error.message}") from None

@@ -80,10 +80,10 @@ def _prompt_facts(state: State, task: str) -> dict[str, str]:
     try:
         contexts = asyncio.run(contexts_of(Setup.of(state, Options(flags={})), task))
     except DelfError as error:
-        reason = state.clean(error.message)
+        reason = state.redact(error.message)
         errors.say("warning", visible(f"no facts of connections are recorded: {reason}"))
         return {}
-    return {name: state.clean(text) for name, text in contexts.items()}
+    return {name: state.redact(text) for name, text in contexts.items()}
 
 
 @evals.command("run", short_help="Run a data set.")

@@ -527,7 +527,7 @@ class Gmail(GoogleConnection):
         self, what: str, url: str, body: dict[str, Any], *, once: bool = False
     ) -> dict[str, Any]:
         method: Method = "POST"
-        return await self.transport.json(Request(what, method, url, body=body, once=once))
+        return await self.transport.json(Request(what, method, url, body=body, send_once=once))
 
     async def _create_label(self, name: str) -> str:
         """Create a label, or use one that was created concurrently; return its id."""

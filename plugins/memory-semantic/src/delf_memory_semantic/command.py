@@ -57,7 +57,8 @@ class _ProjectMemory:
     def __init__(self, program: object, namespace: str | None) -> None:
         project: AnyProject | None = None
         if isinstance(program, Program):
-            # The command line's project is the engine's, which has the agent's configuration.
+            # The protocol Program does not say that its project is a delf_engine Project, which
+            # has the configuration of the agent.
             project = cast("AnyProject", program.load_project())
             _check_store(program, project)
         default = "default" if project is None else project.agent.memory_config.namespace

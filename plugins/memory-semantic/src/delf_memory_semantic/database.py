@@ -144,8 +144,9 @@ class FactDatabase:
     def __init__(self, url: str, namespace: str) -> None:
         self._url = _parse_url(url)
         self.namespace = namespace
-        self._writes_key = f"writes:{namespace}"
-        self._alterations_key = f"alterations:{namespace}"
+        # The keys of two counters in the database, by which other processes notice changes.
+        self._additions_key = f"writes:{namespace}"  # counts additions of facts
+        self._invalidations_key = f"alterations:{namespace}"  # counts removals and new vectors
         self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
 
@@ -191,9 +192,10 @@ class FactDatabase:
             for n, (content, source) in enumerate(facts)
         }
         with self._begin() as connection:
-            self._count(connection, writes=1)
+            # By the counters, other processes notice the new facts, or load all facts again.
+            self._count(connection, additions=1)
             if self._remove(connection, _facts.c.digest, rows):
-                self._count(connection, alterations=1)
+                self._count(connection, invalidations=1)
             fact_rows = [
                 {
                     "namespace": self.namespace,
@@ -239,18 +241,18 @@ class FactDatabase:
     def mark_altered(self) -> None:
         """Increase the counter of changes, so that all processes reload the vectors."""
         with self._begin() as connection:
-            self._count(connection, alterations=1)
+            self._count(connection, invalidations=1)
 
     def delete(self, facts: Iterable[str]) -> int:
         """Remove the facts with exactly these texts, and return the number of removed facts."""
         with self._begin() as connection:
-            self._count(connection, alterations=1)
+            self._count(connection, invalidations=1)
             return self._remove(connection, _facts.c.content, facts)
 
     def clear(self) -> None:
         """Remove all facts of the namespace."""
         with self._begin() as connection:
-            self._count(connection, alterations=1)
+            self._count(connection, invalidations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 
     def _remove(
@@ -268,14 +270,19 @@ class FactDatabase:
             removed += connection.execute(sa.delete(_facts).where(in_namespace, in_batch)).rowcount
         return removed
 
-    def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
-        """Increase the namespace's counters of writes and of alterations.
+    def _count(
+        self, connection: sa.Connection, *, additions: int = 0, invalidations: int = 0
+    ) -> None:
+        """Increase the namespace's counters of additions and of invalidations.
+
+        An addition adds facts; an invalidation removes facts or adds vectors, after which other
+        processes load all vectors again.
 
         Call this before any other write of a transaction, so that writers wait for each other. The
         counters start at random numbers, so that a store that was deleted and created again is
         recognised.
         """
-        increments = {self._writes_key: writes, self._alterations_key: alterations}
+        increments = {self._additions_key: additions, self._invalidations_key: invalidations}
         values = [
             {"key": key, "increment": increment, "start": str(secrets.randbits(48))}
             for key, increment in increments.items()
@@ -313,17 +320,17 @@ class FactDatabase:
             # The scores of SQLite are negative.
             return {row[0]: abs(row[1]) for row in rows}
 
-    def state(self) -> tuple[int, int]:
-        """Return the counters of writes and of alterations, which any process may increase.
+    def change_counters(self) -> tuple[int, int]:
+        """Return the counters of additions and invalidations, which any process may increase.
 
-        A write adds facts; an alteration removes facts or adds vectors. Both counters start at
-        random numbers, and are 0 before the first change.
+        An addition adds facts; an invalidation removes facts or adds vectors. Both counters start
+        at random numbers, and are 0 before the first change.
         """
-        keys = self._writes_key, self._alterations_key
+        keys = self._additions_key, self._invalidations_key
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
         with self._read() as connection:
             values = {key: int(value) for key, value in connection.execute(wanted)}
-        return values.get(self._writes_key, 0), values.get(self._alterations_key, 0)
+        return values.get(self._additions_key, 0), values.get(self._invalidations_key, 0)
 
     def vectors(self, model: str, after: int = 0) -> Iterator[Sequence[tuple[int, bytes]]]:
         """Yield batches of pairs of a fact's number and its vector by an embedding model.

@@ -41,7 +41,7 @@ def is_delfhos(path: Path) -> bool:
             return False
         with closing(_open_database(path)) as connection:
             return _has_delfhos_tables(connection)
-    except (OSError, sqlite3.Error):  # opening the file reports the error
+    except (OSError, sqlite3.Error):  # the caller opens the file next, and reports this error
         return False
 
 

@@ -159,13 +159,13 @@ class Memory(FixedAttributes):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._stop_filling_after(work))
+            return asyncio.run(self._await_and_stop_embedding(work))
         work.close()
         raise AgentStateError(
             "this would block the event loop", hint="await the methods of memory.store"
         )
 
-    async def _stop_filling_after(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _await_and_stop_embedding(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, then stop the background task that adds vectors; return the result.
 
         The background task must not outlive the event loop.
@@ -173,4 +173,4 @@ class Memory(FixedAttributes):
         try:
             return await work
         finally:
-            await self.store.stop_filling()
+            await self.store.stop_embedding()

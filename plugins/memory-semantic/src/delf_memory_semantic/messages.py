@@ -141,15 +141,16 @@ class MessageIndex:
                 any_word = " OR ".join(f'"{word}"' for word in words)
                 values = (any_word, since, until, RANKING_SIZE)
                 by_words = dict(self._database.execute(_SEARCH, values).fetchall())
-            near = self._nearest(vector, since, until, by_words)
-            best = next(iter(by_words), None)
-            share = (
-                0.0 if best is None else share_of_words(query, self._message(best).message.content)
-            )
-            chosen = list(fuse_rankings(by_words, near, share))[:limit]
+            similarities = self._similarities(vector, since, until, by_words)
+            # The word ranking counts as much as the share of the query's words in its best match.
+            best_match = next(iter(by_words), None)
+            word_share = 0.0
+            if best_match is not None:
+                word_share = share_of_words(query, self._message(best_match).message.content)
+            chosen = list(fuse_rankings(by_words, similarities, word_share))[:limit]
             return [self._message(number) for number in chosen]
 
-    def _nearest(
+    def _similarities(
         self,
         vector: Any,
         since: float,

@@ -79,7 +79,7 @@ class VectorSearch:
         # Serialises searches and additions, because faiss does not support both at once.
         self._lock = threading.Lock()
         self._index: VectorIndex | None = None
-        self._indexed_state = (0, 0)
+        self._indexed_counters = (0, 0)  # the database's change counters when it was indexed
 
     def find(self, vector: Any, model: str, limit: int) -> dict[int, float]:
         """Return the facts nearest to a vector, including those that other processes have added.
@@ -124,14 +124,14 @@ class VectorSearch:
 
         New vectors are added; after a removal, the index is built again.
         """
-        state, index = self._database.state(), self._index
-        if index is not None and state == self._indexed_state:
+        counters, index = self._database.change_counters(), self._index
+        if index is not None and counters == self._indexed_counters:
             return index
-        _, alterations = state
-        _, indexed_alterations = self._indexed_state
-        if index is None or alterations != indexed_alterations:
+        _, invalidations = counters
+        _, indexed_invalidations = self._indexed_counters
+        if index is None or invalidations != indexed_invalidations:
             index = VectorIndex(dimension)
         for rows in self._database.vectors(model, after=index.highest):
             index.add(rows)
-        self._index, self._indexed_state = index, state
+        self._index, self._indexed_counters = index, counters
         return index

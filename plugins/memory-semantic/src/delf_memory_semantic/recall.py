@@ -75,6 +75,7 @@ class Recall(Connection[RecallSettings]):
         self._context: PluginContext | None = None
         self._journal: SharedJournal | None = None
         self._index: MessageIndex | None = None
+        # By conversation: the time of the last message and the number of messages when indexed.
         self._indexed_states: dict[str, tuple[float, int]] = {}
         self._index_lock = asyncio.Lock()
         self._embedding: asyncio.Task[None] | None = None
@@ -95,7 +96,7 @@ class Recall(Connection[RecallSettings]):
 
         Args:
             query: What was talked about, in plain words.
-            since: The earliest time; a date alone is its beginning.
+            since: The earliest time; a date without a time means the start of that day.
             until: The latest time.
             limit: How many messages at most, up to 20.
         """
@@ -115,6 +116,7 @@ class Recall(Connection[RecallSettings]):
             if self._journal is None:
                 url = self.settings.url
                 url_text = None if url is None else url.get_secret_value()
+                # The journal that holds conversations; by default the agent's own journal.
                 self._journal = context.conversations(url_text)
             if self._index is None:
                 folder, namespace = context.data_dir, self.settings.namespace

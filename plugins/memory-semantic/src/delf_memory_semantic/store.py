@@ -74,7 +74,7 @@ class SemanticStore:
             url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
         )
         self._embedder = embedder_of(context, embedding_model)
-        self._is_off = embedding_model == "off"
+        self._is_switched_off = embedding_model == "off"
         self._paused_until = 0.0
         self._failure_message = _NO_EMBEDDER
         self._has_reported = False
@@ -82,7 +82,7 @@ class SemanticStore:
         self._loads_in_background = False
         self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
-        self._filling: asyncio.Task[int] | None = None
+        self._embedding: asyncio.Task[int] | None = None
         # True if some facts may have no vector.
         self._has_gaps = True
 
@@ -114,10 +114,10 @@ class SemanticStore:
         return self._load
 
     def _handle_load_end(self, load: asyncio.Task[None]) -> None:
-        """If the loading failed, report the failure; a later search starts it again."""
+        """If the loading failed, report that and pause; the first search after it loads again."""
         error = None if load.cancelled() else load.exception()
         if error is not None:
-            self._report_words_only(error)
+            self._report_search_by_words_only(error)
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
     async def save(
@@ -157,20 +157,25 @@ class SemanticStore:
         Args:
             query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: The minimum score of a fact as a share of the best fact's score, from 0 to 1.
-                The similarity of the fact to the query must also reach nearly this value.
+            threshold: The minimum score of a fact as a share of the best score, from 0 to 1. In
+                addition, the fact's similarity to the query, or the share of the query's words in
+                the fact, must nearly reach the threshold.
 
         Raises:
             MemoryRetrievalError: If the database cannot be read.
         """
         if not query.strip() or top_k < 1:
             return []
-        by_words, (vector, near) = await asyncio.gather(
+        word_scores, (vector, similarities) = await asyncio.gather(
             self._in_thread(self._database.with_words, query, RANKING_SIZE),
             self._nearest_facts(query),
         )
-        ranked, near = await self._in_thread(self._rank_facts, query, by_words, vector, near)
-        return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
+        scores, similarities = await self._in_thread(
+            self._rank_facts, query, word_scores, vector, similarities
+        )
+        return await self._in_thread(
+            self._above_threshold, query, scores, similarities, top_k, threshold
+        )
 
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the vector of a query, and a mapping from the nearest facts to their similarities.
@@ -181,33 +186,49 @@ class SemanticStore:
         vector = await self._query_vector(query)
         if vector is None:
             return None, {}
-        is_filling = self._filling is not None and not self._filling.done()
-        if self._has_gaps and not is_filling:
+        is_embedding = self._embedding is not None and not self._embedding.done()
+        if self._has_gaps and not is_embedding:
             self._has_gaps = False
-            self._filling = shared_task(self.fill())
-            self._filling.add_done_callback(_log_failure)
-            await asyncio.wait({self._filling}, timeout=VECTOR_SECONDS)
+            self._embedding = shared_task(self.fill())
+            self._embedding.add_done_callback(_log_failure)
+            await asyncio.wait({self._embedding}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, RANKING_SIZE)
 
     def _rank_facts(
-        self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
+        self,
+        query: str,
+        word_scores: dict[int, float],
+        vector: Any,
+        similarities: dict[int, float],
     ) -> tuple[dict[int, float], dict[int, float]]:
         """Rank facts that were found by words and by vector.
 
-        Return the scores by fact number, best first, and the similarities by fact number.
+        Args:
+            query: The query in plain words.
+            word_scores: A mapping from fact number to word score, best first.
+            vector: The vector of the query; None without an embedder.
+            similarities: A mapping from the facts nearest to the vector to their similarities.
+
+        Returns:
+            The scores by fact number, best first, and the similarities of all these facts.
         """
         if vector is not None:
-            others = by_words.keys() - near.keys()
-            near = near | self._nearest.similarities(vector, self._model, others)
-        best = self._database.facts(tuple(by_words)[:1])
-        share = max((share_of_words(query, fact.content) for fact in best.values()), default=0.0)
-        return fuse_rankings(by_words, near, share), near
+            found_by_words_only = word_scores.keys() - similarities.keys()
+            similarities = similarities | self._nearest.similarities(
+                vector, self._model, found_by_words_only
+            )
+        # The word scores count as much as the share of the query's words in the best match.
+        best_match = self._database.facts(tuple(word_scores)[:1])
+        word_share = max(
+            (share_of_words(query, fact.content) for fact in best_match.values()), default=0.0
+        )
+        return fuse_rankings(word_scores, similarities, word_share), similarities
 
     def _above_threshold(
         self,
         query: str,
         scores: dict[int, float],
-        near: dict[int, float],
+        similarities: dict[int, float],
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
@@ -218,7 +239,8 @@ class SemanticStore:
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
-        # Somewhat below the threshold (0.23 for 0.3), but equal to a threshold of 1.
+        # Similarities are lower than scores relative to the best score, so their minimum is lower
+        # than the threshold: 0.23 for a threshold of 0.3. Only a threshold of 1 stays 1.
         min_similarity = threshold * (2 + threshold) / 3
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)
@@ -229,7 +251,7 @@ class SemanticStore:
                 for number in ranked[start : start + size]
                 if number in facts
                 and (
-                    near.get(number, 0.0) >= min_similarity
+                    similarities.get(number, 0.0) >= min_similarity
                     or share_of_words(query, facts[number].content) >= min_similarity
                 )
             )
@@ -272,16 +294,16 @@ class SemanticStore:
             await self._in_thread(self._database.mark_altered)
         return filled
 
-    async def stop_filling(self) -> None:
-        """Stop adding vectors in the background. The next search continues."""
-        filling, self._filling = self._filling, None
-        if filling is not None:
-            filling.cancel()
-            await asyncio.wait({filling})
+    async def stop_embedding(self) -> None:
+        """Stop adding vectors in the background; the next search adds the missing vectors."""
+        embedding, self._embedding = self._embedding, None
+        if embedding is not None:
+            embedding.cancel()
+            await asyncio.wait({embedding})
 
     async def aclose(self) -> None:
         """Close the database. Idempotent. A later use opens it again."""
-        await self.stop_filling()
+        await self.stop_embedding()
         load, self._load = self._load, None
         if load is not None:
             load.cancel()
@@ -299,12 +321,17 @@ class SemanticStore:
         return "" if self._embedder is None else self._embedder.model
 
     async def _query_vector(self, query: str) -> Any:
-        """Return the vector of a query; None without a working embedder."""
+        """Return the vector of a query, or None if the search must do without.
+
+        There is no vector without an embedder, during the pause after a failure, and while the
+        model is loaded in the background. A note then tells the user, unless the settings switch
+        the embedder off.
+        """
         if self._embedder is None or self._is_paused:
-            if not self._is_off:
+            if not self._is_switched_off:
                 note(self._failure_message)
             return None
-        load = self._begin_load()
+        load = self._begin_load()  # None if the model is loaded
         if load is not None and self._loads_in_background:
             note(f"facts are found by words alone: {self._model} is still being loaded")
             return None
@@ -318,7 +345,7 @@ class SemanticStore:
             async with asyncio.timeout(FIRST_ANSWER_SECONDS):
                 (vector,) = await self._embedder.embed([query], "query")
         except (DelfError, TimeoutError) as error:
-            self._report_words_only(error, started)
+            self._report_search_by_words_only(error, started)
             return None
         return np.asarray(vector, dtype="float32")
 
@@ -330,7 +357,9 @@ class SemanticStore:
     def _is_paused(self) -> bool:
         return time.monotonic() < self._paused_until
 
-    def _report_words_only(self, error: BaseException, started: float | None = None) -> None:
+    def _report_search_by_words_only(
+        self, error: BaseException, started: float | None = None
+    ) -> None:
         """Report that facts are found by words only, because the embedder failed.
 
         The report goes to the log once, and to the notes of each task.
@@ -367,7 +396,7 @@ class SemanticStore:
                     rows = await self._embedder.embed(texts[start : start + size], "passage")
                 vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
         except (DelfError, TimeoutError) as error:
-            self._report_words_only(error, started)
+            self._report_search_by_words_only(error, started)
             return None
         return vectors
 
@@ -395,6 +424,6 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
         return None
 
 
-def _log_failure(filling: asyncio.Task[int]) -> None:
-    if not filling.cancelled() and (error := filling.exception()) is not None:
+def _log_failure(embedding: asyncio.Task[int]) -> None:
+    if not embedding.cancelled() and (error := embedding.exception()) is not None:
         _log.warning("facts could not be given their vectors: %s", error)

@@ -33,7 +33,7 @@ def is_file_name(text: str) -> bool:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
         return bool(Path(text).suffix) or os.sep in text
-    # A text like a path is a missing file, not a fact.
+    # A text that looks like a path is taken for the name of a missing file, not for a sentence.
     return _PATH_LIKE.fullmatch(text) is not None
 
 

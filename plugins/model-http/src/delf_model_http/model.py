@@ -159,7 +159,7 @@ class HttpModel(EndpointModel):
 
     async def warm_up(self) -> None:
         """Import httpx in advance; send nothing."""
-        if self._endpoint.missing is None:
+        if self._endpoint.missing_variable is None:
             await self._pool.get()
 
     @property

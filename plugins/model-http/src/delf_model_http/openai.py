@@ -69,7 +69,7 @@ class ChatCompletions:
             settings = {
                 name: value for name, value in settings.items() if name not in _REFUSED_SETTINGS
             }
-        if is_reasoning_model or endpoint.is_original:
+        if is_reasoning_model or endpoint.is_official:
             # OpenAI itself has no top_k, and has renamed max_tokens.
             settings.pop("top_k", None)
             if "max_tokens" in settings:

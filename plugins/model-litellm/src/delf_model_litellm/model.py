@@ -98,7 +98,7 @@ class LiteLLMModel(EndpointModel):
 
     async def warm_up(self) -> None:
         """Import litellm in advance; send nothing."""
-        if self._endpoint.missing is None:
+        if self._endpoint.missing_variable is None:
             await library.load()
             self._clients.get()
 

@@ -113,4 +113,4 @@ class Agents:
     async def aclose(self) -> None:
         """Stop all agents. Other runners can resume the interrupted tasks."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
-        await asyncio.gather(*(agent.astop(leave=True) for agent in agents))
+        await asyncio.gather(*(agent.astop(keep_resumable=True) for agent in agents))

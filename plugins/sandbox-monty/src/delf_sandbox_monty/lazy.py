@@ -39,33 +39,38 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            effect = functions.write_action_for_each_item(node) or _named_expression_in(node)
-            if effect and not _is_consumed_completely(node, parents):
+            write_action = functions.write_action_for_each_item(node)
+            effect_clause = (
+                _named_expression_clause(node)
+                if write_action is None
+                else f"{write_action} is called"
+            )
+            if effect_clause and not _is_consumed_completely(node, parents):
                 raise AmbiguousError.at_node(
                     node,
-                    f"this sandbox goes through generators and map() at once, so {effect} for "
-                    "every item: make a list of it, or write a loop",
+                    "this sandbox goes through generators and map() at once, so "
+                    f"{effect_clause} for every item: make a list of it, or write a loop",
                 )
     for scope in functions.syntax.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
-            effect = functions.write_action_in(scope) or _printed_in(scope.node)
-            if effect:
+            called_name = functions.write_action_in(scope) or _printed_in(scope.node)
+            if called_name:
                 raise AmbiguousError.at_node(
                     scope.node,
-                    f"this sandbox runs a generator to its end at once, with each {effect}: "
+                    f"this sandbox runs a generator to its end at once, with each {called_name}: "
                     "build a list and return it",
                 )
 
 
-def _named_expression_in(node: ast.AST) -> str | None:
-    """Return a clause for the error message if a generator expression has a ``:=``, else None.
+def _named_expression_clause(node: ast.AST) -> str | None:
+    """Return ``x := … is evaluated`` for the error message; None if nothing needs such a message.
 
-    The variable of a ``:=`` outlives the generator.
+    A ``:=`` in a generator expression is an effect, because its variable outlives the generator.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None
     targets = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
-    return next((f"{word} := … is done" for word in targets), None)
+    return next((f"{word} := … is evaluated" for word in targets), None)
 
 
 def _printed_in(function: ast.AST) -> str | None:
@@ -85,7 +90,9 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
     match parents[id(node)]:
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
             return word in _CONSUMES_ALL and outer.func is not node
-        case ast.Starred() | ast.Expr() | ast.YieldFrom():
+        case ast.Starred() | ast.YieldFrom():
+            return True
+        case ast.Expr():  # a statement, whose value nothing can use later
             return True
         case ast.For(iter=given, body=body) if given is node:
             return not any(
@@ -115,7 +122,7 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without nested functions."""
+    """Yield the nodes of a function, but not those inside nested functions and classes."""
     for part in ast.iter_child_nodes(function):
         yield part
         if not isinstance(part, _SCOPES):
@@ -137,7 +144,10 @@ class _Yields(ast.NodeTransformer):
         return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Replace a ``yield`` statement by an append to the list."""
+        """Replace ``yield x`` by ``__delf_items__.append(x)``, the list of what the function gives.
+
+        ``yield from x`` becomes ``__delf_items__.extend(x)``.
+        """
         match node.value:
             case ast.Yield(value=value):
                 method, argument = "append", value or ast.Constant(value=None, **position_of(node))
@@ -146,7 +156,7 @@ class _Yields(ast.NodeTransformer):
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)
-        function.is_called = True
+        function.is_called = True  # so that the lowering does not take it for a record's item
         node.value = ast.Call(func=function, args=[argument], keywords=[], **position_of(node))
         return node
 

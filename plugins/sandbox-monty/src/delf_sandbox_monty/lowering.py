@@ -91,28 +91,27 @@ class MontyRewriting(Rewriting):
     await_everywhere = True
 
     def _rewrite_tree(self) -> None:
-        # On the original tree: the messages of this check name the lines and names of the script.
+        # Check the original tree, because the error messages name lines and names of the script.
         check_lazy(cast("ast.Module", self._syntax.module.node), self._functions)
         super()._rewrite_tree()
         for place, is_called in self._syntax.attributes:
-            self._hand_over_method(place, is_called=is_called)
+            if not is_called:
+                self._replace_method_value(place)
         for place in self._syntax.calls.values():
-            self._rewrite_connection(place)
+            self._replace_call_of_connection(place)
 
-    def _hand_over_method(self, place: Any, *, is_called: bool) -> None:
-        """Replace a connection's method that a script uses as a value, without a call.
-
-        The replacement is the function that implements the method.
-        """
+    def _replace_method_value(self, place: Any) -> None:
+        """Replace a connection's method that is used as a value by the name of a plain function."""
         node = place.node
-        word = getattr(node.value, "id", "")
-        methods = self._initial_names.tools.get(word, ())
-        # If the rewriting has replaced the node, another replacement would undo this.
+        connection = getattr(node.value, "id", "")
+        is_method = node.attr in self._initial_names.tools.get(connection, ())
+        is_redefined_by_script = place.scope.find(connection) is not None
+        # If the rewriting has replaced the node already, a second replacement would undo that.
         is_unchanged = place.current is node
-        if is_unchanged and not is_called and node.attr in methods and not place.scope.find(word):
-            place.put(name(node, method_name(word, node.attr)))
+        if is_unchanged and is_method and not is_redefined_by_script:
+            place.put(name(node, method_name(connection, node.attr)))
 
-    def _rewrite_connection(self, place: CallPlace) -> None:
+    def _replace_call_of_connection(self, place: CallPlace) -> None:
         """Replace a call of a connection itself, as in ``shop()``, by the connection."""
         match place.node.func:
             case ast.Name(id=word) if self._initial_names.tools.get(word) and not place.scope.find(
@@ -160,14 +159,18 @@ class MontyRewriting(Rewriting):
         return function
 
     def let_passed_functions_block(self, place: CallPlace) -> None:
-        """Rewrite a call such as ``sorted(names, key=fetch)`` whose passed function may wait."""
+        """Rewrite a call such as ``sorted(names, key=fetch)`` if ``fetch`` may await tool calls.
+
+        The replacement, such as ``__delf_sorted__``, awaits the passed function.
+        """
         node = place.node
         match node.func:
             case ast.Name(id=word) if word in _TAKES_FUNCTION:
-                keys = [item.value for item in node.keywords if item.arg == "key"]
                 if word in ("map", "filter", "reduce"):
-                    keys = node.args[:1]
-                if any(self._may_wait(item) for item in keys):
+                    passed_functions = node.args[:1]
+                else:
+                    passed_functions = [item.value for item in node.keywords if item.arg == "key"]
+                if any(self._may_wait(function) for function in passed_functions):
                     node.func = name(node.func, f"__delf_{word}__")
             case _:
                 pass
@@ -196,22 +199,24 @@ class Lowering(ast.NodeTransformer):
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
-        self._modules: set[str] = set()
-        # The names of functions passed to ``functools.wraps``, whose results have other names.
-        self._wrapped: set[str] = set()
+        self._modules_and_classes: set[str] = set()
+        # The functions passed to ``functools.wraps``: a decorated function has their name.
+        self._wrapped_functions: set[str] = set()
         self._number = 0
 
     def lower(self, tree: ast.Module) -> None:
         """Rewrite a script in place."""
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._modules.update(a.asname or a.name.split(".")[0] for a in node.names)
+                names = (item.asname or item.name.split(".")[0] for item in node.names)
+                self._modules_and_classes.update(names)
             elif isinstance(node, ast.ClassDef):
-                self._modules.add(node.name)
+                self._modules_and_classes.add(node.name)
             elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
-                self._wrapped.update(item.id for item in node.args if isinstance(item, ast.Name))
+                functions = (item.id for item in node.args if isinstance(item, ast.Name))
+                self._wrapped_functions.update(functions)
         self.visit(tree)
-        # Afterwards: only what is left is unsupported.
+        # Check the rewritten tree, because rewriting removes most of the unsupported syntax.
         _check_syntax(tree)
 
     # -- modules ------------------------------------------------------------------------
@@ -225,7 +230,7 @@ class Lowering(ast.NodeTransformer):
         for item in node.names:
             if item.name not in SHIMS:
                 continue
-            shim = self._module(node, item.name)
+            shim = self._replacement_of_module(node, item.name)
             target = ast.Name(id=item.asname or item.name, ctx=_STORE, **position_of(node))
             new.append(ast.Assign(targets=[target], value=shim, **position_of(node)))
         if other_imports:
@@ -233,12 +238,13 @@ class Lowering(ast.NodeTransformer):
             new.append(node)
         return new
 
-    def _module(self, node: Any, word: str) -> ast.expr:
-        if word == "nest_asyncio":
+    def _replacement_of_module(self, node: Any, module: str) -> ast.expr:
+        """Build the expression that stands for an imported module: an object of the prelude."""
+        if module == "nest_asyncio":  # the prelude has a class with the same functions
             return ast.Call(
                 func=name(node, "__delf_Nest__"), args=[], keywords=[], **position_of(node)
             )
-        return name(node, _REPLACED_MODULES[word])
+        return name(node, _REPLACED_MODULES[module])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         """Replace an import of a name by an assignment of the name's replacement in the prelude.
@@ -296,7 +302,10 @@ class Lowering(ast.NodeTransformer):
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Wrap an iterator that is assigned to a name, so that it can be iterated only once."""
+        """Wrap in ``iter()`` a generator, map, filter or zip that is assigned to a name.
+
+        Monty makes a list of it, which a script could iterate over twice, unlike in Python.
+        """
         self.generic_visit(node)
         match node.value:
             case (
@@ -436,19 +445,20 @@ class Lowering(ast.NodeTransformer):
     # -- expressions --------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """Convert dates to ISO 8601 text where a script compares them with text."""
+        """Let a script compare dates with dates as ISO 8601 text.
+
+        ``==`` and ``!=`` become a call of ``__delf_same__``, which compares a date with a text as
+        text; in ``<``, ``<=``, ``>`` and ``>=`` both sides are converted to text.
+        """
         self.generic_visit(node)
         match node:
-            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as how], comparators=[other]):
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as operator], comparators=[other]):
                 if _may_be_date(node.left) and _may_be_date(other):
                     same = call_of(name(node, "__delf_same__"), [node.left, other])
-                    is_not = isinstance(how, ast.NotEq)
-                    return (
-                        ast.UnaryOp(op=ast.Not(), operand=same, **position_of(node))
-                        if is_not
-                        else same
-                    )
-            case ast.Compare(ops=[*how]) if all(isinstance(op, _ORDERED) for op in how):
+                    if isinstance(operator, ast.Eq):
+                        return same
+                    return ast.UnaryOp(op=ast.Not(), operand=same, **position_of(node))
+            case ast.Compare(ops=[*operators]) if all(isinstance(op, _ORDERED) for op in operators):
                 if any(map(_is_date_text, (node.left, *node.comparators))):
                     node.left = _date_to_text(node.left)
                     node.comparators = [_date_to_text(side) for side in node.comparators]
@@ -457,14 +467,17 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """Convert a date to ISO 8601 text where a script indexes it."""
+        """Convert a sliced value to ISO 8601 text if it is a date, as in ``row["day"][:7]``."""
         self.generic_visit(node)
         if isinstance(node.slice, ast.Slice) and isinstance(node.ctx, ast.Load):
             node.value = _date_to_text(node.value)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        """Give tools' exceptions their own names where an f-string formats them."""
+        """Replace ``{x!r}`` in an f-string by ``{__delf_repr__(x)}``.
+
+        Unlike Monty's ``repr``, the function shows a tool's exception under its own name.
+        """
         self.generic_visit(node)
         if node.conversion == ord("r") and not isinstance(node.value, ast.Constant):
             node.value = call_of(name(node, "__delf_repr__"), [node.value])
@@ -500,14 +513,14 @@ class Lowering(ast.NodeTransformer):
                 node.args[0] = _date_to_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
                 # Scripts may use a date as ISO 8601 text.
-                if not (isinstance(inner, ast.Name) and inner.id in self._modules):
+                if not (isinstance(inner, ast.Name) and inner.id in self._modules_and_classes):
                     node.func = attribute(_date_to_text(inner), word)
             case ast.Name(id="print"):
-                # Monty's print has neither ``file`` nor ``flush``.
-                keywords = [item for item in node.keywords if item.arg not in ("file", "flush")]
-                if len(keywords) < len(node.keywords) and self._prints(node):
-                    node.keywords = keywords
-                elif any(item.arg == "file" for item in node.keywords):
+                # Monty's print has neither ``file`` nor ``flush``: drop them if the text goes to
+                # a standard stream; otherwise let the prelude write into the given file.
+                if self._prints_to_standard_stream(node):
+                    node.keywords = [k for k in node.keywords if k.arg not in ("file", "flush")]
+                else:
                     node.func = name(node.func, "__delf_print__")
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
                 # Monty's generator expressions are lists, which next() refuses.
@@ -522,25 +535,25 @@ class Lowering(ast.NodeTransformer):
         return node
 
     @staticmethod
-    def _prints(node: ast.Call) -> bool:
-        """Return True if a call of ``print`` writes to the standard output."""
+    def _prints_to_standard_stream(node: ast.Call) -> bool:
+        """Return True if a call of ``print`` has no ``file``, or one such as ``sys.stderr``."""
         files = [item.value for item in node.keywords if item.arg == "file"]
         return all(isinstance(file, ast.Attribute) for file in files)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Convert attributes of records to items, and methods of connections to functions."""
-        is_called = getattr(node, "is_called", False)
+        """Replace an attribute that Monty lacks; each case below begins with an example."""
+        is_called = getattr(node, "is_called", False)  # as set by mark_called_attributes()
         self.generic_visit(node)
-        match node.value:
-            case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))) if (
-                table == TOOLS and not is_called
-            ):
-                return name(node, method_name(word, node.attr))
-            case ast.Name(id=root):
-                pass
-            case _:
-                root = ""
-        match node:  # delf's exceptions have other names in Monty
+        root = node.value.id if isinstance(node.value, ast.Name) else ""
+        match node:
+            # tools["shop"].search, not called: the plain function that stands for the method
+            case ast.Attribute(
+                value=ast.Subscript(
+                    value=ast.Name(id=table), slice=ast.Constant(value=str(connection))
+                )
+            ) if table == TOOLS and not is_called:
+                return name(node, method_name(connection, node.attr))
+            # type(error).__name__: delf's exceptions have other names in Monty
             case (
                 ast.Attribute(
                     attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
@@ -548,22 +561,31 @@ class Lowering(ast.NodeTransformer):
                 | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
             ):
                 return call_of(name(node, "__delf_kind__"), [value])
+            # fetch.__name__: the name is known, unless a decorator has given fetch another name
             case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
-                if word not in self._modules and (not self._wrapped or word in self._wrapped):
+                has_decorators = bool(self._wrapped_functions)
+                has_own_name = not has_decorators or word in self._wrapped_functions
+                if word not in self._modules_and_classes and has_own_name:
                     return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 pass
+        # functools.wraps: a function of the prelude
         if (root, node.attr) in _REPLACED_FUNCTIONS:
             return name(node, _REPLACED_FUNCTIONS[root, node.attr])
+        # shop.search(), row.price = 1, row._price: unchanged
         if not isinstance(node.ctx, ast.Load) or is_called or node.attr.startswith("_"):
             return node
-        if root in self._modules or root in ("self", "cls", "asyncio") or root in self._tools:
+        # math.pi, self.price: not the item of a record
+        is_object = root in self._modules_and_classes or root in ("self", "cls", "asyncio")
+        if is_object or root in self._tools:
             return node
+        # str.lower, not called: a function, because Monty cannot pass methods as values
         if root in ("str", "int", "float", "list", "dict", "set"):
             return _wrap_type_method(node)
-        # For a key named like a dict method, scripts must use an index.
+        # row.items: the method of a dict; a script can write row["items"] for the item
         if node.attr in _DICT_ATTRIBUTES:
             return node
+        # row.price: the item of a record, which is a dict in Monty
         text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
@@ -649,7 +671,10 @@ def _date_to_text(node: Any) -> Any:
 
 
 def _may_be_date(node: Any) -> bool:
-    """Return True if the value of an expression may be a date or the text of a date."""
+    """Return True if the value of an expression may be a date or the text of a date.
+
+    Arithmetic counts as a number, although the sum of a date and a duration is a date.
+    """
     match node:
         case ast.Constant(value=str()):
             return _is_date_text(node)

@@ -32,14 +32,14 @@ class Prepared:
         code: The text that Monty runs.
         lines: For each line of ``code``, the number of the line in the model's text; empty if both
             texts are the same.
-        rebound: The tool names that the script binds to something else.
+        reassigned_tools: The tool names that the script binds to something else.
         functions: The names of the async functions that the script defines.
         names: All names that the script defines for later scripts.
     """
 
     code: str
     lines: Sequence[int] = ()
-    rebound: Sequence[str] = ()
+    reassigned_tools: Sequence[str] = ()
     functions: frozenset[str] = frozenset()
     names: frozenset[str] = field(default_factory=frozenset[str])
 
@@ -78,19 +78,22 @@ def _failed(kind: str, error: SyntaxError, source: str) -> Failed:
 def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     """Rewrite a script for Monty; a script that needs no changes keeps its text."""
     tree = ast.parse(source)
-    before = ast.dump(tree)
+    original_dump = ast.dump(tree)
     call_main_function(tree)
+    # Add each missing ``await`` first; then replace syntax and modules that Monty lacks.
     rewritten = MontyRewriting(tree, initial_names).result
+    reassigned_tools = rewritten.rebound_names
     mark_called_attributes(tree)
-    Lowering(set(initial_names.tools).difference(rewritten.rebound_names)).lower(tree)
+    Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
     _export_main_variables(tree)
-    _keep_value(tree)
+    _end_with_value(tree)
     names = frozenset(bound_names(tree))
-    if ast.dump(tree) == before:
-        return Prepared(source, (), rewritten.rebound_names, frozenset(rewritten.functions), names)
-    code = _unparsed(tree)
-    lines = _map_lines(tree, ast.parse(code))
-    return Prepared(code, lines, rewritten.rebound_names, frozenset(rewritten.functions), names)
+    if ast.dump(tree) == original_dump:
+        code, lines = source, []
+    else:
+        code = _unparsed(tree)
+        lines = _map_lines(tree, ast.parse(code))
+    return Prepared(code, lines, reassigned_tools, frozenset(rewritten.functions), names)
 
 
 def line_of(source: str, number: int | None) -> str | None:
@@ -105,8 +108,11 @@ def line_of(source: str, number: int | None) -> str | None:
     return text[:400] or None
 
 
-def _keep_value(tree: ast.Module) -> None:
-    """Make the value of the last expression the final value of the script."""
+def _end_with_value(tree: ast.Module) -> None:
+    """Append the value of the last statement to a script that does not end in an expression.
+
+    The last statement may be an assignment, or an ``if`` or another block that ends in one.
+    """
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
     last = tree.body[-1]
@@ -120,7 +126,7 @@ def _keep_value(tree: ast.Module) -> None:
 
 
 def _export_main_variables(tree: ast.Module) -> None:
-    """Make the variables of ``main()`` global, because the model takes them for the script's."""
+    """Make the variables of ``main()`` global, because models use them in their next script."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
@@ -143,16 +149,18 @@ class _FormatCalls(ast.NodeTransformer):
     """Converts f-strings to calls of ``format``."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Replace an f-string by a call of ``str.format`` with the same values."""
         self.generic_visit(node)
-        values: list[ast.expr] = []
-        text = ast.Constant(value=_format_of(node, values), **position_of(node))
+        template, values = _format_template(node)
+        text = ast.Constant(value=template, **position_of(node))
         function = ast.Attribute(value=text, attr="format", ctx=ast.Load(), **position_of(node))
         return ast.Call(func=function, args=values, keywords=[], **position_of(node))
 
 
-def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
-    """Return an f-string as a template for ``str.format``, and append its values to a list."""
+def _format_template(node: ast.JoinedStr) -> tuple[str, list[ast.expr]]:
+    """Return an f-string as a template for ``str.format``, and the values of the template."""
     parts: list[str] = []
+    values: list[ast.expr] = []
     for part in node.values:
         match part:
             case ast.Constant(value=str(text)):
@@ -160,35 +168,40 @@ def _format_of(node: ast.JoinedStr, values: list[ast.expr]) -> str:
             case ast.FormattedValue(value=value, conversion=conversion, format_spec=spec):
                 values.append(value)
                 mark = f"!{chr(conversion)}" if conversion >= 0 else ""
-                how = f":{_format_of(spec, values)}" if isinstance(spec, ast.JoinedStr) else ""
-                parts.append(f"{{{mark}{how}}}")
+                spec_template = ""
+                if isinstance(spec, ast.JoinedStr):
+                    inner_template, inner_values = _format_template(spec)
+                    spec_template = f":{inner_template}"
+                    values += inner_values
+                parts.append(f"{{{mark}{spec_template}}}")
             case _:
                 pass
-    return "".join(parts)
+    return "".join(parts), values
 
 
-def _map_lines(tree: ast.Module, written: ast.Module) -> list[int]:
-    """Return for each line of the rewritten script the number of the line that the model wrote.
+def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
+    """Return, for each line of a rewritten script from 1, the number of the original line.
 
     Args:
-        tree: The rewritten tree, whose nodes have the line numbers of the model's script.
-        written: The tree that was parsed from the text of the rewritten script.
+        tree: The rewritten tree, whose nodes have the line numbers of the original script.
+        reparsed: The tree of the rewritten text, with the line numbers of that text.
     """
-    line_numbers: dict[int, int] = {}
+    line_numbers: dict[int, int] = {}  # from line of the rewritten text to original line
 
-    def record_lines(node: ast.AST, written_node: ast.AST) -> None:
-        pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(written_node), strict=False)
-        for child, written_child in pairs:
-            if type(child) is not type(written_child):
+    def record_lines(node: ast.AST, reparsed_node: ast.AST) -> None:
+        """Record the original lines of all statements below a node."""
+        pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)
+        for child, reparsed_child in pairs:
+            if type(child) is not type(reparsed_child):
                 continue
             if isinstance(child, (ast.stmt, ast.ExceptHandler)) and isinstance(
-                written_child, (ast.stmt, ast.ExceptHandler)
+                reparsed_child, (ast.stmt, ast.ExceptHandler)
             ):
-                line_numbers[written_child.lineno] = child.lineno
-            if not isinstance(child, ast.expr):
-                record_lines(child, written_child)
+                line_numbers[reparsed_child.lineno] = child.lineno
+            if not isinstance(child, ast.expr):  # expressions contain no statements
+                record_lines(child, reparsed_child)
 
-    record_lines(tree, written)
+    record_lines(tree, reparsed)
     lines: list[int] = []
     last = 1
     for number in range(1, max(line_numbers, default=0) + 1):
@@ -221,6 +234,7 @@ def initial_names_of(
     functions: set[str] = set()
     initial_names = InitialNames(
         tools={tool.name: tool.methods for tool in tools},
+        # The dotted names of calls that change data; a plain tool, whose method is "", is its name.
         write_actions={
             f"{tool.name}.{method}" if method else tool.name
             for tool in tools

@@ -38,7 +38,7 @@ from delf_sandbox.wire import limits_by_name, size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, initial_names_of, prelude, prepare
-from delf_sandbox_monty.uses import ToolUses, type_name
+from delf_sandbox_monty.uses import UncalledTools, type_name
 from delf_sandbox_monty.values import for_monty, plain, plain_or_text
 from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
 
@@ -90,18 +90,18 @@ class MontySession:
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
         names = initial_names_of(spec.tools, MODULES | SHIMS)
-        self._initial_names, self._script_names, self._async = names
-        self._rebound: set[str] = set()
-        self._uses = ToolUses(self._tools)
+        self._initial_names, self._script_names, self._async_function_names = names
+        self._reassigned_tools: set[str] = set()
+        self._uncalled_tools = UncalledTools(self._tools)
         self._calls_left_after_end: int | None = None
         self._sources: dict[str, Source] = {}
-        self._feeds = 0
+        self._code_count = 0  # how many codes Monty ran; Monty numbers their files by it
         self._calls: set[asyncio.Task[CallAnswer]] = set()
         self._running: asyncio.Task[Any] | None = None
         self._host: ScriptHost | None = None
-        self._limit: LimitReached | None = None
-        self._rerun: tuple[str, str, tuple[str, ...]] | None = None
-        self._printed = 0
+        self._reached_limit: LimitReached | None = None
+        self._requested_rerun: Rerun | None = None
+        self._printed_characters = 0
         self._last_call_id = 0
         # For the name and message of each exception, the number of the call that raised it.
         #
@@ -114,13 +114,13 @@ class MontySession:
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
         # A shared value is stored once in Monty, but copied for each place of use.
-        self._copied_bytes = 2 * spec.limits.frame_bytes
+        self._max_copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
         self._files.limits = FileLimits(limits_by_name(spec.limits))
         self._files.row_files = spec.row_files
         self._files.scratch = Scratch(str(folder / "scratch"), SCRATCH)
-        self._lookup = self._names()
+        self._provided_names = self._make_provided_names()
         self._closed = False
 
     @property
@@ -153,11 +153,11 @@ class MontySession:
             return prepared
         await self._restore_tool_names()
         self._script_names |= prepared.names
-        self._async |= prepared.functions
-        self._rebound.update(prepared.rebound)
-        self._sources[f"<python-input-{self._feeds}>"] = Source(code, prepared.lines)
-        self._limit = self._rerun = None
-        self._printed = 0
+        self._async_function_names |= prepared.functions
+        self._reassigned_tools.update(prepared.reassigned_tools)
+        self._sources[f"<python-input-{self._code_count}>"] = Source(code, prepared.lines)
+        self._reached_limit = self._requested_rerun = None
+        self._printed_characters = 0
         self._raised.clear()
         self._host = host
         try:
@@ -170,7 +170,7 @@ class MontySession:
             self._host = None
             self._cancel_calls()
         if isinstance(outcome, (Done, Failed, Rerun)):
-            return await self._with_variables(outcome)
+            return await self._add_variables_to(outcome)
         # The memory limit is enforced inside Monty, whose interpreter stays usable.
         if not isinstance(outcome, LimitReached) or outcome.limit != "memory":
             await self.aclose()
@@ -178,14 +178,15 @@ class MontySession:
 
     async def _restore_tool_names(self) -> None:
         """Bind the tool names again that earlier scripts bound to something else."""
-        if self._rebound:
-            await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._rebound))
-            self._rebound.clear()
+        if self._reassigned_tools:
+            names = self._reassigned_tools
+            await self._feed("\n".join(f"{name} = __delf_tools__[{name!r}]" for name in names))
+            self._reassigned_tools.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
         """Run a script and the tasks that it left running, and send the files that it wrote."""
         outcome = await self._run(prepared.code)
-        note = rebound_names_note(prepared.rebound)
+        note = rebound_names_note(prepared.reassigned_tools)
         if isinstance(outcome, Failed) and note:
             return replace(outcome, message=outcome.message + note)
         if isinstance(outcome, Rerun) and note:
@@ -204,7 +205,8 @@ class MontySession:
                 message = f"never awaited, so never made: {', '.join(missed[:5])}; write `await …`"
                 return Failed(kind="NotAwaitedError", message=message)
         if isinstance(outcome, Done):
-            return await asyncio.to_thread(self._send_written_files) or outcome
+            failure = await asyncio.to_thread(self._send_written_files)
+            return outcome if failure is None else failure
         return outcome
 
     def _send_written_files(self) -> Outcome | None:
@@ -221,6 +223,7 @@ class MontySession:
         return None
 
     async def _run(self, code: str) -> Outcome:
+        """Run code in the interpreter, and return how it ended as an outcome."""
         from pydantic_monty import MontyCrashedError, MontyError
 
         self._running = asyncio.ensure_future(self._feed(code))
@@ -234,17 +237,20 @@ class MontySession:
         finally:
             running, self._running = self._running, None
             await asyncio.wait({watching})
-        # Check the limit first: it ends the script by a cancellation without a reason.
-        if self._limit is not None:
-            return self._limit
+        # A reached limit and rerun() both stop the code by an error that does not tell the reason.
+        if self._reached_limit is not None:
+            return self._reached_limit
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
-        if self._rerun is not None:
-            context, remaining, carry = self._rerun
-            return Rerun(context=context, remaining=remaining, carry=carry)
+        if self._requested_rerun is not None:
+            return self._requested_rerun
         if error is None:
-            value = await _in_thread_if_large(plain_or_text, running.result(), self._copied_bytes)
-            misuse = await _in_thread_if_large(self._uses.find, value)
-            return Done(value=value) if misuse is None else Failed(kind="TypeError", message=misuse)
+            result = running.result()
+            value = await _in_thread_if_large(plain_or_text, result, self._max_copied_bytes)
+            # The value may be a tool that the script should have called.
+            problem = await _in_thread_if_large(self._uncalled_tools.error_message, value)
+            if problem is not None:
+                return Failed(kind="TypeError", message=problem)
+            return Done(value=value)
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):
@@ -271,15 +277,15 @@ class MontySession:
                 return
 
     async def _feed(self, code: str) -> Any:
-        self._feeds += 1
+        self._code_count += 1
         return await self._checkout.feed_run(
             code,
-            external_lookup=self._lookup,
+            external_lookup=self._provided_names,
             print_callback=self._take_print,
             mount=self._mounts,
         )
 
-    async def _with_variables(self, outcome: Done | Failed | Rerun) -> Outcome:
+    async def _add_variables_to(self, outcome: Done | Failed | Rerun) -> Outcome:
         """Return the outcome with a description of the variables, if available."""
         from pydantic_monty import MontyError
 
@@ -312,7 +318,7 @@ class MontySession:
 
     # -- what scripts can call ----------------------------------------------------------
 
-    def _names(self) -> dict[str, Any]:
+    def _make_provided_names(self) -> dict[str, Any]:
         """Return a mapping from the names that scripts use to functions and connections."""
         from pydantic_monty import ClassInstance
 
@@ -390,16 +396,16 @@ class MontySession:
         limit = self._spec.limits.frame_bytes
         inspected_bytes = 0
         try:
-            copied = plain([list(args), kwargs], self._copied_bytes)
-            self._uses.check(copied)
+            copied = plain([list(args), kwargs], self._max_copied_bytes)
+            self._uncalled_tools.raise_if_in(copied)
             check_size(copied, limit)
             data = dumps(copied)
             if len(data) <= limit:
                 return (*loads(data), size_in_memory(data))
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
             inspected_bytes = len(data)
-        except TooLargeError as error:
-            problem, inspected_bytes = str(error), self._copied_bytes
+        except TooLargeError as error:  # copying stopped at the limit
+            problem, inspected_bytes = str(error), self._max_copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
         exceeded = self._budget.count_call(0, inspected_bytes)  # refused arguments took time, too
@@ -439,53 +445,63 @@ class MontySession:
     def _take_print(self, _stream: str, text: str) -> None:
         """Record printed text; end the script beyond the output limit.
 
-        Called in a thread of the pool.
+        Monty calls this in one of its threads.
+
+        Raises:
+            TypeError: If the text shows a tool that the script should have called.
         """
         host = self._host
-        if host is None or self._limit is not None:
+        if host is None or self._reached_limit is not None:
             return
-        self._uses.check(text)
-        self._printed += len(text)
+        self._uncalled_tools.raise_if_in(text)
+        self._printed_characters += len(text)
         limit = self._spec.limits.output_bytes
-        if self._printed > limit:
+        if self._printed_characters > limit:
             self._end_by_limit("output", f"the script printed more than {limit:,} characters")
         else:
-            clean = text.encode("utf-8", "replace").decode("utf-8")
-            self._loop.call_soon_threadsafe(host.printed, clean)
+            encodable_text = text.encode("utf-8", "replace").decode("utf-8")
+            self._loop.call_soon_threadsafe(host.printed, encodable_text)
 
     def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
-        """Implement ``add_to_output_files``. Called in a thread of the pool."""
+        """Implement ``add_to_output_files``. Monty calls this in one of its threads."""
         content_argument = (
-            () if content is NOT_GIVEN else (plain(_to_pathlib(content), self._copied_bytes),)
+            () if content is NOT_GIVEN else (plain(_to_pathlib(content), self._max_copied_bytes),)
         )
         try:
             self._files(_to_pathlib(name), *content_argument)
         except LimitReachedError as error:
             self._end_by_limit(error.limit, error.message)
+            # The script must not be able to catch the error by ``except Exception``.
             raise KeyboardInterrupt from None
 
     def _take_chunk(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
+        """Collect the chunks of a file; with the last chunk, send the file to the host.
+
+        A script that has reached a limit sends no more files.
+        """
         self._chunks.append(chunk)
         if not last:
             return
         data = b"".join(self._chunks)
         self._chunks.clear()
-        self._uses.check_file(data)
+        self._uncalled_tools.raise_if_in_file(data)
         host = self._host
-        if host is not None and self._limit is None:
+        if host is not None and self._reached_limit is None:
             take = host.wrote_rows if kind == "rows" else host.wrote_file
             # Block the script's thread until the host has accepted or refused the file.
-            asyncio.run_coroutine_threadsafe(_written(take, name, data), self._loop).result()
+            asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        self._uses.check([context, remaining])
+        self._uncalled_tools.raise_if_in([context, remaining])
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
-        self._rerun = str(context), str(remaining), tuple(names)
+        self._requested_rerun = Rerun(
+            context=str(context), remaining=str(remaining), carry=tuple(names)
+        )
         raise KeyboardInterrupt("the script asked for another pass")
 
     def _end_by_limit(self, limit: str, message: str) -> None:
         """End the script because it exceeded a limit. The script cannot catch this."""
-        self._limit = LimitReached(limit=limit, message=message)
+        self._reached_limit = LimitReached(limit=limit, message=message)
         running = self._running
         if running is not None:
             self._loop.call_soon_threadsafe(running.cancel)
@@ -503,7 +519,7 @@ async def _in_thread_if_large(work: Callable[..., T], *values: Any) -> T:
     return work(*values)
 
 
-async def _written(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:
+async def _call_async(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:
     take(name, data)
 
 

@@ -23,12 +23,12 @@ def type_name(connection: str) -> str:
     return f"__delf_tool_{connection}__"
 
 
-def with_names(text: str) -> str:
+def replace_type_names(text: str) -> str:
     """Replace the type names of connections in a text of Monty by the connections' names."""
     return _TYPE.sub(r"\1", text) if _OURS in text else text
 
 
-class ToolUses:
+class UncalledTools:
     """Finds actions and connections that a script outputs as values.
 
     Args:
@@ -37,29 +37,30 @@ class ToolUses:
     """
 
     def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:
-        self._found: dict[str, tuple[str, Sequence[str]]] = {}
+        # From the text that Monty shows for a tool to the tool's name and actions.
+        self._tool_by_shown_text: dict[str, tuple[str, Sequence[str]]] = {}
         for name, methods in tools.items():
-            self._found[type_name(name) if methods else f"<function '{name}' external>"] = (
-                name,
-                methods,
-            )
+            shown_text = type_name(name) if methods else f"<function '{name}' external>"
+            self._tool_by_shown_text[shown_text] = (name, methods)
             for method in methods:
-                self._found[method_name(name, method)] = (f"{name}.{method}", ())
-        words = "|".join(map(re.escape, sorted(self._found, key=len, reverse=True)))
-        self._pattern = re.compile(words) if words else None
+                self._tool_by_shown_text[method_name(name, method)] = (f"{name}.{method}", ())
+        shown_texts = sorted(self._tool_by_shown_text, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, shown_texts))) if shown_texts else None
 
-    def check(self, value: Any) -> None:
-        """Raise if a value contains an action or a connection.
+    def raise_if_in(self, value: Any) -> None:
+        """Raise if a text in a value shows an action or a connection.
 
         Raises:
             TypeError: If the script should have called the action; the message has the call to
                 write.
         """
-        if (use := self.find(value)) is not None:
-            raise TypeError(use)
+        if (message := self.error_message(value)) is not None:
+            raise TypeError(message)
 
-    def check_file(self, data: bytes) -> None:
-        """Raise if the content of a file contains an action or a connection.
+    def raise_if_in_file(self, data: bytes) -> None:
+        """Raise if the content of a file shows an action that the script did not call.
+
+        Monty writes such an action as a text with the action's internal name.
 
         Raises:
             TypeError: If the script should have called the action; the message has the call to
@@ -67,15 +68,18 @@ class ToolUses:
         """
         # A quick test, because a file can be large.
         if any(mark.encode() in data for mark in _MARKS):
-            self.check(data.decode("utf-8", "replace"))
+            self.raise_if_in(data.decode("utf-8", "replace"))
 
-    def find(self, value: Any) -> str | None:
-        """Return an error message if a value contains an action or a connection, else None."""
+    def error_message(self, value: Any) -> str | None:
+        """Return an error message if a text in a value shows an action or a connection, else None.
+
+        Monty formats an action that the script did not call as a text with its internal name.
+        """
         if self._pattern is None:
             return None
         for text in _texts(value):
             if any(mark in text for mark in _MARKS) and (match := self._pattern.search(text)):
-                return misuse_message(*self._found[match[0]])
+                return misuse_message(*self._tool_by_shown_text[match[0]])
         return None
 
 

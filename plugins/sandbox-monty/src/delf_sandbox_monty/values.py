@@ -32,13 +32,13 @@ def plain(value: Any, max_bytes: int) -> Any:
         TooLargeError: If the result would exceed the limit.
         UnsupportedValueError: If Monty passed only the ``repr`` of the value.
     """
-    return _Copy(max_bytes, refuses=True).of(value)
+    return _Copy(max_bytes, rejects_reprs=True).of(value)
 
 
 class _Copy:
-    def __init__(self, max_bytes: int, *, refuses: bool) -> None:
+    def __init__(self, max_bytes: int, *, rejects_reprs: bool) -> None:
         self._max_bytes = max_bytes
-        self._refuses = refuses
+        self._rejects_reprs = rejects_reprs
         self._size = 0
         self._copies: dict[int, Any] = {}
 
@@ -46,9 +46,10 @@ class _Copy:
         """Return a copy of a value, or the existing copy of a shared part."""
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
-            self._take(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
+            self._add_size(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
+            # Monty passes the ``repr`` of a value that is no data, such as an iterator.
             if (
-                self._refuses
+                self._rejects_reprs
                 and kind is str
                 and value[:1] in _FIRST_OF_REPR
                 and _REPR_ONLY.match(value)
@@ -62,10 +63,13 @@ class _Copy:
         return self._copies[id(value)]
 
     def _copy(self, value: Any) -> Any:
-        """Copy a value to plain data, and add its size to that of the whole copy."""
+        """Copy a container or object to plain data; the whole copy grows by the container's size.
+
+        :meth:`of` adds the size of each member.
+        """
         from pydantic_monty import MontyClassProxy
 
-        self._take(VALUE_BYTES)
+        self._add_size(VALUE_BYTES)
         match value:
             case MontyClassProxy():
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
@@ -76,7 +80,7 @@ class _Copy:
             case _:
                 return value
 
-    def _take(self, size: int) -> None:
+    def _add_size(self, size: int) -> None:
         self._size += size
         if self._size > self._max_bytes:
             raise TooLargeError(f"the value takes more than {self._max_bytes:,} bytes")
@@ -92,7 +96,7 @@ def _encoded_size(text: str | bytes) -> int:
 def plain_or_text(value: Any, max_bytes: int) -> Any:
     """Convert a value like :func:`plain`; a value that is too deep or large becomes text."""
     try:
-        return _Copy(max_bytes, refuses=False).of(value)
+        return _Copy(max_bytes, rejects_reprs=False).of(value)
     except RecursionError:
         return f"<{kind_name(value)}, nested too deeply>"
     except UnsupportedValueError:

@@ -12,7 +12,7 @@ from delf_sandbox.guest.policy import import_refusal
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
-from delf_sandbox_monty.uses import with_names
+from delf_sandbox_monty.uses import replace_type_names
 
 MODULES: Final = frozenset(
     {
@@ -59,7 +59,7 @@ _MISSING_NAMES: Final = {
     "__import__": "write an import",
     "create_task": "use asyncio.gather",
 }
-_PRELUDE: Final = re.compile(r"'__delf_(\w+?)__'")
+_HELPER_NAME: Final = re.compile(r"'__delf_(\w+?)__'")
 # The names of the prelude's types, each with a description for error messages.
 _OBJECT_KINDS: Final = {
     "Task": "task",
@@ -126,7 +126,8 @@ def describe(
         limits: The limits of the session.
     """
     inner: BaseException = error.exception()
-    text = with_names(str(inner)[: MAX_MESSAGE + 1])  # cut before searching it
+    # Cut the message first: it may be very long, and the replacement searches all of it.
+    text = replace_type_names(str(inner)[: MAX_MESSAGE + 1])
     line, source = _innermost_line(error, sources)
     if isinstance(inner, MemoryError):
         message = f"the script needed more memory than {limits.memory_bytes:,} bytes"
@@ -166,7 +167,8 @@ def _explain(
         if match[1].partition(".")[0] in modules:
             return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(have)}"
         return "ImportError", import_refusal(match[1], have)
-    text = _PRELUDE.sub(lambda match: f"'{_OBJECT_KINDS.get(match[1], 'function')}'", text)
+    # Replace names of delf's own helpers, such as '__delf_Later__', by what the script knows.
+    text = _HELPER_NAME.sub(lambda match: f"'{_OBJECT_KINDS.get(match[1], 'function')}'", text)
     if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
         name, method = match.groups()
         if method in tools[name]:

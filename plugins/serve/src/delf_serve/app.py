@@ -183,7 +183,7 @@ class Application:
         grace_start, self._grace_start = self._grace_start or now, None
         await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
         if not self._was_agent_started:
-            await self.agent.astop(leave=True)  # unfinished tasks stay resumable
+            await self.agent.astop(keep_resumable=True)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:

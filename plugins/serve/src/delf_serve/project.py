@@ -76,10 +76,10 @@ def _warn_of_unusable_model(state: State, options: Options) -> None:
     try:
         asyncio.run(check())
     except DelfError as error:
-        errors.say("warning", f"no task can run yet: {state.clean(error.message)}")
+        errors.say("warning", f"no task can run yet: {state.redact(error.message)}")
         hint = errors.hint_of(error)
         if hint:
-            errors.say("hint", state.clean(hint))
+            errors.say("hint", state.redact(hint))
 
 
 def make_application(state: State, options: Options) -> Application:

@@ -87,14 +87,14 @@ class ProjectSchedules:
                 call needs an item that the schedule does not have.
         """
         call = RoutineCall.read(schedule.task)
-        uses_item = bool(call.parts)
+        uses_item = bool(call.item_paths)
         if uses_item and schedule.each is None:
             raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
         routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
         parameters = routine.routine.parameters
         # There is no item yet, so the parameters that get a field of the item have their defaults.
         defaults = {
-            name: parameters[name].default if name in parameters else "" for name in call.parts
+            name: parameters[name].default if name in parameters else "" for name in call.item_paths
         }
         routine.task({**call.values, **defaults})  # raises if the call is invalid
 

@@ -155,7 +155,7 @@ class Sheets(GoogleConnection):
                 _BOOKS,
                 query={"fields": _BOOK_FIELDS},
                 body=body,
-                once=True,
+                send_once=True,
             )
         )
         return _info(Book.read(created))
@@ -382,7 +382,7 @@ class Sheets(GoogleConnection):
             f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
             query={"fields": "spreadsheetId"},
             body={"requests": plan.requests},
-            once=plan.once,
+            send_once=plan.once,
         )
         try:
             await self.transport.json(request)

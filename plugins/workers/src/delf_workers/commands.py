@@ -57,7 +57,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         try:
             row["description"] = registry.find(name).description
         except DelfError as error:
-            row["error"] = state.clean(error.message)
+            row["error"] = state.redact(error.message)
         rows.append(row)
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -104,11 +104,11 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
             checker.check(name)
         except DelfError as error:
             failures[name] = error
-            errors.report(error, debug=state.debug, clean=state.clean)
+            errors.report(error, debug=state.debug, redact=state.redact)
         else:
             if not as_json:
                 click.echo(f"{name}: ok")
-        message = state.clean(failures[name].message) if name in failures else None
+        message = state.redact(failures[name].message) if name in failures else None
         rows.append({"name": name, "ok": name not in failures, "error": message})
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))

@@ -163,7 +163,7 @@ async def test_call_checked_while_its_task_is_abandoned_is_not_made(
     work = asyncio.ensure_future(agent.arun("Pay."))
     await journal.held.wait()
     await world.check_begun.wait()
-    stopping = asyncio.ensure_future(agent.astop(leave=True))
+    stopping = asyncio.ensure_future(agent.astop(keep_resumable=True))
     await turns()
     world.may_pass.set()
     await turns()
@@ -197,7 +197,7 @@ async def test_call_of_an_earlier_process_keeps_its_unknown_outcome(
     work = asyncio.ensure_future(agent.aresume(task_id))
     await world.check_begun.wait()
     if how == "it is left":
-        await agent.astop(leave=True)
+        await agent.astop(keep_resumable=True)
         await asyncio.gather(work, return_exceptions=True)
         world.may_pass.set()
         async with world.agent() as last:
@@ -224,7 +224,7 @@ async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> s
     work = asyncio.ensure_future(agent.aresume(task_id) if task_id else agent.arun("Do it."))
     left = asyncio.ensure_future(leave.wait())
     await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
-    await agent.astop(leave=True)
+    await agent.astop(keep_resumable=True)
     await asyncio.gather(work, return_exceptions=True)
     left.cancel()
     (record,) = await journal.find()
@@ -371,7 +371,7 @@ async def test_task_resumed_during_agent_stop_can_be_claimed_again(
     first = agent(SqlJournal(url))
     work = asyncio.create_task(first.arun("Do it.", listeners=[lambda e: ids.append(e.task_id)]))
     await begun.wait()
-    await first.astop(leave=True)
+    await first.astop(keep_resumable=True)
     await asyncio.gather(work, return_exceptions=True)
 
     journal = HeldReads(url)
@@ -379,7 +379,7 @@ async def test_task_resumed_during_agent_stop_can_be_claimed_again(
     await second.astart()
     work = asyncio.create_task(second.aresume(ids[0]))
     await journal.comes.wait()
-    stopping = asyncio.create_task(second.astop(leave=True))
+    stopping = asyncio.create_task(second.astop(keep_resumable=True))
     for _ in range(TURNS):
         await asyncio.sleep(0)
     journal.goes_on.set()

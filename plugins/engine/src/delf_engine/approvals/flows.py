@@ -59,7 +59,7 @@ class TaskFlows:
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the origins of the values in a call's arguments, as plain data by path."""
         self._origins.follow(self._log.events)
-        leaves = values_of(self._log.redactor.value(arguments))
+        leaves = values_of(self._log.redactor.redact_value(arguments))
         return {path: self._origins.find(text).data() for path, text in islice(leaves, MAX_LEAVES)}
 
     def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
@@ -75,7 +75,7 @@ class TaskFlows:
         self._origins.follow(self._log.events)
         if not self._origins.has_received_untrusted:
             return None
-        redacted = self._log.redactor.value(call.arguments)
+        redacted = self._log.redactor.redact_value(call.arguments)
         leaves = dict(islice(values_of(redacted), MAX_LEAVES + 1))
         if len(leaves) > MAX_LEAVES:
             return "it has too many values to look for each of them"

@@ -350,7 +350,7 @@ class Asking:
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # this task is cancelled; otherwise the channel itself raised the error
             self._redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
-            cause = self._redactor.failure(str(error) or type(error).__name__)
+            cause = self._redactor.redact_failure(str(error) or type(error).__name__)
             self._failures.append(f"{named.name} failed: {cause[:_MAX_FAILURE_LENGTH]}")
             return
         try:

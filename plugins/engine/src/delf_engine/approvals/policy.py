@@ -123,7 +123,7 @@ class TaskApprovals:
             action_digest=call_digest(
                 SCRIPT, {bound_action.name: bound_action.digest for bound_action in actions}
             ),
-            code=self._log.redactor.text(code),
+            code=self._log.redactor.redact_text(code),
             actions=tuple(bound_action.name for bound_action in actions),
             effects={bound_action.name: bound_action.action.effect for bound_action in actions},
         )
@@ -337,7 +337,7 @@ class TaskApprovals:
         """Make the request that a person is shown about a call, with secrets redacted."""
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
         assert call is not None  # noqa: S101 - decide_script() makes the request about a script
-        bound_action, redact = call.bound, redactor.text
+        bound_action, redact = call.bound, redactor.redact_text
         omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
         validate_edited_arguments = None if case.is_question else bound_action.action.validate
         preview_digest, files_digest = _digests_of_preview_and_files(case)
@@ -346,8 +346,8 @@ class TaskApprovals:
             action=bound_action.name,
             permission=bound_action.action.permission,
             effect=bound_action.action.effect,
-            arguments=copy_of(redactor.value(call.arguments)),
-            defaults=copy_of(redactor.value(omitted)),
+            arguments=copy_of(redactor.redact_value(call.arguments)),
+            defaults=copy_of(redactor.redact_value(omitted)),
             description=None if call.description is None else redact(call.description),
             digest=call.digest,
             action_digest=bound_action.digest,
@@ -388,7 +388,7 @@ class TaskApprovals:
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
-            "task": self._log.redactor.text(self._task.task),
+            "task": self._log.redactor.redact_text(self._task.task),
             "call_id": call_id,
             **course_of_task,
             "worker": self._task.worker,

@@ -117,7 +117,7 @@ class CallContexts:
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
             _read_file=functools.partial(self._read_file, call),
-            _add_file=self._run.output.take_from_call,
+            _add_file=self._run.output.start_writing_tool_file,
             _delegate=delegate,
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),

@@ -64,7 +64,7 @@ from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task_run import TaskRun
-from delf_engine.tolerance import fitting
+from delf_engine.tolerance import validate_arguments
 from delf_engine.toolset import Toolset
 
 # The maximum number of characters of an error message, because scripts can make it long.
@@ -311,7 +311,7 @@ class Gate:
         try:
             # The script may have given up a call that waits for a person, for which the task has
             # released its permit: no other call may begin before the permit is acquired again.
-            await self._permit.regained()
+            await self._permit.wait_until_held()
             await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.not_started(call)
@@ -429,7 +429,7 @@ class Gate:
         self, call: Call, reason: str, kind: str = "ToolNotAllowed"
     ) -> Raised:
         """Refuse a call with valid arguments: record the refusal, and return the script's error."""
-        message, digest = self._redactor.text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
+        message, digest = self._redactor.redact_text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
         await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
         return Raised(kind, message)
 
@@ -539,7 +539,7 @@ class Gate:
         """
         # Both have the same values: the first as the script passed them, the second as the types
         # that the action declares.
-        script_arguments, validated_arguments = fitting(bound.action, keywords)
+        script_arguments, validated_arguments = validate_arguments(bound.action, keywords)
         # A declared type may hide parts of a value, such as a secret, so that two different calls
         # would get the same digest.
         digest = identity(bound.name, script_arguments, bound.action.defaults)
@@ -549,9 +549,9 @@ class Gate:
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
-        message = self._redactor.text(error.message)[:_MAX_MESSAGE_LENGTH]
-        name = self._redactor.text(name)[:_MAX_NAME_LENGTH]
-        desc = None if desc is None else self._redactor.text(str(desc))[:_MAX_MESSAGE_LENGTH]
+        message = self._redactor.redact_text(error.message)[:_MAX_MESSAGE_LENGTH]
+        name = self._redactor.redact_text(name)[:_MAX_NAME_LENGTH]
+        desc = None if desc is None else self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
         await self._log.record(
             CallFinished,
             call_id=number,

@@ -150,7 +150,7 @@ class CallMaker:
         cause: BaseException | None = None,
     ) -> Raised:
         """Record a failed call, and return the error for the script."""
-        message = self._redactor.text(message)
+        message = self._redactor.redact_text(message)
         can_retry = not isinstance(cause, DelfError) or cause.can_retry
         status = _http_status(cause)
         can_change = call.bound.action.effect != "read"
@@ -184,7 +184,7 @@ class CallMaker:
         except Exception as failure:
             message = f"{error.message} (handle_error failed: {failure})"
             return await self._fail(call, started, message)
-        text = self._redactor.text(text)
+        text = self._redactor.redact_text(text)
         await self._records.end(call, "error", started, error=error.message, result=text)
         return ToolMessage(text)
 
@@ -197,7 +197,7 @@ class CallMaker:
         Raises:
             UnsupportedValueError: If the result cannot be encoded.
         """
-        result = self._redactor.value(result)
+        result = self._redactor.redact_value(result)
         encoded = self._results.encode(result)
         await self._records.end(call, "ok", result=result)
         return Returned(result, encoded)

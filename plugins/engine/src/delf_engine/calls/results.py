@@ -62,7 +62,7 @@ class Results:
         encoded = self.encode(result)
         if self._redactor.knows_any and self._redactor.is_in(encoded):
             decoded = _decode(encoded)
-            redacted = self._redactor.value(decoded)
+            redacted = self._redactor.redact_value(decoded)
             if redacted is not decoded:
                 return freeze(redacted), self.encode(redacted)
         # Decoding the encoded result gives exactly the value that the script gets.

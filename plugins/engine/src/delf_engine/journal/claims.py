@@ -75,14 +75,14 @@ class Claims:
             await journal.release(task_id)
 
     async def claim(
-        self, journal: Journal, task_id: str, *, past_limit: bool = False
+        self, journal: Journal, task_id: str, *, even_at_limit: bool = False
     ) -> Sequence[Event]:
         """Claim a task for this agent, unless the task is over; return its events.
 
         Args:
             journal: The journal.
             task_id: The id of the task.
-            past_limit: Whether to claim the task even if it ended at its timeout or budget.
+            even_at_limit: Whether to claim the task even if it ended at its timeout or budget.
 
         Returns:
             The task's events.
@@ -99,7 +99,7 @@ class Claims:
         is_claimed = False
         try:
             events = await journal.read(task_id)
-            if is_over(events) and not (past_limit and ended_at_limit(events)):
+            if is_over(events) and not (even_at_limit and ended_at_limit(events)):
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
@@ -117,7 +117,7 @@ class Claims:
                     end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
                 )
                 events = await journal.read(task_id)
-            is_claimed = not is_over(events) or (past_limit and ended_at_limit(events))
+            is_claimed = not is_over(events) or (even_at_limit and ended_at_limit(events))
             return events
         finally:
             if not is_claimed:

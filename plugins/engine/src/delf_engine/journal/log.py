@@ -211,7 +211,7 @@ class TaskLog:
         self, fields: dict[str, Any], unredacted_fields: Collection[str]
     ) -> dict[str, Any]:
         """Redact the secrets in an event's fields, except in the fields with the given names."""
-        redact = self.redactor.value
+        redact = self.redactor.redact_value
         return {
             name: value if name in unredacted_fields else redact(value)
             for name, value in fields.items()

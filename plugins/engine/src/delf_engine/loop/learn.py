@@ -15,7 +15,7 @@ async def learn(run: TaskRun, answer: str) -> None:
         return
     if any(isinstance(event, FactsLearned) for event in run.log.events):
         return  # learned before the process died
-    redact = run.log.redactor.text
+    redact = run.log.redactor.redact_text
     done_task = DoneTask(
         task=redact(run.request.task),
         answer=redact(answer),

@@ -218,7 +218,7 @@ class TaskPipeline:
         In a conversation such answers are usual, so there is no warning.
         """
         run, events = self._run, self._log.events
-        if run.request.conversation is not None or not run.tools.own_count:
+        if run.request.conversation is not None or not run.tools.custom_count:
             return
         if not used_tools(events) and not any(isinstance(e, ScriptGenerated) for e in events):
             await run.warn(_UNUSED_TOOLS)
@@ -355,21 +355,21 @@ class TaskPipeline:
         """Wait for calls in flight, record the end of the task, and return the outcome."""
         run, log = self._run, self._log
         try:
-            await self._host.wait_for_rest(GRACE_SECONDS)
+            await self._host.finish_work_in_flight(GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
         if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
             log.end_prints()
-        text = log.redactor.text(text)
+        text = log.redactor.redact_text(text)
         if error is not None:
-            log.redactor.error(error)
+            log.redactor.redact_error(error)
         outcome = TaskOutcome(
             text=text,
             error=error,
             duration_ms=(time.perf_counter() - run.started) * 1000,
             events=log.events,
             files=self._host.scripts.output.files,
-            value=None if error is not None else log.redactor.value(self._host.value),
+            value=None if error is not None else log.redactor.redact_value(self._host.value),
         )
         has_ended = outcome.is_over  # False for a task that can be resumed
         if error is not None and not has_ended:
@@ -452,14 +452,14 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
         task_id=request.task_id,
         seq=1,
         at=time.time(),
-        task=redactor.text(request.task),
+        task=redactor.redact_text(request.task),
         origin=agent_id,
         timeout=request.timeout,
-        setup=redactor.value(dict(request.setup)),
+        setup=redactor.redact_value(dict(request.setup)),
         conversation=None if conversation is None else conversation.conversation_id,
         interactive=request.interactive,
         queue=request.queue,
-        key=None if request.key is None else redactor.text(request.key),
+        key=None if request.key is None else redactor.redact_text(request.key),
         priority=request.priority,
         not_before=request.not_before,
         retries=request.retries,

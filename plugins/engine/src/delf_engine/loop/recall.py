@@ -36,7 +36,7 @@ async def recall(run: TaskRun, seconds: float) -> None:
 
 
 async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
-    redact = run.log.redactor.text
+    redact = run.log.redactor.redact_text
     with notes_of_call() as notes:
         try:
             facts = await memory.recall(redact(run.request.task), seconds)
@@ -78,7 +78,7 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     if run.request.conversation is None:
         return
     answer = text if error is None else _failure(text, error)
-    redact, is_resumed = run.log.redactor.text, run.replay.resumed
+    redact, is_resumed = run.log.redactor.redact_text, run.replay.resumed
     try:
         async with asyncio.timeout(_MAX_STORING_SECONDS):
             words, task_id = redact(run.request.task), run.request.task_id

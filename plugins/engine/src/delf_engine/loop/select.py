@@ -63,7 +63,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
         that they share with the task.
     """
     choice = run.resources.prefilters.choose()
-    task = run.log.redactor.text(run.request.task)
+    task = run.log.redactor.redact_text(run.request.task)
     async with run.log.step(Step.SELECT):
         names = None
         if choice is not None:
@@ -95,7 +95,7 @@ async def _names_from_prefilter(
     except Exception as error:
         redactor.log_failure(_log, f"the prefilter {choice.name!r} failed", error)
         reason = f"an unexpected {describe_exception(error)}"
-    reason = redactor.text(reason)
+    reason = redactor.redact_text(reason)
     if choice.forced:
         raise PrefilterError(
             f"the prefilter {choice.name!r} failed: {reason}",

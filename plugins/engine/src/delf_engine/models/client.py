@@ -266,7 +266,7 @@ class ModelClient:
         if self.system_prompt and instruct:
             start = 1 if messages[0].role == "system" else 0
             messages = (*messages[:start], system(self.system_prompt), *messages[start:])
-        return replace(request, messages=self.redactor.value(messages))
+        return replace(request, messages=self.redactor.redact_value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
         """Return a model's price, if known; looked up only if a budget needs it."""
@@ -378,7 +378,7 @@ class ModelClient:
                 text = "".join(shown_pieces)
                 return ModelReply(text=text, model=config.model, finish_reason="cut")
             raise
-        reply = self.redactor.value(reply)
+        reply = self.redactor.redact_value(reply)
         usage = complete_usage(request, reply)
         cost = await self._cost(config, reply, usage)
         self.ledger.learn(config, request, cost)
@@ -458,7 +458,7 @@ class ModelClient:
                     require_type(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 else:
-                    dispatch(self.redactor.value(piece))
+                    dispatch(self.redactor.redact_value(piece))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final

@@ -117,7 +117,7 @@ class ModelPool:
         recorder = self._host.resolve(spec)
         if not isinstance(recorder, SupportsRecording):
             raise PluginError(f"{self._host.origin(spec)} cannot record")
-        return recorder.record(model, self._record_path, self._redactor.text)
+        return recorder.record(model, self._record_path, self._redactor.redact_text)
 
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if it supports this."""

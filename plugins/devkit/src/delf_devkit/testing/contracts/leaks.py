@@ -40,7 +40,7 @@ class Secrets:
 
     def hide(self, text: str) -> str:
         """Redact the secrets in a text."""
-        hidden = self._redactor.text(text)
+        hidden = self._redactor.redact_text(text)
         for secret in self._plain:
             hidden = hidden.replace(secret, _HIDDEN)
         return hidden
