@@ -174,7 +174,7 @@ class _Mark:
 def action(function: F, /) -> F: ...
 @overload
 def action(
-    permission: str | None = None,
+    group: str | None = None,
     /,
     *,
     effect: Effect = "irreversible",
@@ -187,7 +187,7 @@ def action(
     author: str | None = None,
 ) -> Callable[[F], F]: ...
 def action(
-    permission: Any = None,
+    group_or_function: Any = None,
     /,
     *,
     effect: Effect = "irreversible",
@@ -202,9 +202,10 @@ def action(
     """Mark a connection's method as an action.
 
     Args:
-        permission: The name of the action's group. ``allow`` and ``confirm`` may name the group
-            instead of each of its actions. A group must not have the name of an action. An action
-            without a group is named by its method.
+        group_or_function: The name of the action's group; or the method, if ``@action`` stands
+            without parentheses. ``allow`` and ``confirm`` may name the group instead of each of its
+            actions. A group must not have the name of an action. An action without a group is
+            named by its method.
         effect: A level of :data:`delf.types.Effect`; undeclared means irreversible.
         resumes: Whether the action does all its work in child tasks (``CallContext.delegate``), so
             that an interrupted call may be made again when its task is resumed.
@@ -239,11 +240,11 @@ def action(
             parameter_names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
             check_hints(function.__qualname__, unannotated)
-        name = permission if isinstance(permission, str) else None
-        setattr(function, _MARK, _Mark(name, effect, resumes, tuple(tags), flow))
+        group = group_or_function if isinstance(group_or_function, str) else None
+        setattr(function, _MARK, _Mark(group, effect, resumes, tuple(tags), flow))
         return function
 
-    return mark(permission) if callable(permission) else mark
+    return mark(group_or_function) if callable(group_or_function) else mark
 
 
 def actions_of(owner: type, instance: object | None = None, where: str = "") -> list[Action]:
