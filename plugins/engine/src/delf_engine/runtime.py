@@ -223,7 +223,7 @@ class Runtime:
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
         self._pipelines[request.task_id] = pipeline
-        # keep_resumable() may have been called before the task had a pipeline to be told.
+        # keep_resumable() may have been called before the task had a pipeline.
         if self._stays_resumable(request):
             pipeline.keep_resumable()
         try:

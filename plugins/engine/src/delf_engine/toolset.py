@@ -212,8 +212,8 @@ class Toolset:
     ) -> Toolset:
         shows_questions = shows_questions or self._shows_questions
         copy = Toolset(allowed_actions, self._hidden, shown_names, shows_questions=shows_questions)
-        # Keep what is slow to compute for many tools. It stays valid: all allowed actions are the
-        # same, although some are bound anew.
+        # Keep what is slow to compute for many tools. A copy differs in built-in actions at most,
+        # which neither the catalog nor the size covers.
         copy._catalog = self._catalog
         copy._size = self._size
         return copy
