@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from delf.errors import ToolRefusedError
 from delf.testing import Call, ConnectionContract
 from delf_docs import Docs
-from delf_docs.blocks import units
+from delf_docs.blocks import utf16_length
 from delf_google.connection import SCOPES
 from delf_google.errors import GoogleError, LostAnswerError
 from support.google import GoogleServer
@@ -225,7 +225,7 @@ async def test_concurrent_calls_do_not_overwrite_each_other(
 
 
 def test_units_counts_utf_16_code_units() -> None:
-    assert [units(text) for text in ("", "a", "é", "😀", "👨‍👩‍👧", "\U0001d400x")] == [
+    assert [utf16_length(text) for text in ("", "a", "é", "😀", "👨‍👩‍👧", "\U0001d400x")] == [
         0,
         1,
         1,

@@ -99,7 +99,11 @@ def decided_data(
 
 
 def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    """Return a decision as data; a vote is one of two needed approvals of a single call."""
+    """Return a decision as data.
+
+    A vote is the first of two needed approvals, and approves a single call (``covers``). In the
+    data of a decision, ``others`` are the people who voted before.
+    """
     is_vote = isinstance(decision, ApprovalVoted)
     arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
     return {

@@ -16,7 +16,7 @@ LINE_BREAK: Final = "\x0b"
 _MAX_LIST_DEPTH: Final = 8
 
 
-def units(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Return the length of a text in UTF-16 code units, in which the Docs API counts indexes."""
     return len(text) + sum(character > "\uffff" for character in text)
 
@@ -42,7 +42,7 @@ class Text:
     def add(self, text: str, styles: Sequence[tuple[str, Any]] = ()) -> None:
         """Append text with styles, without the characters that the Docs API would remove."""
         text = _REMOVED_CHARACTERS.sub("", text)
-        length = units(text)
+        length = utf16_length(text)
         self.text += text
         if length:
             self.marks += [Mark(self.size, self.size + length, *style) for style in styles]

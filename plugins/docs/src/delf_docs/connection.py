@@ -15,7 +15,7 @@ from delf.errors import ToolRefusedError
 from delf.network.retries import pause
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.types import Trust
-from delf_docs.blocks import blocks_of, units
+from delf_docs.blocks import blocks_of, utf16_length
 from delf_docs.reading import markdown_of, paragraphs, plain_text
 from delf_docs.writing import insert_blocks, text_style
 from delf_google.connection import GoogleConnection
@@ -455,6 +455,6 @@ def _occurrences(document: Mapping[str, Any], text: str) -> Iterator[tuple[int, 
         paragraph, start = plain_text(element), int(element.get("startIndex") or 1)
         position = paragraph.find(text)
         while position >= 0:
-            begin = start + units(paragraph[:position])
-            yield begin, begin + units(text)
+            begin = start + utf16_length(paragraph[:position])
+            yield begin, begin + utf16_length(text)
             position = paragraph.find(text, position + len(text))

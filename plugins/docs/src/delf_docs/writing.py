@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delf_docs.blocks import Block, List, Mark, Paragraph, Table, units
+from delf_docs.blocks import Block, List, Mark, Paragraph, Table, utf16_length
 
 _CODE: Final = {"weightedFontFamily": {"fontFamily": "Courier New"}}
 _FIELDS: Final = {"code": "weightedFontFamily", "link": "link"}
@@ -38,7 +38,7 @@ def insert_blocks(blocks: Sequence[Block], index: int, *, reuses_paragraph: bool
         end = "" if reuses_paragraph else "\n"
         if joined + end:
             requests.append({"insertText": {"location": {"index": index}, "text": joined + end}})
-        requests += _styles(block, texts, index, units(joined))
+        requests += _styles(block, texts, index, utf16_length(joined))
         reuses_paragraph = False
     return requests
 
@@ -79,7 +79,7 @@ def _styles(
     offset = index
     for text, marks in lines:
         requests += _marks(marks, offset)
-        offset += units(text) + 1
+        offset += utf16_length(text) + 1
     if isinstance(block, List):
         preset = "NUMBERED_DECIMAL_ALPHA_ROMAN" if block.ordered else "BULLET_DISC_CIRCLE_SQUARE"
         body = {"range": full_range, "bulletPreset": preset}
