@@ -118,22 +118,23 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
         @functools.wraps(command)
         def ask_and_prune(
             *args: Any,
-            age: float | None,
-            kept_count: int | None,
+            older_than: float | None,
+            keep: int | None,
             dry_run: bool,
             yes: bool,
             **options: Any,
         ) -> Any:
-            if age is None and kept_count is None:
+            age = older_than
+            if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
                 pruned_part = (
                     "all" if age is None else f"all that is older than {_format_duration(age)}"
                 )
-                exception = f" but the newest {kept_count}" if kept_count else ""
+                exception = f" but the newest {keep}" if keep else ""
                 question = f"Remove {pruned_part}{exception}? There is no way back"
                 click.confirm(question, abort=True, err=True)
-            pruning_options = Pruning(older_than=age, keep=kept_count or 0, dry_run=dry_run)
+            pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)
 
         decorated: Any = ask_and_prune
@@ -142,12 +143,9 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
             click.option(
                 "--dry-run", is_flag=True, help="Show what would be removed; change nothing."
             ),
-            click.option(
-                "--keep", "kept_count", type=click.IntRange(min=0), metavar="N", help=keep_help
-            ),
+            click.option("--keep", type=click.IntRange(min=0), metavar="N", help=keep_help),
             click.option(
                 "--older-than",
-                "age",
                 type=DURATION,
                 metavar="AGE",
                 help=f"{age_help}  [default: {_DEFAULT_AGE}, without --keep]",

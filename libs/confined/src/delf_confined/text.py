@@ -237,9 +237,9 @@ def _utf16_variant(data: bytes) -> str | None:
         return None
     data = data[: len(data) - len(data) % 2]  # drop half a code unit
     has_few_zeros = zeros < _MIN_ZERO_SHARE * len(sample)  # half of ASCII in UTF-16 is zero bytes
-    printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
+    is_printable = len(_PRINTABLE_ASCII.findall(sample)) > _MAX_PRINTABLE_SHARE * len(sample)
     # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
-    if has_few_zeros and (_is_utf8(data) or printable_share > _MAX_PRINTABLE_SHARE):
+    if has_few_zeros and (_is_utf8(data) or is_printable):
         return None
     for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
         all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zeros

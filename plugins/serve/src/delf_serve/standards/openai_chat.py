@@ -162,8 +162,9 @@ def is_retry(call: Call) -> bool:
 
 def turn_of(body: ChatBody) -> Turn:
     """Convert the messages of a request to a turn."""
-    output = schema_of(body.response_format)
-    if body.forced is not None:
+    if body.forced is None:
+        output = schema_of(body.response_format)
+    else:
         # A client that forces a call of its function wants the answer as the arguments.
         _function_name, output = body.forced
     turn = Turn(model=body.model, output=output)
