@@ -788,7 +788,7 @@ class FileWritten(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequested(_Event):
-    """The script requested another pass with new context."""
+    """The script asked that the model write another script, with ``context`` in its prompt."""
 
     replay_key = ("attempt",)
     attempt: int

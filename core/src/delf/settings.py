@@ -148,8 +148,8 @@ class PluginSettings(BaseModel):
     then in ``.env``; ``delf.toml`` comes last.
 
     A secret from the environment is never sent to an address from a project's file. A secret
-    declares its addresses with :class:`SentTo`; otherwise each field counts as an address whose
-    name is like ``base_url``, ``host`` or ``spec``, or whose value contains ``://``.
+    declares its addresses with :class:`SentTo`; otherwise a field counts as an address if its name
+    is like ``base_url``, ``host`` or ``spec``, or if its value contains ``://``.
     """
 
     model_config = ConfigDict(

@@ -19,9 +19,10 @@ class Spec:
 
     Each subclass declares a kind of plugin: ``kind``, the ``hook`` that returns such specs, the
     ``protocol`` of the factory's object (``"module:attribute"``), and in ``optional`` further
-    protocols that the object may implement, each with the feature that depends on the protocol. The
-    optional protocols are named as in the main protocol's module, or as ``"module:attribute"``. If
-    the feature is an empty string, delf does not warn about an object without the protocol.
+    protocols that the object may implement, each with the feature that depends on the protocol. An
+    optional protocol is written as a bare name if it is in the module of ``protocol``, otherwise as
+    ``"module:attribute"``. If the feature is an empty string, delf does not warn about an object
+    without the protocol.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
@@ -68,9 +69,10 @@ class ConnectionSpec(Spec):
             )
 
     Args:
-        input_files: True to create a connection for each task with input files, ``always`` for each
-            task. The class then receives ``files`` (:class:`delf.protocols.formats.InputFile`) and
-            ``formats`` (:class:`delf.protocols.formats.InstalledFormats`).
+        input_files: When to create a connection automatically: True for each task with input files,
+            ``"always"`` for every task, False for none. The class then receives ``files``
+            (:class:`delf.protocols.formats.InputFile`) and ``formats``
+            (:class:`delf.protocols.formats.InstalledFormats`).
     """
 
     kind: ClassVar[str] = "connection"
@@ -183,7 +185,8 @@ class PrefilterSpec(Spec):
 class EmbedderSpec(Spec):
     """Embedding models, shared by memory stores and prefilters.
 
-    A parameter ``model`` of the factory receives the requested name, unless that is the spec's own.
+    If the factory has a parameter ``model``, it receives the requested name of the model. The
+    parameter is left out if the user requests the spec's own name.
 
     Example::
 

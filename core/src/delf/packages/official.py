@@ -46,7 +46,10 @@ def package_providing(name: str) -> str | None:
 
 
 def usual(kind: str) -> str:
-    """Return the recommended name of a kind, the first in the list of official packages."""
+    """Return the name of the recommended plugin of a kind: ``sql`` for the kind ``journal``.
+
+    The recommended plugin is the first in the list of official packages of that kind.
+    """
     return next(iter(packages(kind)))
 
 

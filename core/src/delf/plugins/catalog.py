@@ -152,7 +152,11 @@ class Catalog:
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
     def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
-        """Return the spec that the user prefers, or the only spec; raise for a dispute."""
+        """Return the only spec, or of several specs the spec that the user prefers.
+
+        Raises:
+            PluginError: If there are several specs, and the user prefers none.
+        """
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
         chosen = self._winning_offer(offers, purpose).spec
         return next(spec for spec in specs if spec == chosen)
@@ -278,13 +282,14 @@ def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
 def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """Return a score of how well a spec fits a model; the spec with the highest score is used.
 
-    The score is usually the length of the longest pattern that matches the model's name; -1 means
-    that the spec does not fit.
+    The score is usually the length of the longest pattern that matches the model's name. It is
+    infinite if the user names a provider of the spec, low for a fallback plugin, and -1 if the spec
+    does not fit.
     """
     name = model.model
     scores: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
-    # If the user names a provider, the plugin with this provider has the highest score. A fallback
-    # plugin, which takes any name, has a low score in every case.
+    # If the user names a provider, a spec with this provider has the highest score. A fallback
+    # spec, which takes any name, has a low score in every case.
     if model.provider != AUTO:
         has_provider = Providers(spec.providers).by_name(model.provider) is not None
         if not has_provider and not scores:
@@ -302,8 +307,8 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
         scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
         return max(scores, default=_FALLBACK_SCORE)
-    # A plugin whose protocol other servers use, too, fits every model, and better if there is an
-    # address of such a server.
+    # A spec whose protocol is also spoken by other servers fits every model, and fits better if the
+    # address of such a server is set.
     compatible = [provider for provider in spec.providers if provider.compatible]
     if "/" not in name:  # a name without a provider goes to the address in the environment
         has_address |= any(environ.get(var) for each in compatible for var in each.addresses)

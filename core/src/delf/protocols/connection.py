@@ -199,7 +199,10 @@ class NeedsApproval(_Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verdict that refuses the call without asking. The script and model read the message."""
+    """The verdict that refuses a call without asking a person.
+
+    The script and the model get the message.
+    """
 
     message: str
 
@@ -254,9 +257,9 @@ class SupportsResultTrust(Protocol):
     def result_trust(
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
-        """Return the trust in a call's result: whether only the user's side can have written it.
+        """Return how far a call's result can be trusted, which depends on who may have written it.
 
-        If that is uncertain, return ``outside``.
+        Return ``outside`` if it is uncertain who wrote the result.
 
         Called for each call, and again when a task is resumed, so the method does no I/O and
         returns the same for the same arguments.
@@ -298,7 +301,7 @@ The function raises a :class:`delf.errors.DelfError` if the model call failed af
 
 @runtime_checkable
 class SupportsSetup(ConnectionLike, Protocol):
-    """A connection that a model improves before use, such as an API's descriptions."""
+    """A connection that asks a model before its first use, to improve an API's descriptions."""
 
     @property
     def needs_setup(self) -> bool:

@@ -48,7 +48,8 @@ class PluginContext:
         data_dir: The folder for persistent data, by default the user's data folder; it may not
             exist yet.
         namespace: The namespace of memories to use.
-        environ: The environment variables with keys; those of the process override ``.env``.
+        environ: The environment variables, some of which hold API keys. Variables of the process
+            override variables of ``.env``.
         providers: API keys given in code, by provider name.
         api_key_for: API keys given in code, by the address to which each may be sent, such as
             ``gateway.example:8080``.

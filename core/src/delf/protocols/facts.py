@@ -424,7 +424,7 @@ def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
 
 
 def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
-    """Yield the options of a question, and the sources of its words."""
+    """Yield the options of a question, warnings about hidden characters, and origins of texts."""
     yield from _hidden_character_facts("the question", [question.text], about="question")
     yield from _origin_facts(request, "question")
     yield from _hidden_character_facts("the options", question.options, about="options")

@@ -71,8 +71,8 @@ class FormatFactory(NamedTuple):
 class FileFormat(Protocol):
     """A reader of files with tables, for ``files.read``, ``files.query`` and ``files.list``.
 
-    The factory is called in a child process that can read the file and write nothing, with limits
-    of time and memory. So both methods may be slow; no data of the host is in that process.
+    The reader is created in a child process, which can read the file but cannot write, holds no
+    data of the host, and has limits on time and memory. So both methods may be slow.
     """
 
     async def parts(self, path: str) -> Sequence[str]:

@@ -52,7 +52,7 @@ class TaskRecord:
         events: The number of its events.
         owner: The process that works on the task, such as ``pid 7 on host``.
         queue: The queue from which a runner takes, or took, the task.
-        key: The owner, if not the local user.
+        key: The name of the user to whom the task belongs; None for the local user.
         losses: The number of processes that lost the task because they died or let their lease
             expire.
         tries: The number of failed attempts after which the task returned to its queue; ``error``
@@ -160,7 +160,7 @@ class Journal(Protocol):
 
 @runtime_checkable
 class SupportsJournal(Protocol):
-    """An approval channel that uses the journal, for requests of other processes, too."""
+    """An approval channel that uses the journal, and so can handle requests of other processes."""
 
     def use_journal(self, journal: Journal) -> None:
         """Use a journal from now on. Called as the agent starts, before any request."""

@@ -174,7 +174,15 @@ class PersonChange:
     def between(
         cls, before: Person | None, after: Person, *, at: float, by: str, via: str
     ) -> PersonChange:
-        """Return the change from one version of a person to the next; ``before`` is None if new."""
+        """Return the change from one version of a person to the next.
+
+        Args:
+            before: The person before the change; None if the person is new.
+            after: The person after the change.
+            at: The Unix time of the change.
+            by: The person who made the change.
+            via: The channel of the change, such as ``page, 203.0.113.9``, or a command.
+        """
         change, facts = _difference(before, after)
         return cls(at=at, name=after.name, what=change, by=by, via=via, facts=facts)
 

@@ -110,7 +110,8 @@ class SessionSpec:
         libraries: Third-party packages that it may import, by their distribution's name.
         limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
-        row_files: Suffixes of output files that the host writes from rows, such as ``.rows``.
+        row_files: Suffixes of output files, such as ``.xlsx``, that the host writes from rows which
+            the script sends.
         zone: The time zone of the script's clock.
     """
 
@@ -313,7 +314,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """The script requested another pass with new context."""
+    """The script asked that the model write another script, with ``context`` in its prompt."""
 
     context: str
     remaining: str

@@ -108,8 +108,9 @@ class Checker:
     """Validates values against one schema.
 
     The schema may only have references into itself: ``#`` or ``#/a/path``. A check that would take
-    too many steps is not made, because nested ``anyOf`` or ``oneOf`` can double the steps with each
-    level. Matching a pattern ends after a fixed number of backtracking steps.
+    too many steps is not made, and gives a fault that is marked ``unchecked``: nested ``anyOf`` or
+    ``oneOf`` can double the steps with each level. Matching a pattern ends after a fixed number of
+    backtracking steps.
 
     Args:
         schema: The schema.
@@ -319,7 +320,7 @@ def _depth_rank(error: Any) -> tuple[int, bool]:
 
 
 class _AppliedSchemas:
-    """Counts the subschemas that apply to the same part of a value as a schema.
+    """Counts the schemas that apply to one value: a schema and the subschemas in its ``allOf``.
 
     Args:
         target: A function that resolves a reference.

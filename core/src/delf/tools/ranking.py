@@ -213,8 +213,9 @@ class Ranking:
     def relative_scores(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
-        A score of 1 means that all search words occur in the texts with the highest weight. A word
-        that occurs in no text lowers all scores as much as the rarest word.
+        A score of 1 means that all search words occur in the texts with the highest weight. A
+        search word that occurs in no text has the weight of the rarest word, so that all scores are
+        lower.
 
         Args:
             words: The search words.

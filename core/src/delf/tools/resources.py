@@ -265,9 +265,10 @@ def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
 
 @functools.lru_cache(20_000)
 def _nouns(name: str) -> frozenset[str]:
-    """Return the stems of an action's resource, without read verbs, and its connection.
+    """Return the stems of the words in an action's name, and the name of the action's connection.
 
-    The connection ends with a dot, which tells it from a stem.
+    Read verbs, such as ``get``, are left out. The connection's name ends with a dot, so that it
+    differs from every stem.
     """
     connection, _, method = name.rpartition(".")
     words = [

@@ -31,7 +31,10 @@ class Result(NamedTuple):
 
 
 Results = Mapping[str, Result]
-"""The named results by the text of the return type, :attr:`ToolDescription.returns`."""
+"""The result types that have a name in the prompt.
+
+The keys are the texts of the types, as in :attr:`ToolDescription.returns`.
+"""
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:

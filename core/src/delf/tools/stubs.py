@@ -409,12 +409,12 @@ def _stub(tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: 
 def _stub_text(
     tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results
 ) -> str:
-    """Format a tool as a function with a docstring, within the limits of its parts.
+    """Format a tool as a function with a docstring.
 
     Args:
         tool: The tool.
-        detail: The limits.
-        is_in_task: Returns True for the keys and values that the task names.
+        detail: The maximum lengths of the summary, the types and the descriptions.
+        is_in_task: Returns True for a key or value that the text of the task mentions.
         results: The result types that the prompt defines by name.
     """
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
@@ -481,13 +481,13 @@ def _parameter(
     *,
     is_only_record: bool,
 ) -> str:
-    """Format a parameter as in a signature, with its type shortened to the limits.
+    """Format a parameter as in a signature, with its type shortened.
 
     Args:
         parameter: The parameter.
-        detail: The limits: ``detail.argument`` for the types of important parameters,
-            ``detail.other`` for all other types.
-        is_in_task: Returns True for the names that the task mentions.
+        detail: The maximum lengths: ``detail.argument`` for the type of an important parameter,
+            ``detail.other`` for the type of any other parameter.
+        is_in_task: Returns True for a name that the text of the task mentions.
         action: The name of the action.
         is_only_record: Whether no other parameter of the action is a record.
     """

@@ -64,8 +64,8 @@ class _Limits(NamedTuple):
         depth: The number of nested record levels.
         max_keys: The maximum number of keys of each record.
         max_values: The maximum number of values of each ``Literal``.
-        is_within_envelopes: Whether all enclosing records are envelopes. An envelope does not count
-            as a level.
+        is_within_envelopes: Whether all enclosing records are envelopes. An envelope, such as
+            ``{"data": ...}``, only wraps the result and does not count as a level.
     """
 
     depth: int

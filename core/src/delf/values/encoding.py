@@ -280,7 +280,10 @@ def to_jsonable(value: Any) -> Any:
 
 
 def to_jsonable_or_repr(value: Any) -> Any:
-    """Convert a value to tagged form; parts that cannot be encoded become their ``repr``."""
+    """Convert a value to JSON data with tags for other types, such as dates.
+
+    Parts that cannot be encoded become their ``repr``.
+    """
     return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
 
 

@@ -9,7 +9,9 @@ _MIN_CHARACTERS: Final = 8  # shorter values are often ordinary words
 
 
 class Withheld:
-    """A redactor that needs no engine, and therefore redacts every environment variable's value.
+    """A redactor that redacts the values of all environment variables.
+
+    The engine, which knows which variables are secret, is not needed.
 
     Args:
         values: The values of the environment variables.

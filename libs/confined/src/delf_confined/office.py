@@ -153,5 +153,5 @@ def _rewrite_archive(archive: zipfile.ZipFile, usual_names: dict[str, str]) -> I
 
 
 def _transitional_namespace(namespace: re.Match[bytes]) -> bytes:
-    """Return the transitional form of a namespace in strict form, which libraries cannot read."""
+    """Convert an OOXML namespace from strict form, which libraries cannot read, to transitional."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (namespace[1], namespace[2])

@@ -94,7 +94,7 @@ class Turns:
     def _count_use(self, turn: Turn) -> None:
         """Add the running time of a call to the total of its caller.
 
-        The total of a caller without further calls is dropped.
+        The total is dropped when the caller has no other running or waiting call.
         """
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):

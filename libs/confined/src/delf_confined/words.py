@@ -13,7 +13,7 @@ _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]
 
 
 def shorten_message(text: str, max_length: int = _MAX) -> str:
-    """Remove stack traces, statement pointers and host folders from an error message.
+    """Remove stack traces, lines that point into a statement, and folders from an error message.
 
     Args:
         text: The error message of a library.

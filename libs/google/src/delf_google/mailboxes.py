@@ -108,7 +108,10 @@ class _MailboxBuilder:
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
     def mailboxes(self) -> Iterator[Mailbox]:
-        """Yield the mailbox of the tokens so far; nothing for only blanks and comments."""
+        """Yield the mailbox that the collected tokens spell.
+
+        Yield nothing if the tokens are only blanks and comments.
+        """
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
         plain_address = "".join(self.bare).strip()
         if not self.is_broken and not plain_address and not "".join(self.angles).strip():

@@ -93,11 +93,11 @@ def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
 
 
 def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
-    """Return the provider's fields that :func:`token_of` stored with a call.
+    """Return the provider's fields that :func:`token_of` stored in a call's token.
 
     Args:
         call: The call.
-        part: The owner of the fields, ``message`` or ``call``.
+        part: ``message`` for the fields of the whole message, ``call`` for those of the call.
     """
     try:
         data: Any = json.loads(call.token or "{}")

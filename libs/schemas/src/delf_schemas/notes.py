@@ -53,8 +53,8 @@ class _Key(NamedTuple):
     Args:
         path: The keys that lead to the value; list indexes are omitted.
         text: The description.
-        rank: The sort order: -1 for a description with a unit, 0 for another number, 1 for a
-            text, 2 for other values.
+        rank: The sort order: -1 if the description names a unit, otherwise 0 for a number, 1 for a
+            text, and 2 for any other value.
     """
 
     path: tuple[str, ...]

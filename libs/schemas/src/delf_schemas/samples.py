@@ -178,7 +178,7 @@ def _is_pair(value: Any) -> bool:
 
 
 class _NoReferences:
-    """The document of a learned schema, which has no references."""
+    """The document of a schema that was inferred from results, and so has no references."""
 
     def absolute(self, ref: str) -> str:
         return ref

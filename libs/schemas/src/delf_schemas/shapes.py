@@ -44,7 +44,7 @@ _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "
 
 
 class Extent(NamedTuple):
-    """The limits on how much of a schema its type shows.
+    """The limits on how much of a JSON Schema is shown in the type generated from the schema.
 
     Args:
         properties: The maximum number of properties of an object, for each nesting depth.

@@ -131,7 +131,7 @@ class _Question(_Request):
     """A script's question at a terminal."""
 
     async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
-        """Return the answer to the question; None if the person must be asked again."""
+        """Return the decision that answers the question; None if the person must be asked again."""
         question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
         takes_any_text = not question.choices and question.answer == "text"

@@ -14,7 +14,8 @@ Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 class TerminalLock:
     """A fair lock for the terminal.
 
-    ``interrupted`` is True from a Ctrl-C until the person enters a line, even for a later request.
+    ``interrupted`` becomes True when the person presses Ctrl-C, and stays True, also while later
+    requests hold the lock, until the person enters a line.
     """
 
     def __init__(self) -> None:

@@ -164,10 +164,10 @@ class CheckResult:
         name: The name of the plugin.
         version: The version of the distribution.
         brings: A mapping from kind, such as ``connection``, to the names that the plugin adds.
-        ok: Whether the plugin has no problems and, before a release, no warnings.
+        ok: Whether the plugin has no problems and, with ``--release``, no warnings.
         problems: The reasons that the plugin, or a part of the plugin, cannot be used.
         warnings: Faults that the plugin's author should fix.
-        notes: Features that do not work, and before a release the effects of the actions.
+        notes: Features that do not work and, with ``--release``, the effects of the actions.
     """
 
     name: str
@@ -252,7 +252,7 @@ def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the features that a plugin lacks, and before a release the effects of its actions."""
+    """Yield the features that a plugin lacks and, with ``--release``, its actions' effects."""
     for spec in _specs(host, record):
         try:
             yield from (f"note: {text}" for text in unsupported_features(host, spec))

@@ -173,7 +173,9 @@ def figures(
     as_json: bool,
     **filter_options: Any,
 ) -> None:
-    """Add up tasks, calls, questions, tokens and cost; days are those of this machine.
+    """Add up tasks, calls, questions, tokens and cost.
+
+    Days begin at midnight in this machine's time zone.
 
     \b
     delf runs figures --since 30d

@@ -94,7 +94,10 @@ def _install_command(uv: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _read(path: Path) -> tuple[list[str], list[str]]:
-    """Return the requirements of a receipt as arguments of ``pip install``, and uv's options."""
+    """Return the requirements in a receipt of uv as arguments of ``pip install``, and uv's options.
+
+    A receipt is the file ``uv-receipt.toml`` of an installed tool.
+    """
     try:
         tool: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"]
         return [_argument(entry) for entry in tool["requirements"]], [*_options(tool)]

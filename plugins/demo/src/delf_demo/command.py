@@ -178,7 +178,7 @@ def choose_model(llm: str | None) -> tuple[str, str]:
     """Return the name of the model, and a phrase that describes the model.
 
     Args:
-        llm: The model that the user chose; None for the recorded answers.
+        llm: The model that the user chose; None to replay answers recorded with the example.
     """
     if llm:
         return llm, llm

@@ -31,12 +31,12 @@ KINDS: Final = tuple(_HOOKS)
 
 @dataclass(frozen=True)
 class Template:
-    """The parts of a package that differ by kind, from ``templates/KIND.toml``.
+    """The parts of a new plugin package that differ by kind, read from ``templates/KIND.toml``.
 
-    All texts are templates themselves.
+    Every text may contain placeholders, such as ``$title``.
 
     Args:
-        capability: The module of the capability.
+        capability: The name of the module with the plugin's class or function, such as ``store``.
         summary: A one-line description.
         files: The contents of the kind's own files.
         suffix: The suffix of the class name.

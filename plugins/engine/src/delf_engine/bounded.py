@@ -20,7 +20,7 @@ from delf.errors import (
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 START_SECONDS: Final = 120.0
-"""The longest time in seconds for one method while an agent starts."""
+"""The longest time in seconds for one call of a plugin's method while an agent starts."""
 PREPARE_SECONDS: Final = 1800.0
 """The longest time in seconds to prepare a sandbox, which may build an image."""
 WARM_SECONDS: Final = 10.0

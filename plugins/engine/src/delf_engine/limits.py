@@ -81,6 +81,11 @@ def possible_excess(code: str, tools: Iterable[BoundAction], *, children: int) -
     """Describe how a script may exceed the limit of child tasks; None if it cannot.
 
     Every call that may start a child task is counted as one.
+
+    Args:
+        code: The script.
+        tools: The actions that the script may call.
+        children: The number of child tasks that the task may still start.
     """
     delegating = [bound_action.name for bound_action in tools if may_delegate(bound_action)]
     started = sum(least_calls(code, delegating).values())

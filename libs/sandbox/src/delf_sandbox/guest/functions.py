@@ -121,7 +121,7 @@ class Functions:
         return (id(owner), node.name) not in passed_functions
 
     def _functions_that_await(self) -> set[int]:
-        """Return the ``id()`` of each function that contains an ``await`` or needs one."""
+        """Return the ``id()`` of each function that awaits, or calls a tool or async function."""
         calls = (p for p in self.syntax.calls.values() if self.result_kind(p) in ("tool", "async"))
         blocks = (p for p in (*self.syntax.loops, *self.syntax.contexts) if is_async_node(p.node))
         return {id(place.scope.function) for place in (*calls, *self.syntax.awaits, *blocks)}
@@ -222,7 +222,10 @@ class Functions:
 
     @functools.cached_property
     def _write_action_by_function(self) -> dict[int, str]:
-        """A mapping from the ``id()`` of each function that calls write actions to one of them."""
+        """A mapping from the ``id()`` of each function that calls write actions to one such action.
+
+        The function may call the action through other functions.
+        """
         write_actions: dict[int, str] = {}
         while True:
             new_functions: dict[int, str] = {}

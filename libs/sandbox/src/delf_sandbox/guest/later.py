@@ -16,7 +16,7 @@ _MAX_PATH_STEPS = 6
 
 
 class DeferredCalls:
-    """Finds the calls whose awaitables a script stores, and awaits or gathers later.
+    """Finds the calls whose awaitables a script stores in order to await or gather them later.
 
     The attribute ``stays_awaitable`` marks these calls, which must not be awaited in place.
 

@@ -361,7 +361,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _replay_iteration(self) -> bool:
         """Replay the recorded events of this iteration.
 
-        Return False if nothing was replayed, because a library's thread may first call back.
+        Return False if nothing was replayed: before the next recorded event, a library's thread may
+        call back into this loop.
         """
         next_iteration, _ = self._events_to_replay[0]
         if not self._ready and next_iteration > self._iteration_number:

@@ -129,7 +129,7 @@ class ToolNames:
         )
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
-        """Record a call if it calls a tool, and rewrite the call to use that tool for certain."""
+        """Record a call of a tool, and let it call the tool even if the script rebinds the name."""
         tools, node = self.initial_names.tools, place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):

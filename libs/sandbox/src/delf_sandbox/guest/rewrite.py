@@ -219,7 +219,9 @@ class Rewriting:
             self.let_passed_functions_block(place)
 
     def _rewrite_await(self, place: Place, *, is_awaitable: bool) -> None:
-        """Rewrite an ``await`` so that it also accepts a plain value, and blocks if it must.
+        """Rewrite an ``await`` so that it also accepts a plain value.
+
+        Where ``await`` is not allowed, the rewritten expression blocks until the value is there.
 
         Args:
             place: The ``await`` expression.

@@ -41,7 +41,7 @@ class Outcome:
         return json.loads(self.stdout)
 
     def succeeded(self) -> Outcome:
-        """Return the outcome; fail the test with the output otherwise."""
+        """Return this outcome if the command succeeded; else fail the test and show the output."""
         if self.exit_code != 0:
             pytest.fail(
                 f"exit status {self.exit_code}\n{self.stdout}\n{self.stderr}", pytrace=False

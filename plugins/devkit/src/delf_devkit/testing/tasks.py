@@ -25,7 +25,8 @@ class ScriptedTask:
     Args:
         answer: The answer of models and child tasks. An exception makes child tasks fail, and
             ``ask`` raises the exception.
-        agrees: The person's answer to a request: True, False, or other arguments to approve.
+        agrees: The person's answer to a request: True to approve the call, False to reject it, or
+            changed arguments with which the call is approved.
         children: Records the child tasks.
         asked: Records the conversations with models.
         questions: Records the questions to the person.

@@ -26,7 +26,10 @@ Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
 """A type of ``on_confirm``: returns True, False or a decision; None asks the next channel."""
 AnswerGiven = str | bool | float | Answered | Rejected | None
 Ask = Callable[[ApprovalRequest], AnswerGiven | Awaitable[AnswerGiven]]
-"""A type of ``on_ask``, plain or async: returns the answer; None asks the next channel."""
+"""The type of the callback ``on_ask``, which may be async.
+
+It returns the answer, or None to leave the question to the next approval channel.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Answer:
 
     @property
     def was_shown(self) -> bool:
-        """True if a person gave the answer, and so has seen the effect of the call."""
+        """True if a person gave the answer, and so was shown what the call may change."""
         return self.source == "person"
 
 

@@ -33,8 +33,8 @@ class TaskFlows:
 
     Args:
         origins: Finds where the values of calls came from.
-        outline: Asks a model for an outline: the calls that the user's words ask for. Its argument
-            is the texts whose instructions the user tells the agent to follow.
+        outline: Asks a model for an outline: the calls that the user's words ask for. It receives
+            the texts that the user wants the agent to obey, such as a file with instructions.
         log: The task's events.
         allowed: Data flows that need no review, from the settings, such as ``mail.read.sender ->
             mail.send.to``.

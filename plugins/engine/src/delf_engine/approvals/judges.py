@@ -45,7 +45,8 @@ class Case:
 
     Args:
         key: The id of the case within the task.
-        make_request: Makes the request that a person is shown, without flow and rule.
+        make_request: Makes the request that a person is shown. Its fields ``flow`` and ``rule`` are
+            filled in later.
         call: The call; None for a whole script.
         verdict: The result of the connection's check of the call.
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
@@ -90,7 +91,7 @@ class Ruling:
         needs_journal: Whether the journal records the request together with the answer, although no
             person answered.
         remembered: The earlier decision that the answer repeats.
-        flow: The reason to review where the call's values came from.
+        flow: Why the origin of the call's values needs a review; None if the origin needs none.
         rule: The team's rule that names the people who decide.
     """
 

@@ -62,7 +62,7 @@ class TaskApprovals:
         log: The log that records requests and decisions.
         permit: The task's permit to run, released while a person decides.
         clock: The task's clock, paused while a person decides.
-        flows: Traces the values of calls; None if origins are off.
+        flows: Finds out where the values of calls came from; None if this is switched off.
     """
 
     def __init__(

@@ -16,7 +16,10 @@ from delf_engine.redact import Redactor
 _log = logging.getLogger(__name__)
 
 CallKey = tuple[str, str, str | None]
-"""The key of a remembered refusal: the call's digest, the action's digest, and the worker."""
+"""The key of a call: the call's digest, the action's digest, and the name of the worker.
+
+The worker is the agent from a ``.worker`` file that made the call; None for the agent itself.
+"""
 
 
 class RememberedDecisions:

@@ -136,7 +136,7 @@ class RequestRemarks:
         work.add_done_callback(self._working.discard)
 
     async def _record(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
-        """Record a comment or an assignment once, and pass it on to the channels.
+        """Record a comment or an assignment, unless it is recorded already, and tell the channels.
 
         Args:
             remark: The comment or assignment.

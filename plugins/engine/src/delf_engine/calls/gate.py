@@ -479,7 +479,7 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _wait_for_previous_process(self) -> None:
-        """Wait until the task's previous process must have stopped its calls."""
+        """Wait until the task's previous process has certainly stopped its calls."""
         if self._replay.previous_owner is not None:
             await self._replay.previous_owner.wait_until_expired()
 

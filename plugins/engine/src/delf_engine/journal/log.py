@@ -347,7 +347,10 @@ class TaskLog:
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event to the journal, which ignores an event that it has stored already."""
+        """Append an event to the journal, also if a cancelled call may have stored it already.
+
+        The journal ignores an event that it has stored already.
+        """
         if self._journal is not None:
             await self._journal.append(event)
         self._unconfirmed = None

@@ -214,7 +214,10 @@ class Recording:
         return True
 
     def _add(self, event: ev.Event, script: RecordedScript) -> None:
-        """Add an event to the record of its script or call, or of the purpose of a model call."""
+        """Add an event to the record of its script or call.
+
+        An event of a model call is added to the record of the calls for the same purpose.
+        """
         match event:
             case ev.ScriptFinished():
                 script.finished = event

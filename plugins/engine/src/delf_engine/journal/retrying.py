@@ -103,8 +103,8 @@ def _failed_after_script(events: Sequence[ev.Event]) -> bool:
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
     """Return the index of the end event of the read call whose failure made the task fail.
 
-    None if the task failed for another reason, or if the script did anything after the call: with
-    another answer, the script might not have done this.
+    None if the task failed for another reason, or if the script did anything after the call: if
+    the call had succeeded, the script might not have done this.
     """
     if not _failed_after_script(events):
         return None

@@ -31,9 +31,13 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
-    """Wrap an async test with a time limit for each step, and close its fixtures.
+    """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    A step is one ``await`` in the test. The event loop must not be blocked for that time, either.
+    The test also fails if it blocks the event loop for that time.
+
+    Args:
+        function: The test.
+        seconds_of: Takes the object of the test class; returns the time limit in seconds.
     """
 
     @functools.wraps(function)

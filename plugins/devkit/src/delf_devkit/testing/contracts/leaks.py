@@ -75,7 +75,7 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return the types of settings by name, as annotations or as texts with their metadata."""
+    """Return each setting's type by name: the annotation; with metadata, a text of both."""
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
         for name, field in fields.items()

@@ -293,7 +293,7 @@ class _SharedState:
         self._first = {name: _text(value) for name, value in _class_state(self._kind)}
 
     def check(self) -> None:
-        """Fail if a call after the first changed the state, or the state contains an argument.
+        """Fail if the second use changed the state, or if the state contains a forbidden text.
 
         Called after the second use.
         """
@@ -328,7 +328,7 @@ _STATE_BEFORE_FIRST_TEST: Final = dict[type, dict[str, str]]()
 
 
 def remember_module_state(subject: object) -> None:
-    """Store the state of an object's package before the first use of its class."""
+    """Store the class and module variables of an object's package, before the object is used."""
     kind = type(subject)
     if kind not in _STATE_BEFORE_FIRST_TEST and _package(kind) not in sys.stdlib_module_names:
         _STATE_BEFORE_FIRST_TEST[kind] = _class_and_module_state(kind)

@@ -315,7 +315,14 @@ class StrategyContract(Contract):
         )
 
     def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
-        """Fail if neither the model's requests nor the answer contain a text about a failure."""
+        """Fail unless a failure is in a request to the model, after the first, or in the answer.
+
+        Args:
+            mark: The words of the failure.
+            model: The model that got the requests.
+            response: The answer.
+            what: The name of the failure, for the message.
+        """
         requests_texts = [_texts_of(request) for request in model.requests[1:]]
         texts = "\n".join([*requests_texts, response.text, response.error or ""])
         assert mark in texts, (

@@ -19,12 +19,13 @@ from delf_devkit.testing.contracts.connection import Call, ConnectionContract
 
 
 class ToolsContract(ConnectionContract):
-    """Tests for a set of functions as tools; needs a fixture ``tools`` and ``calls``.
+    """Tests for a set of functions as tools.
 
-    The fixture returns a list for ``Agent(tools=…)``: functions, ``@tool`` functions or a toolset
-    of another framework. ``calls`` are calls that succeed, as in ``ConnectionContract``, with the
-    name of a tool: ``Call("add", a=1, b=2)``; every other test and flag is the same. The sources of
-    the functions are read to see whether each declares its effect.
+    A subclass defines a fixture ``tools``, which returns a list for ``Agent(tools=…)``: functions,
+    ``@tool`` functions or a toolset of another framework. The attribute ``calls`` has calls that
+    succeed, as in ``ConnectionContract``, with the name of a tool: ``Call("add", a=1, b=2)``. All
+    other tests and flags are those of ``ConnectionContract``. The sources of the functions are read
+    to see whether each function declares its effect.
     """
 
     logs_in: ClassVar[bool] = False
