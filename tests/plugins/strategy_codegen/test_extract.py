@@ -6,6 +6,7 @@ import pytest
 
 from delf.messages import ModelReply, ToolCall
 from delf_strategy_codegen import python as codeblock
+from delf_strategy_codegen.blocks import blocks_of
 from delf_strategy_codegen.extract import find_script, read_reply
 from delf_strategy_codegen.python import parse_script
 
@@ -16,6 +17,12 @@ from .answers import ANSWERS, SCRIPT, fenced
 def test_reader_finds_the_script_in_an_answer(name):
     answer, expected = ANSWERS[name]
     assert find_script(answer).code == expected
+
+
+@pytest.mark.parametrize("space", ["", " ", "\u00a0", "\u3000"])
+def test_language_of_a_block_may_follow_any_space(space):
+    answer = f"```python\nx = 1\n```{space}python\ny = 2\n```"
+    assert [block.code for block in blocks_of(answer)] == ["x = 1", "y = 2"]
 
 
 def test_parsing_a_script_emits_no_warning():

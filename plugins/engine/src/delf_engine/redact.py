@@ -140,8 +140,8 @@ class Redactor:
         suppress_context = error.__suppress_context__  # setting the cause changes it
         cause, context = error.__cause__, error.__context__
         error.__cause__ = error.__context__ = None  # the chain may lead back to this error
-        error.__cause__ = self._redact_cause(cause)
-        error.__context__ = self._redact_cause(context)
+        redacted_cause, redacted_context = self._redact_cause(cause), self._redact_cause(context)
+        error.__cause__, error.__context__ = redacted_cause, redacted_context
         error.__suppress_context__ = suppress_context
         return error
 

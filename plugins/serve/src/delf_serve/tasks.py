@@ -280,11 +280,7 @@ class Tasks:
                 return _submitted(task_id, earlier.conversation, key, is_new=False)
         if self._open_counts[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        conversation = stored_name(order.conversation_id, key)
-        if self._agent.chat is None and conversation is not None:
-            raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
-        if self._agent.chat is not None and conversation is None:
-            conversation = stored_name(f"web-{secrets.token_hex(6)}", key)
+        conversation = self._conversation_name(order, key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
         running_task = self._register_running(task_id, key.limits_name)
@@ -335,6 +331,22 @@ class Tasks:
                 raise
             return _submitted(task_id, earlier.conversation, key, is_new=False)
         return _submitted(task_id, conversation, key)
+
+    def _conversation_name(self, order: RunRequest, key: Key) -> str | None:
+        """Return the stored name of a task's conversation, which is new if the request names none.
+
+        Returns:
+            The name; None if the agent keeps no conversations.
+
+        Raises:
+            ProblemError: If the request names a conversation, and the agent keeps none.
+        """
+        name = stored_name(order.conversation_id, key)
+        if self._agent.chat is None and name is not None:
+            raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
+        if self._agent.chat is not None and name is None:
+            return stored_name(f"web-{secrets.token_hex(6)}", key)
+        return name
 
     async def repeat(
         self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None

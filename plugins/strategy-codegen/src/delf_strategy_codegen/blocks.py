@@ -208,6 +208,6 @@ def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
 
 
 def _language(info: str) -> str:
-    blocks = _WORD.match(info.strip(" \t{}.:"))
+    blocks = _WORD.match(info.strip().strip(" \t{}.:"))
     word = "" if blocks is None else blocks.group().lower()
     return word.removesuffix(".py") if word.endswith(".py") else word

@@ -137,7 +137,7 @@ def _nearby_text(text: str) -> str:
 
 
 def _reading_of_invalid_blocks(parts: Sequence[Block]) -> Reading:
-    """Return the longest block as the script, so that the model is told the block's syntax error.
+    """Return the longest block as the script, so that the model gets the block's syntax error.
 
     Without blocks, or if the longest block is valid but no Python script, there is no script.
     """
