@@ -433,8 +433,9 @@ class Filesystem(Connection[FilesystemSettings]):
             if is_all_roots and place.settings.mode != "rw":
                 continue  # only a call that names a read-only root raises an error, below
             self._roots.file(str(place), write=True)  # raises for a file that must not be changed
-            has_other_hard_links = status.st_nlink > 1  # also outside of the root, perhaps
-            if not has_other_hard_links:
+            # A file with other hard links may have a name outside of the root, too.
+            has_only_this_name = status.st_nlink == 1
+            if has_only_this_name:
                 yield place
 
     def _files(self, path: str, pattern: str) -> Iterator[tuple[Place, os.stat_result]]:

@@ -48,7 +48,7 @@ class Results:
         types_in_json_texts = {
             ((field,), type_name)
             for field in (tool.output_schema or {}).get("properties", ())
-            if (type_name := samples.type_of(_sample_key(tool, field)))
+            if (type_name := samples.type_of(_field_key(tool_key, field)))
         }
         undeclared_types = samples.undeclared_types(tool_key) | types_in_json_texts
         return samples.type_of(tool_key), undeclared_types
@@ -68,7 +68,7 @@ class Results:
             samples.note(key, value)
             return ""
         for field, text in _texts_with_data(value):
-            samples.note(_sample_key(tool, field), text)
+            samples.note(_field_key(key, field), text)
         paths = await asyncio.to_thread(self._undeclared_types, tool, key, value)
         reported = self._reported.setdefault(key, set(samples.undeclared_types(key)))
         new_types = [found for found in paths if found not in reported]
@@ -131,13 +131,17 @@ def _texts_with_data(value: Any) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def _sample_key(tool: types.Tool, field: str | None = None) -> str:
-    """Return the key for the sample of a tool's results, or of one field of the results.
+def _sample_key(tool: types.Tool) -> str:
+    """Return the key for the sample of a tool's results.
 
     The key changes with the tool's description and schemas, because a changed tool may return other
     data.
     """
     from delf_mcp.listing import digest_of
 
-    tool_key = f"{tool.name} {digest_of(tool)[:16]}"
-    return tool_key if field is None else f"{tool_key} {field}"
+    return f"{tool.name} {digest_of(tool)[:16]}"
+
+
+def _field_key(tool_key: str, field: str) -> str:
+    """Return the key for the sample of one field of a tool's results."""
+    return f"{tool_key} {field}"

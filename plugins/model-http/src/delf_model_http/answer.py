@@ -255,8 +255,10 @@ class Answer:
         for index, call in enumerate(self._calls):
             if is_answer_over and not call.name:
                 raise UnreadableError("a call without a name")
+            if call.is_emitted or not call.name:
+                continue
             is_complete = is_answer_over or _is_json("".join(call.arguments))
-            if not call.is_emitted and call.name and is_complete:
+            if is_complete:
                 call.is_emitted = True
                 deltas.append(ModelDelta("", call=index, whole=self._tool_call(index)))
         return deltas

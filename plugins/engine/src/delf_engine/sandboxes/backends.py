@@ -95,7 +95,7 @@ class Probed:
         summary = f"{self._name} claims isolation {self.claimed}, but delf relies only on {trusted}"
         if measurement is None:
             return f"{summary}: the isolation was not measured"
-        if measurement.reached:
+        if any(measurement.reached):
             return f"{summary}: a script reached {', '.join(measurement.reached)}"
         if not measurement.makes_system_calls:
             return f"{summary}: a script could make no system call, so nothing else was tested"
