@@ -9,7 +9,7 @@ from delf.packages.official import (
     how_to_install,
     package_of,
     recommended_client,
-    usual,
+    recommended_plugin,
 )
 
 
@@ -40,7 +40,11 @@ def test_model_package_is_known_by_model_name(model, name):
 
 
 def test_default_packages_by_kind():
-    assert (usual("journal"), usual("sandbox"), usual("embedder")) == ("sql", "local", "static")
+    assert (
+        recommended_plugin("journal"),
+        recommended_plugin("sandbox"),
+        recommended_plugin("embedder"),
+    ) == ("sql", "local", "static")
     assert package_of("exports", "http_server") == "delf-plugin-serve"
     assert package_of("connection", "sq") is None
     assert "delf" not in all_packages()

@@ -45,7 +45,7 @@ def package_providing(name: str) -> str | None:
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
-def usual(kind: str) -> str:
+def recommended_plugin(kind: str) -> str:
     """Return the name of the recommended plugin of a kind: ``sql`` for the kind ``journal``.
 
     The recommended plugin is the first in the list of official packages of that kind.

@@ -25,7 +25,7 @@ from delf.hookspecs import DISTRIBUTION
 from delf.machine.kept_keys import own_variables
 from delf.network.proxies import proxy_for
 from delf.packages import namesake
-from delf.packages.official import how_to_install, packages, usual
+from delf.packages.official import how_to_install, packages, recommended_plugin
 from delf.specs import EmbedderSpec, ModelSpec, SandboxSpec
 from delf.types import isolation_rank
 from delf_cli import errors
@@ -196,7 +196,7 @@ def _check_names_and_models(
 ) -> Iterator[Finding]:
     """Find unknown names in the configuration, and models that cannot be used."""
     if config.sandbox == "auto" and not host.specs(SandboxSpec):
-        hint = how_to_install(packages("sandbox")[usual("sandbox")])
+        hint = how_to_install(packages("sandbox")[recommended_plugin("sandbox")])
         text = "no sandbox is installed"
         yield Finding(area="sandbox", status="problem", text=text, hint=hint)
     for kind, name in config.plugins():

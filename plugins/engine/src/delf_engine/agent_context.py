@@ -13,7 +13,7 @@ from platformdirs import user_config_path
 from delf.environment import current_environ
 from delf.errors import ConfigurationError, ModelConfigurationError, PluginError
 from delf.messages import ModelRequest, user
-from delf.packages.official import usual
+from delf.packages.official import recommended_plugin
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import TaskConversation
@@ -116,7 +116,7 @@ class AgentContext:
         """
         durable_names = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         agent_journal = None if self.config is None else self.config.journal
-        recommended_journal = usual("journal")
+        recommended_journal = recommended_plugin("journal")
         if agent_journal in durable_names:
             name = agent_journal
         else:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf.environment import using_environ
 from delf.errors import PluginError
-from delf.packages.official import how_to_install, package_of, packages, usual
+from delf.packages.official import how_to_install, package_of, packages, recommended_plugin
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
@@ -19,7 +19,8 @@ from delf.protocols.readiness import SupportsSelfCheck
 from delf.specs import EmbedderSpec
 from delf_engine.closing import close_all
 
-_USUAL_PACKAGE: Final = packages("embedder")[usual("embedder")]
+_RECOMMENDED_PLUGIN: Final = recommended_plugin("embedder")
+_RECOMMENDED_PACKAGE: Final = packages("embedder")[_RECOMMENDED_PLUGIN]
 
 
 class Embedders:
@@ -92,7 +93,7 @@ class Embedders:
             # Raises an error that says why the plugin cannot be used.
             return self._host.spec(EmbedderSpec, plugin_name)
         for record in self._host.records():
-            if record.distribution == _USUAL_PACKAGE and not record.usable:
+            if record.distribution == _RECOMMENDED_PACKAGE and not record.usable:
                 reason = f"plugin {record.name!r} is {record.state}: {record.reason}"
                 raise self._host.with_load_failures(
                     PluginError(f"no plugin serves the embedder {name!r}: {reason}")
@@ -101,7 +102,7 @@ class Embedders:
         hint = (
             f"installed: {', '.join(names)}"
             if names
-            else f"{how_to_install(_USUAL_PACKAGE)}; its name is {usual('embedder')!r}"
+            else f"{how_to_install(_RECOMMENDED_PACKAGE)}; its name is {_RECOMMENDED_PLUGIN!r}"
         )
         raise self._host.with_load_failures(
             PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
@@ -114,7 +115,9 @@ class Embedders:
         if len(names) == 1:
             return names[0]
         if not names:
-            error = PluginError("no embedder is installed", hint=how_to_install(_USUAL_PACKAGE))
+            error = PluginError(
+                "no embedder is installed", hint=how_to_install(_RECOMMENDED_PACKAGE)
+            )
             raise self._host.with_load_failures(error)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",

@@ -135,7 +135,7 @@ class Output(Generic[T]):
         )
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate an answer that is one value, or the keyword arguments of a record's fields."""
+        """Validate an answer: one value, or the fields of a record as keyword arguments."""
         # A script may give the fields of a record as keywords.
         if list(arguments) != ["value"]:
             return {"value": self.plain(dict(arguments))}

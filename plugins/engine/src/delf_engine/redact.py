@@ -58,7 +58,7 @@ class SecretForms:
 
     @cached_property
     def _by_start(self) -> dict[str, list[str]]:
-        """The forms by their first character."""
+        """The forms in which the secrets may be written, by their first character."""
         forms_by_start: dict[str, list[str]] = {}
         for form in self._forms:
             forms_by_start.setdefault(form[0], []).append(form)

@@ -287,7 +287,10 @@ def _is_path(text: str) -> bool:
 
 
 def _declared(text: str) -> Iterator[str]:
-    """Yield a secret, the password of a secret URL, and the lines of a private key."""
+    """Yield the texts to redact for a declared secret.
+
+    The texts are the secret itself, for a URL also its password, and for a private key each line.
+    """
     yield text
     yield from secrets_in(text)
     lines = text.strip().splitlines()

@@ -51,7 +51,7 @@ class Toolset:
 
     Args:
         allowed_actions: Allowed actions by connection and method (``""`` for a function).
-        hidden_names: The names of actions that exist and are not allowed.
+        forbidden_names: The names of actions that exist but are not allowed.
         shown_names: The names of the shown actions, besides built-in ones; None for all.
         shows_questions: Whether ``ask`` is shown.
     """
@@ -59,13 +59,13 @@ class Toolset:
     def __init__(
         self,
         allowed_actions: Mapping[tuple[str, str], BoundAction],
-        hidden_names: frozenset[str],
+        forbidden_names: frozenset[str],
         shown_names: frozenset[str] | None = None,
         *,
         shows_questions: bool = False,
     ) -> None:
         self._allowed = dict(allowed_actions)
-        self._hidden = hidden_names
+        self._forbidden_names = forbidden_names
         self._shown = shown_names
         self._shows_questions = shows_questions
         self._catalog: Catalog | None = None
@@ -167,7 +167,7 @@ class Toolset:
         if bound_action is not None:
             return bound_action
         name = f"{connection}.{method}" if method else connection
-        if name in self._hidden:
+        if name in self._forbidden_names:
             raise ToolRefusedError(f"{name} is not allowed here")
         siblings = [b.name for b in self.actions if b.connection.name == connection]
         action_names = siblings or [b.name for b in self.actions if not b.built_in]
@@ -211,7 +211,9 @@ class Toolset:
         shows_questions: bool = False,
     ) -> Toolset:
         shows_questions = shows_questions or self._shows_questions
-        copy = Toolset(allowed_actions, self._hidden, shown_names, shows_questions=shows_questions)
+        copy = Toolset(
+            allowed_actions, self._forbidden_names, shown_names, shows_questions=shows_questions
+        )
         # Keep what is slow to compute for many tools. A copy differs in built-in actions at most,
         # which neither the catalog nor the size covers.
         copy._catalog = self._catalog
@@ -239,7 +241,7 @@ class Toolset:
         }
         return Toolset(
             {**self._allowed, **builtins_by_key},
-            self._hidden,
+            self._forbidden_names,
             self._shown,
             shows_questions=other._shows_questions,
         )
@@ -252,7 +254,7 @@ class Toolset:
             AgentConfirmationError: If ``confirm`` names an unknown action.
         """
         allowed_actions: dict[tuple[str, str], BoundAction] = {}
-        new_actions, new_hidden_names = await _bind(connection)
+        new_actions, new_forbidden_names = await _bind(connection)
         for key, bound_action in self._allowed.items():
             if bound_action.connection is connection:
                 # Insert all new actions in place of the first old action; for each further old
@@ -262,12 +264,14 @@ class Toolset:
                 allowed_actions[key] = bound_action
         allowed_actions.update(new_actions)  # at the end, if the connection had no actions
         prefix = f"{connection.name}."
-        other_hidden_names = {
-            name for name in self._hidden if name != connection.name and not name.startswith(prefix)
+        other_forbidden_names = {
+            name
+            for name in self._forbidden_names
+            if name != connection.name and not name.startswith(prefix)
         }
         return Toolset(
             allowed_actions,
-            frozenset(other_hidden_names | new_hidden_names),
+            frozenset(other_forbidden_names | new_forbidden_names),
             self._shown,
             shows_questions=self._shows_questions,
         )
@@ -302,13 +306,13 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     """
     check_connection_names(connections)
     allowed_actions: dict[tuple[str, str], BoundAction] = {}
-    all_hidden_names: set[str] = set()
+    all_forbidden_names: set[str] = set()
     for connection in connections:
         check_made("connection", connection, f"the connection {connection.name!r}")
-        of_connection, hidden_names = await _bind(connection)
+        of_connection, forbidden_names = await _bind(connection)
         allowed_actions |= of_connection
-        all_hidden_names |= hidden_names
-    return Toolset(allowed_actions, frozenset(all_hidden_names))
+        all_forbidden_names |= forbidden_names
+    return Toolset(allowed_actions, frozenset(all_forbidden_names))
 
 
 async def _bind(
@@ -316,7 +320,7 @@ async def _bind(
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
     """Return the allowed actions of a connection, and the names of its forbidden actions."""
     bound_actions: dict[tuple[str, str], BoundAction] = {}
-    hidden_names: set[str] = set()
+    forbidden_names: set[str] = set()
     owner = f"the connection {connection.name!r}"
     actions = await within(START_SECONDS, owner, "actions", connection.actions)
     check_groups(actions, connection.name)
@@ -329,7 +333,7 @@ async def _bind(
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
         if not is_allowed(connection.allow, action):
-            hidden_names.add(name)
+            forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
         # A connection whose results count as the user's own words may return stored texts later.
@@ -341,7 +345,7 @@ async def _bind(
         bound_actions[connection.name, method] = BoundAction(
             connection, reviewed_action, name, asks, check=check
         )
-    return bound_actions, hidden_names
+    return bound_actions, forbidden_names
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:

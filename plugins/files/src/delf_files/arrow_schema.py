@@ -33,7 +33,7 @@ def note_durations(connection: Any, path: str, name: str) -> None:
     Args:
         connection: A DuckDB connection.
         path: The path of the file.
-        name: The file's name in notes.
+        name: The file's name in notes and errors for the model.
     """
     rows: list[tuple[bytes]] = connection.execute(
         "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?", [path, _KEY]

@@ -17,7 +17,7 @@ def read_json(text: str, shown_name: str) -> Any:
 
     Args:
         text: The text.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -52,7 +52,7 @@ def read_json_lines(text: str, shown_name: str) -> list[Any]:
 
     Args:
         text: The text.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
 
     Raises:
         ValueError: If no line is JSON.
@@ -86,7 +86,7 @@ class JSONLinesReader:
     """A parser of JSON Lines that skips and counts broken lines.
 
     Args:
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
     """
 
     def __init__(self, shown_name: str) -> None:

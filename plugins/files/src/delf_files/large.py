@@ -127,7 +127,7 @@ def write_table(
         path: The path of the file.
         ending: The file's extension.
         copy_path: The path of the file to write.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
         names_row: The number of the row with column names, from 1; 0 if no row has column names;
             None for the first non-empty row.
         strict: Whether a quote inside a quoted cell is a fault. At the first such fault, the file
@@ -220,7 +220,7 @@ def utf8_of(path: str, copy_path: str, shown_name: str) -> str:
     Args:
         path: The path of the file.
         copy_path: The path of the copy to write, if a copy is needed.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
     """
     encoding = encoding_of_file(path, shown_name)
     if encoding == "utf-8":
@@ -270,7 +270,7 @@ def write_json_lines(
     Args:
         path: The path of the file.
         copy_path: The path of the file to write.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
         change: Converts each value.
 
     Raises:
@@ -292,7 +292,7 @@ def write_items_as_json_lines(
     Args:
         path: The path of the file.
         copy_path: The path of the file to write.
-        shown_name: The file's name in notes.
+        shown_name: The file's name in notes and errors for the model.
         change: Converts each value.
 
     Raises:

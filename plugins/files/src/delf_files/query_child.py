@@ -383,7 +383,10 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _json_type(kind: Any) -> str:
-    """Return the name of a type, with VARCHAR for types that DuckDB infers from JSON texts."""
+    """Return the SQL name of a type, with VARCHAR for types that DuckDB infers from JSON texts.
+
+    DATE is an example of an inferred type.
+    """
     if kind.id == "struct":
         fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)
         return f"STRUCT({', '.join(fields)})"

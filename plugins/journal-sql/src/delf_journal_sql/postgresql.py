@@ -155,6 +155,10 @@ class PostgresConnection:
 
         Write transactions hold a lock, so that events are committed in the order of their
         positions.
+
+        Args:
+            write: Whether the transaction may write.
+            long: Whether the transaction may be idle for longer than the server usually allows.
         """
         self._writes = write
         if write:

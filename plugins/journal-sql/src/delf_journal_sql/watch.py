@@ -97,7 +97,11 @@ class Subscription(Generic[T]):
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Return True if new events of some tasks, or notes, may belong to the subscription."""
+        """Return True if the subscription may have new items: events of these tasks, or notes.
+
+        Args:
+            tasks: The tasks with new events; empty if only notes are new.
+        """
         return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
 
     def wake(self, *, end: bool = False) -> None:

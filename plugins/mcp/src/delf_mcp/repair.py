@@ -20,7 +20,7 @@ _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
 
 
 def needs_repair(text: str) -> bool:
-    """Return True if a message may have structured data other than an object, or surrogates."""
+    """Return True if a message may have lone surrogates, or structured data that is no object."""
     return '"structuredContent"' in text or _SURROGATE.search(text) is not None
 
 

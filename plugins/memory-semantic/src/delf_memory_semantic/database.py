@@ -323,8 +323,8 @@ class FactDatabase:
     def change_counters(self) -> tuple[int, int]:
         """Return the counters of additions and invalidations, which any process may increase.
 
-        An addition adds facts; an invalidation removes facts or adds vectors. Both counters start
-        at random numbers, and are 0 before the first change.
+        An addition adds facts; an invalidation removes facts or adds vectors. Both counters are 0
+        until the first change, which sets them to random numbers.
         """
         keys = self._additions_key, self._invalidations_key
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))

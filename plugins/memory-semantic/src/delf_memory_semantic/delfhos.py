@@ -1,4 +1,4 @@
-"""Memories of Delfhos: detection, and import of their facts."""
+"""Memories of the program Delfhos: detection, and import of their facts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_database(path: Path) -> bool:
 
 
 def is_delfhos(path: Path) -> bool:
-    """Return True if a file is a memory of Delfhos. The file is only read."""
+    """Return True if a file is a memory of the program Delfhos. Does not change the file."""
     try:
         if not path.is_file() or not is_database(path):
             return False

@@ -40,7 +40,7 @@ If a save does not get them, the vectors are added later in the background.
 """
 _NO_EMBEDDER: Final = "facts are found by words alone: no embedder is installed"
 VECTOR_SECONDS: Final = 2.0
-"""The number of seconds that the first search waits for the vectors of facts without one."""
+"""The number of seconds that the first search waits while missing vectors are computed."""
 
 
 class SemanticStore:
@@ -236,6 +236,13 @@ class SemanticStore:
 
         The score counts relative to the best one, because an additional word in a query lowers the
         scores of all facts alike.
+
+        Args:
+            query: The query.
+            scores: The score of each ranked fact, by the fact's number, best first.
+            similarities: The similarity of a fact's vector to the query's, by the fact's number.
+            top_k: The maximum number of facts.
+            threshold: The minimum score, from 0 to 1.
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]

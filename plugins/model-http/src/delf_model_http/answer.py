@@ -99,7 +99,8 @@ class Answer:
         searches: The number of web searches by the provider.
         reply_id: The provider's id of the answer.
         signed_blocks: The blocks of thinking before the next call, which the provider expects back.
-        fields_to_send_back: The fields of the message that the server expects back with the calls.
+        fields_to_send_back: The fields of the message that the next request must send back with
+            the message's calls.
     """
 
     tokens: Tokens | None = None

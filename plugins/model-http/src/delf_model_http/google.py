@@ -183,7 +183,10 @@ def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Add a signature to the first call, because newer models refuse a call without one."""
+    """Add a placeholder signature to the first function call, if the call has no signature.
+
+    Newer models would refuse the request without the signature.
+    """
     first_call = next((part for part in parts if "functionCall" in part), None)
     is_newer_model = _TAKES_THINKING_LEVEL.search(endpoint.name) is not None
     if first_call is not None and is_newer_model:
@@ -227,10 +230,10 @@ def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
 
 
 def tokens_of(used: Any, output: str = "candidatesTokenCount") -> Tokens | None:
-    """Parse token counts; None if the event has none.
+    """Parse Gemini's token counts; None if there are no counts.
 
     Args:
-        used: The counts that Gemini sent.
+        used: The counts that Gemini sent, if any.
         output: The name of the field with the number of output tokens.
     """
     if not fields(used):

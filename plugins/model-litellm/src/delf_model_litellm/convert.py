@@ -92,7 +92,7 @@ def id_of(given: str) -> str:
 
 
 def returned_fields_of_call(call: Any) -> dict[str, Any]:
-    """Return the fields of a call that must be returned to the server, as Gemini's signature."""
+    """Return the fields of a call that must be sent back, such as Gemini's signature."""
     fields: Any = getattr(call, "provider_specific_fields", None)
     return {"provider_specific_fields": dict(fields)} if fields else {}
 

@@ -73,7 +73,7 @@ def _unanswered(
         details: The exception's message, redacted.
         endpoint: The endpoint.
         timeout: The timeout of the call in seconds.
-        is_unreadable: Whether there is a response, which does not follow the protocol.
+        is_unreadable: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
     if failure.retry != "no" or kinds & _CONNECTION_ERRORS:

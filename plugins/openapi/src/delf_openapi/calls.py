@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class Caller:
-    """Sends the calls of one connection, and learns from the responses.
+    """Sends the calls of one connection, and learns the results' types from the responses.
 
     Args:
         name: The connection's name.

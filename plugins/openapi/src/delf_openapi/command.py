@@ -30,7 +30,8 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     """Print a line for delf.toml with the actions of CONNECTION that probably only read.
 
     An API that takes a filter in a body reads with POST, which counts as a write and needs
-    approval. Actions are chosen by their names: keep only those that you believe.
+    approval. Actions are chosen by their names alone: keep only actions that you
+    are sure only read.
 
     \b
     delf openapi effects prefect

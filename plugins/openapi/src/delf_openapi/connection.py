@@ -220,7 +220,7 @@ class APITool(Connection[OpenAPISettings]):
 
     @property
     def needs_setup(self) -> bool:
-        """True if the settings ask a model to improve the descriptions."""
+        """True if the settings let a model improve the actions' descriptions before their use."""
         return self._settings.enrich
 
     async def setup(self, ask: SetupAsk) -> bool:

@@ -16,7 +16,10 @@ _AMBIGUOUS_SYNTAX: Final = ("[[", "&&", "--", "~~")
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text matches a pattern; True if the linear-time engine rejects it."""
+    """Return whether a text matches a pattern.
+
+    Also True if the linear-time regex engine does not support the pattern.
+    """
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 

@@ -263,7 +263,11 @@ def _without_validation(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
 
 
 def _whole_response_fault(text: str) -> Fault:
-    """Return a fault of the whole response, which is then not converted."""
+    """Return a fault of a whole response; values in such a response are not converted.
+
+    Args:
+        text: The fault in words.
+    """
     return Fault(text, kind=text)
 
 

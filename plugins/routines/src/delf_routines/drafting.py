@@ -307,7 +307,7 @@ class _ScriptMerger:
 
 
 class _MergingHost(OneScript):
-    """A strategy host that fails scripts which differ from the recorded run.
+    """A strategy host that runs merged scripts, and fails a script that differs from the record.
 
     Args:
         host: The host of the merging agent.

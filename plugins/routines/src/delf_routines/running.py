@@ -169,7 +169,10 @@ async def _answer_of_run(
 async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of empty results, unrepeated calls, and an answer of another shape than when saved."""
+    """Warn of empty results, of calls that a repaired script did not repeat, and of the answer.
+
+    A warning of the answer says that its shape differs from the answer of the saved run.
+    """
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")
     if guard.reused_change_count:

@@ -129,10 +129,10 @@ class ForkServer:
         return self._control.fileno() >= 0
 
     async def ready(self) -> None:
-        """Wait until the template has started and has reported its namespaces.
+        """Wait until the template process has started and has reported its Linux namespaces.
 
         Raises:
-            SandboxUnavailableError: If the template did not start.
+            SandboxUnavailableError: If the template process did not start.
         """
         try:
             async with asyncio.timeout(START_SECONDS):

@@ -13,8 +13,8 @@ ALIASES: Final = {
 }
 """The exceptions of tools, each with a built-in exception that represents it in Monty.
 
-Monty does not support exceptions that a script defines. The built-in ones belong to the same
-family, and scripts do not use them otherwise.
+Monty does not support exceptions that a script defines. The built-in exceptions derive from each
+other as the exceptions of tools do, and scripts hardly use them.
 """
 
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(

@@ -122,7 +122,12 @@ class MontyRewriting(Rewriting):
                 pass
 
     def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
-        """Rewrite a tool call so that it returns an awaitable, which is awaited later."""
+        """Rewrite a tool call so that it returns an awaitable, which the script awaits later.
+
+        Args:
+            place: The call.
+            is_awaited: Whether the call is in an ``await``, and so needs no rewriting.
+        """
         if is_awaited:
             return
         node = place.node

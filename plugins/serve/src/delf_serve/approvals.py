@@ -170,7 +170,14 @@ class Approvals:
         return self._view(await comment(self._tasks.journal, record, text, key.decider(via)), key)
 
     async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
-        """Assign a pending request to a person, or to nobody if ``person`` is None."""
+        """Assign a pending request to a person, or to nobody if ``person`` is None.
+
+        Args:
+            request_id: The id of the request.
+            person: The person who should decide.
+            key: The caller, who assigns the request.
+            via: The channel through which the caller assigns, such as ``page``.
+        """
         record = await self._for_talk(request_id, key)
         return self._view(await assign(self._tasks.journal, record, person, key.decider(via)), key)
 
@@ -245,7 +252,13 @@ class Approvals:
         return _remembered_view(await revoke(journal, request_id, key.name))
 
     async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
-        """Find a request by its full id or, for reading, by a prefix."""
+        """Find a request by its id.
+
+        Args:
+            text: The id, or a prefix of the id.
+            key: The caller, who must be allowed to see the request.
+            whole: Whether a prefix is refused, as for a decision.
+        """
         try:
             record = await find_request(self._tasks.journal, text, key.sees)
         except UnknownRequestError as error:

@@ -151,7 +151,7 @@ class Keys:
         return cls(texts, is_key_required=settings.has_login)
 
     def __bool__(self) -> bool:
-        """Return True if a key is required, which stays so after all people are removed."""
+        """Return True if a key is required, as it stays even after all people are removed."""
         return self._is_key_required
 
     def find(self, secret: bytes) -> Key | None:

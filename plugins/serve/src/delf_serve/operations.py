@@ -172,7 +172,7 @@ async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     "POST", "/schedules/{schedule}/test", "run", status=202, other_responses=_NO_SCHEDULES
 )
 async def test_schedule(call: Call) -> s.FiringView:
-    """Let a runner do the task of a schedule once, now, without any change."""
+    """Let a runner do the task of a schedule once, now; calls that change something are refused."""
     return await call.service.schedules.test(call.path_parameter("schedule"), call.key)
 
 

@@ -22,11 +22,13 @@ WAITS: Final[Mapping[str, Any]] = {"approvals": ("web",), "approval_timeout": 7 
 
 
 class ServedPeople:
-    """The budgets and notices of people. Implements :class:`delf_cli.people_tasks.PeopleTasks`.
+    """The people's budgets, and the notices that they get when their tasks end.
+
+    Implements :class:`delf_cli.people_tasks.PeopleTasks`.
 
     Args:
         settings: The settings of the server.
-        keys: The people.
+        keys: The people and their API keys.
         journal: The journal, which the server uses, too.
     """
 
@@ -68,7 +70,10 @@ class ServedPeople:
 
 
 def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
-    """Return the budgets and notices of people. Exported to other plugins as ``people_tasks``."""
+    """Return the object that keeps people's budgets and sends notices when their tasks end.
+
+    Exported to other plugins as ``people_tasks``.
+    """
     with using_environ(project.environ):
         settings = settings_of(dict(project.plugin_options.get(NAME, {})))
     return ServedPeople(settings, Keys.of(settings, project.environ), journal)

@@ -84,7 +84,7 @@ class ProjectSchedules:
 
         Raises:
             ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
-                call needs an item that the schedule does not have.
+                call uses a field of an item, but the schedule has no items.
         """
         call = RoutineCall.read(schedule.task)
         uses_item = bool(call.item_paths)
@@ -112,7 +112,7 @@ class ProjectSchedules:
             await schedules.remove(name)
 
     async def test(self, name: str, key: Key) -> s.FiringView:
-        """Start the task of a schedule once on a runner, as a test without changes."""
+        """Start the task of a schedule once, as a test: calls that change something are refused."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, key)
             return _firing(await schedules.firing(await schedules.test(name)))

@@ -95,7 +95,7 @@ class Sessions:
         return self._keys.of_session(records[0]) if records else None
 
     async def of(self, key: Key) -> list[SessionRecord]:
-        """Return the sessions of a person, oldest first."""
+        """Return the login sessions of the person to whom a key belongs, oldest first."""
         holder = key.holder
         records = await self._tasks.journal.logins()
         return [session for session in records if holder and session.holder == holder]

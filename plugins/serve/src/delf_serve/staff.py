@@ -142,7 +142,7 @@ def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
-    """List decisions on requests, changes of people, and logins, newest first."""
+    """List decisions on requests, changes to people's accounts, and logins, newest first."""
     _require_manager(call)
     journal = call.service.tasks.journal
     entries = [*_people_entries(await journal.people())]

@@ -96,7 +96,7 @@ def add(
 
     The key is shown only once. By default a new person has all rights and sees their own tasks. A
     further key has at most the rights and the scope of its person. The options --team, --mail,
-    --notice and --way change the person.
+    --notice and --way also change the settings of a person who exists.
     """
     secret = None if no_key else new_secret()
     changes = RequestedChanges(

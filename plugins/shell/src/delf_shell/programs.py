@@ -86,7 +86,8 @@ def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     """Return True if no word that a wildcard matched can make git do more than the rule says.
 
     Wildcards may match the arguments of some git commands, and the name of a command that only
-    reads. An argument with ``::`` could name a transport such as ``ext::sh``, which runs a program.
+    reads. They must not match an argument with ``::``, which could name a transport such as
+    ``ext::sh``, so that git runs a program.
     """
     position = 1
     while position < len(command) and command[position].startswith("-"):

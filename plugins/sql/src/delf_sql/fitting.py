@@ -137,9 +137,16 @@ def convert_values(
 
 
 def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> Any:
-    """Convert a value for its type family.
+    """Convert a value for a column or parameter of a type family.
 
-    Values for JSON become JSON. So do lists and dicts for text, if a write may store them.
+    A value for JSON becomes JSON text. A list or dict for text also becomes JSON text, if the value
+    is written.
+
+    Args:
+        value: The value.
+        family: The type family.
+        dimensions: The number of dimensions of the array; 0 for a single value.
+        is_write: Whether a write stores the value, so that it is not only compared.
     """
     if dimensions:
         if not isinstance(value, list):

@@ -168,7 +168,7 @@ def silent_messages(
 
 
 def refused_answer_messages(code: str, text: str, problem: str) -> tuple[Message, Message]:
-    """Return the feedback on a script whose answer was refused, as by an output schema.
+    """Return a script and the feedback that its answer was refused, such as by an output schema.
 
     Args:
         code: The script.

@@ -218,7 +218,8 @@ class _Reader:
 
     Args:
         text: The script.
-        curly_closes_curly: Whether only a typographic quote ends a string that such a quote opened.
+        curly_closes_curly: Whether a string that a typographic quote opens is closed only by a
+            typographic quote. If False, an ASCII quote closes the string, too.
     """
 
     def __init__(self, text: str, *, curly_closes_curly: bool) -> None:

@@ -169,7 +169,10 @@ class _Task:
         )
 
     def _joined_answer(self, text: str) -> str | None:
-        """Join an answer with the truncated answer before it; None if the two do not match."""
+        """Join an answer with the truncated answer that it continues.
+
+        Return None if the place at which the continuation begins is ambiguous.
+        """
         answer = join_continuation(self._cut_off_answer, text)
         self._cut_off_answer = ""
         return None if answer is None else answer.strip()

@@ -75,8 +75,8 @@ class Workers(Connection[WorkersSettings]):
         """Lists of name patterns. A callable worker's name matches a pattern of every list."""
         self.caller: WorkerDefinition | None = None
         """The worker that uses this connection; None for the agent itself."""
-        self.agent: Workers = self
-        """The agent's connection, of which a worker's connection is a copy."""
+        self.agent_workers: Workers = self
+        """The agent's own connection. The connections of workers are copies of this connection."""
         self.workshop: Workshop[Workers] | None = None
         """Creates the connections of workers; None before the agent's first call."""
         self.plugin_context: PluginContext | None = None
@@ -97,7 +97,7 @@ class Workers(Connection[WorkersSettings]):
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
         workers.allowed_patterns = (patterns, *(self.allowed_patterns if worker.generated else ()))
-        workers.caller, workers.agent = worker, self.agent
+        workers.caller, workers.agent_workers = worker, self.agent_workers
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         workers.allow, workers.confirm = self.allow, self.confirm
         return workers
@@ -143,7 +143,7 @@ class Workers(Connection[WorkersSettings]):
         return self.registry.find(name)
 
     def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
-        agent = self.agent
+        agent = self.agent_workers
         if agent.workshop is None:
             agent.workshop = Workshop(
                 agent.registry, context.tools, context.connect, os.environ, Workers.for_worker
@@ -235,12 +235,12 @@ class Workers(Connection[WorkersSettings]):
         line = await asyncio.to_thread(lineage, self.registry, definition)
         model = definition.llm(context.llm)
         # A generated worker is also limited to the compatible models of its makers.
-        name, plugin_context = (model or context.llm).model, self.agent.plugin_context
+        name, plugin_context = (model or context.llm).model, self.agent_workers.plugin_context
         names = () if plugin_context is None else plugin_context.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)
         tools = await asyncio.to_thread(
-            self._shared_workshop(context).tools_of, definition, self.agent
+            self._shared_workshop(context).tools_of, definition, self.agent_workers
         )
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
@@ -259,7 +259,7 @@ class Workers(Connection[WorkersSettings]):
                 timeout=definition.limits.timeout,
                 worker=definition.name,
                 strategy=await asyncio.to_thread(
-                    _strategy_of_worker, context, self.agent.registry.trust
+                    _strategy_of_worker, context, self.agent_workers.registry.trust
                 ),
                 budget_usd=min(budgets, default=None),
                 retry_count=definition.limits.retries,
@@ -284,7 +284,7 @@ class Workers(Connection[WorkersSettings]):
             The name.
         """
         text = await asyncio.to_thread(self._build_file_text, spec, context)
-        await asyncio.to_thread(self.agent.registry.write, spec["name"], text)
+        await asyncio.to_thread(self.agent_workers.registry.write, spec["name"], text)
         return spec["name"]
 
     def _build_file_text(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
@@ -297,7 +297,7 @@ class Workers(Connection[WorkersSettings]):
         check_name(str(spec["name"]), "name")
         if not self._may_call(str(spec["name"])):
             raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
-        self.agent.registry.check_free(str(spec["name"]))
+        self.agent_workers.registry.check_free(str(spec["name"]))
         tools: Mapping[str, Any] = {} if context is None else context.tools
         names: list[str] = spec.get("connections", [])
         for name in names:
@@ -316,7 +316,7 @@ class Workers(Connection[WorkersSettings]):
             table["connections"] = settings
         if self.caller is not None:
             table["maker"] = self.caller.name
-        return self.agent.registry.text_of(table, str(spec["instructions"]))
+        return self.agent_workers.registry.text_of(table, str(spec["instructions"]))
 
     async def aclose(self) -> None:
         """Close the connections of workers."""

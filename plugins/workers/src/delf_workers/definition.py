@@ -294,7 +294,10 @@ def from_front_matter(
 
 
 def _convert_toolsets(value: Any) -> Any:
-    """Convert llm-do's ``toolsets`` to ``connections``. Its shell rules match prefixes."""
+    """Convert llm-do's ``toolsets`` to ``connections``.
+
+    Shell rules of llm-do match the start of a command, as rules with ``match="reading"`` do.
+    """
     toolsets = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     value_of_shell = toolsets.get("shell")
     shell = cast("dict[str, Any]", value_of_shell if isinstance(value_of_shell, dict) else {})

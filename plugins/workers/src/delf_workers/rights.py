@@ -141,7 +141,7 @@ class Workshop(Generic[W]):
     def _tools_of_file(
         self, worker: WorkerDefinition, settings: Mapping[str, Any], where: str
     ) -> Iterator[ConnectionLike]:
-        """Load and yield the functions of ``tools.py`` that a worker's file names."""
+        """Load ``tools.py``, and yield those of its functions that the worker's file lists."""
         path = self.registry.tools_file(worker)
         tools = {t.name: t for t in load_tools(path, self.environ, self.registry.read, settings)}
         for name, options in settings.items():
@@ -189,7 +189,7 @@ class Workshop(Generic[W]):
     def _maker_connections(
         self, worker: WorkerDefinition, agent_workers: W
     ) -> Mapping[str, ConnectionLike]:
-        """Return the connections of a generated worker's maker, by name."""
+        """Return the connections of the agent or worker that created a worker, by name."""
         if worker.maker is None:
             return self.tools
         lineage(self.registry, worker)  # raises for a circle, in which tools_of would not end

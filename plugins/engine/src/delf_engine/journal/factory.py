@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delf.environment import using_environ
 from delf.errors import OptionalDependencyError
-from delf.packages.official import packages, usual
+from delf.packages.official import packages, recommended_plugin
 from delf.plugins.factories import make
 from delf.protocols.context import PluginContext
 from delf.specs import JournalSpec
@@ -84,4 +84,4 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 def durable_package() -> str:
     """Return the name of the recommended package with a durable journal, for hints."""
-    return packages("journal")[usual("journal")]
+    return packages("journal")[recommended_plugin("journal")]

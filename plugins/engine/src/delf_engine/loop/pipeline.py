@@ -496,7 +496,8 @@ async def load_context(run: TaskRun) -> None:
     """Load the live facts of all connections concurrently, such as database schemas.
 
     Raises:
-        DelfError: If a connection cannot be reached, because a script could not use it either.
+        DelfError: If a connection cannot be reached. Scripts could not use the connection either,
+            so the task fails early.
     """
     sources = run.tools.with_context
     if not sources:

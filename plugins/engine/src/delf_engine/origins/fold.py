@@ -255,8 +255,8 @@ class Origins:
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
         """Return whether a value in a call comes only from the user's own data.
 
-        The script must have been written before its author read untrusted data, and must compute
-        the value only from constants and from results that are the user's own.
+        The model must have written the script before it read untrusted data, and the script must
+        compute the value only from constants and from results that the user wrote.
 
         Args:
             action: The called action.
@@ -313,7 +313,10 @@ class Origins:
         return {source for source in sources if not self._returned_only_own(source)}
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
-        """Return the actions and fields that an expression in an outline uses."""
+        """Return the actions and fields that an expression in an outline uses.
+
+        An outline is a script with the calls that the user's words ask for; it is never run.
+        """
         return Scripts(self._parameters_of).read(node)
 
     def _parameters_of(self, action: str) -> Sequence[str] | None:
@@ -321,7 +324,7 @@ class Origins:
         return None if tool is None else [each.name for each in tool.action.parameters]
 
     def _returned_only_own(self, action: str) -> bool:
-        """Return whether all results of an action so far are the user's own data."""
+        """Return whether the user wrote all data that an action has returned so far."""
         tool = self._tool_of(action)
         if tool is None or action in self._untrusted_actions:
             return False

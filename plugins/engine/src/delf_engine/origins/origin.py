@@ -171,7 +171,12 @@ class Results:
 
 
 def _own_texts_in(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the user's own texts in a field; fields inside the value may have another trust."""
+    """Yield the texts in a field's value that the user wrote.
+
+    Args:
+        item: The value of the field, which is the user's own.
+        trust: A mapping from the name of a field inside the value to another trust.
+    """
     texts = texts_with_trust(item, {**trust, "*": "own"})
     return (normalized_text(text) for text_trust, _, text in texts if text_trust == "own")
 

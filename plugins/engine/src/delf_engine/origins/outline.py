@@ -61,9 +61,9 @@ FOLLOWED: Final = "The text that these words order to follow:"
 _MAX_CHARACTERS: Final = 20_000
 
 IsContent = Callable[[str, str], bool]
-"""Takes the path and the text of a value; returns whether the value is content to read.
+"""Takes the path and the text of a value in a call; returns whether the value is content.
 
-Content, such as the body of a mail, may differ from the outline.
+Content, such as the body of a mail, may differ from the call that the user's words ask for.
 """
 SourcesByParameter = Mapping[str, AbstractSet[str] | None]
 """The untrusted sources of each parameter, as actions and fields, by parameter.
@@ -79,7 +79,8 @@ class Outline:
         past_calls: The calls of the task so far, by action.
         tool_of: Returns an action by its name.
         sources_of_expression: Returns the actions and fields that an expression uses.
-        is_mentioned_by_others: Returns whether an untrusted text mentions a record.
+        is_mentioned_by_others: Returns whether a record is mentioned in a text that the user did
+            not write.
         is_in_user_words: Returns whether the user's words contain a value. Such a value fits an
             argument that the outline leaves open.
     """
@@ -141,12 +142,13 @@ class Outline:
             arguments: The arguments of the call.
             is_content: Decides which values are content.
             has_only_content: Whether all arguments of the call are content.
-            sources_by_parameter: The untrusted sources of the parameters to compare, for a script
-                whose author had read no untrusted data; all parameters are compared when omitted.
+            sources_by_parameter: The untrusted sources of the parameters to compare; all parameters
+                are compared when omitted. Given only for a script that the model wrote before it
+                read untrusted data.
 
         Returns:
-            For each planned call, the parameters in which the call differs; empty if there is no
-            difference.
+            For each planned call, the names of the parameters in which the call differs. A planned
+            call that equals the call has no names.
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):

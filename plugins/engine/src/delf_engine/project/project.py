@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.environment import Source, source_of
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
-from delf.packages.official import PLUGIN_PREFIX, packages, usual
+from delf.packages.official import PLUGIN_PREFIX, packages, recommended_plugin
 from delf.records import dataclass
 from delf.trust.decisions import Trust
 from delf_engine.config import LLM_FIELDS, AgentConfig, make_config
@@ -216,7 +216,7 @@ def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]
     journal_table = document.pop("journal", None)
     if journal_table is None:
         return
-    recommended_package = packages("journal")[usual("journal")]
+    recommended_package = packages("journal")[recommended_plugin("journal")]
     name = recommended_package.removeprefix(PLUGIN_PREFIX)
     plugins = document.setdefault("plugins", {})
     duplicates = journal_table.keys() & plugins.get(name, {}).keys()

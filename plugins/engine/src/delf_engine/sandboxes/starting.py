@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from delf.errors import ConfigurationError, PluginError, SandboxUnavailableError
-from delf.packages.official import how_to_install, packages, usual
+from delf.packages.official import how_to_install, packages, recommended_plugin
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.protocols.sandbox import (
@@ -195,7 +195,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
         ]
         return replace(chosen_sandbox, warning=_warning(spec, skipped), passed_over=bool(skipped))
     if not specs:
-        package = packages("sandbox")[usual("sandbox")]
+        package = packages("sandbox")[recommended_plugin("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
         raise search.host.with_load_failures(error)
     min_isolation = search.config.min_isolation

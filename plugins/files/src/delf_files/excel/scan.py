@@ -24,7 +24,7 @@ MAX_TEXTS: Final = 2_000_000
 MAX_TEXT: Final = 8 * 32_767
 """The maximum number of characters of a cell's text in the XML.
 
-A character may be escaped as ``_x000D_``.
+Excel allows 32,767 characters, each of which may be escaped, such as ``_x000D_``.
 """
 MAX_ELEMENTS: Final = 500_000
 """The maximum number of XML elements that openpyxl holds in memory at once.
@@ -124,8 +124,8 @@ class _XmlScan:
     """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        scans_only_what_opening_loads: Whether to scan only what openpyxl loads to open the
-            workbook. Of a sheet, openpyxl then loads the XML before the element ``dimension``.
+        scans_only_what_opening_loads: Whether to scan only the XML that openpyxl loads to open the
+            workbook; for a sheet, that is the XML before the element ``dimension``.
     """
 
     def __init__(self, *, scans_only_what_opening_loads: bool) -> None:

@@ -167,25 +167,25 @@ class A2ATasks(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse the method: people choose their own notices."""
+        """Refuse the method: people choose in their settings which notices they get."""
         raise PushNotificationNotSupportedError
 
     async def on_get_task_push_notification_config(
         self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse the method: people choose their own notices."""
+        """Refuse the method: people choose in their settings which notices they get."""
         raise PushNotificationNotSupportedError
 
     async def on_list_task_push_notification_configs(
         self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse the method: people choose their own notices."""
+        """Refuse the method: people choose in their settings which notices they get."""
         raise PushNotificationNotSupportedError
 
     async def on_delete_task_push_notification_config(
         self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> NoReturn:
-        """Refuse the method: people choose their own notices."""
+        """Refuse the method: people choose in their settings which notices they get."""
         raise PushNotificationNotSupportedError
 
     async def on_get_extended_agent_card(

@@ -71,7 +71,7 @@ class Message(CamelBody):
 
 
 class Resume(CamelBody):
-    """The answer to an interrupt."""
+    """A client's answer to a question that interrupted a run."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]

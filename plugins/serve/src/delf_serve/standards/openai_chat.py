@@ -85,7 +85,7 @@ class ChatBody(ClientBody):
 
 @CHAT.add("GET", "/v1/models", "read")
 async def list_models(call: Call) -> Response:
-    """List the models: the agent, its further models, and its workers."""
+    """List what a client can choose as its model: the agent, its further models, its workers."""
     created = int(time.time())
     data = [
         {"id": name, "object": "model", "created": created, "owned_by": "delf"}

@@ -119,7 +119,7 @@ class Turn:
         self.files.append((name, content))
 
     def task_text_for(self, user_message: str) -> str:
-        """Return the task's text for a user message, which follows the client's instructions."""
+        """Return the text of the task: the client's instructions, then the user's message."""
         kind, _, name = self.model.partition("/")
         task = "\n\n".join([*self.instructions, user_message])
         return f"{name}: {task}" if kind == "worker" else task

@@ -150,7 +150,11 @@ class EngineBackend:
         return self.target.url
 
     def _options(self, read_only: bool) -> dict[str, Any]:
-        """Return additional options for SQLAlchemy's ``create_engine``."""
+        """Return additional options for SQLAlchemy's ``create_engine``.
+
+        Args:
+            read_only: Whether the engine is only for statements that read.
+        """
         return {}
 
     def _prepare(self, driver: Any, *, read_only: bool) -> None:

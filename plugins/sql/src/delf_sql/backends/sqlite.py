@@ -243,7 +243,8 @@ class SqliteBackend:
     def session(self, *, read_only: bool) -> Generator[_Child]:
         """Yield a pooled process; with ``read_only``, a process that has the file open read-only.
 
-        A reader keeps no state, and a writer reopens the file for each write.
+        Any process of a pool fits: a reader keeps no state, and a writer reopens the file for each
+        write.
         """
         pool = self._pool(read_only)
         pooled = pool.connect()
