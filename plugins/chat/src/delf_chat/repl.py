@@ -146,7 +146,9 @@ class Repl:
             self._tally.failed += 1
             self._show_final(live_status, lambda: self._show_error(failure, json_fields))
         else:
-            self._tally.failed += not response.status
+            has_succeeded: bool = response.status
+            if not has_succeeded:
+                self._tally.failed += 1
             self._show_final(live_status, lambda: self._show(response, json_fields))
         finally:
             if live_status is not None:

@@ -154,7 +154,7 @@ async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
     """Return the outcome of a task that was stopped or had just ended."""
     events = await wait_for_end(journal, task_id)
     end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
-    has_succeeded = end.status
+    has_succeeded: bool = end.status
     error = None if has_succeeded else TaskStoppedError(end.error or "the task was stopped")
     return TaskOutcome(
         text=end.text,

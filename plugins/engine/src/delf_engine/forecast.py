@@ -46,8 +46,10 @@ class _CallCounter:
         self._action_names = {
             name for name in action_names if name.partition(".")[0] not in bound_names
         }
-        # The values that a script assigns to each variable. An assignment adds its value, and None
-        # for the variable as its target; a definition or a change adds None.
+        # The values that a script assigns to each variable. An assignment such as ``a = 1`` adds
+        # its value and also None, because ast.walk() visits the target ``a``, too. A definition or
+        # a change adds only None. So two entries with one value mean: assigned once, and never
+        # changed.
         self._bindings: dict[str, list[Any]] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}  # of the values of variables
@@ -116,14 +118,18 @@ class _CallCounter:
         return counts
 
     def _of_comprehension(
-        self, parts: list[ast.comprehension], items: list[ast.expr]
+        self, for_clauses: list[ast.comprehension], element_expressions: list[ast.expr]
     ) -> Counter[str]:
-        """Count the calls that a comprehension certainly makes, for all its items together."""
-        item_count = 1
-        for part in parts:
+        """Count the calls that a comprehension certainly makes.
+
+        The first iterable is evaluated once, and the element expressions once in each iteration.
+        """
+        iteration_count = 1
+        for clause in for_clauses:
             # A condition may drop all items.
-            item_count *= 0 if part.ifs else self._length(part.iter)
-        return self._of(parts[0].iter) + _times(self._of_all(items), item_count)
+            iteration_count *= 0 if clause.ifs else self._length(clause.iter)
+        element_calls = self._of_all(element_expressions)
+        return self._of(for_clauses[0].iter) + _times(element_calls, iteration_count)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
@@ -151,8 +157,16 @@ class _CallCounter:
                 self._calls_by_function[name] = self.of_body(function.body)
         return counts + self._calls_by_function[name]
 
+    def _value_assigned_once(self, name: str) -> ast.expr | None:
+        """Return the value of a variable that is assigned once and never changed; else None."""
+        bindings = self._bindings.get(name, [])
+        values = [each for each in bindings if each is not None]
+        # An assignment has two bindings: its value, and None for its target.
+        is_assigned_once = len(values) == 1 and len(bindings) == 2
+        return values[0] if is_assigned_once else None
+
     def _length(self, node: ast.AST) -> int:
-        """Return the length of an iterable if it is constant, else 0."""
+        """Return the minimum length of an iterable; 0 if nothing is known about the length."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 if isinstance(node, ast.Set):
@@ -163,12 +177,9 @@ class _CallCounter:
             case ast.Name(id=name):
                 if name not in self._lengths:
                     self._lengths[name] = 0
-                    bindings = self._bindings.get(name, [])
-                    values = [each for each in bindings if each is not None]
-                    # An assignment is listed by its value, and by None for its target.
-                    is_assigned_once = len(values) == 1 and len(bindings) == 2
-                    if is_assigned_once:
-                        self._lengths[name] = self._length(values[0])
+                    value = self._value_assigned_once(name)
+                    if value is not None:
+                        self._lengths[name] = self._length(value)
                 return self._lengths[name]
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
                 return self._length(inner)

@@ -408,19 +408,20 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
-    restrictions = {
+    restricting_keywords = {
         key
         for key in schema.keys() - _UNRESTRICTING_KEYWORDS
         if _UNRESTRICTING_VALUES.get(key) != schema[key]
     }
-    if restrictions & _CHOICES:
-        return len(restrictions) == 1 and _is_choice_exact(schema, root, depth)
+    if restricting_keywords & _CHOICES:
+        return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
     kind = schema.get("type")
     kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
-    limits = {key for each in kinds for key in _LIMITS.get(each, {})}
+    # The keywords, such as ``minimum``, that the type expresses, too, if their values are numbers.
+    limit_keywords = {key for each in kinds for key in _LIMITS.get(each, {})}
     return (
-        restrictions <= limits | {"items"}
-        and all(_is_number(schema[key]) for key in restrictions & limits)
+        restricting_keywords <= limit_keywords | {"items"}
+        and all(_is_number(schema[key]) for key in restricting_keywords & limit_keywords)
         and _is_type_exact(schema.get("items"), root, depth + 1)
     )
 

@@ -89,9 +89,10 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """The error that stopped the task without an end in the journal; None otherwise."""
+        """The error that stopped the task before the journal recorded its end; None otherwise."""
         self._output = run.request.output
-        self._text_value: Any = None  # the value parsed from an answer in words
+        # The value that was parsed from the text of the final answer.
+        self._value_of_answer_text: Any = None
         self._attempt = 1
         self._has_run_script = False
         self._reruns = 0
@@ -467,12 +468,12 @@ class TaskHost:
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
-        """Check a final answer; if it does not match the declared type, discard the answer so far.
+        """Refuse a final answer that does not match the declared type.
 
-        What the last script printed is then discarded, too.
+        A refusal discards the texts collected for the answer and the output of the last script.
 
         Returns:
-            The message of the mismatch; None if the answer matches.
+            The message of the mismatch; None if the answer matches and is not refused.
         """
         error = self.check_answer(text)
         if error is None:
@@ -497,7 +498,7 @@ class TaskHost:
         if self._output is None or self.has_answered:
             return None
         try:
-            self._text_value = self._output.of_text(text)
+            self._value_of_answer_text = self._output.of_text(text)
         except ToolRefusedError as error:
             return CodeGenerationError(error.message)
         return None
@@ -511,7 +512,7 @@ class TaskHost:
     def value(self) -> Any:
         """The answer as plain data."""
         answer_value = self._gate.answer
-        return self._text_value if answer_value is None else thaw(answer_value.value)
+        return self._value_of_answer_text if answer_value is None else thaw(answer_value.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Record a step in the trace, with the duration of the block."""

@@ -60,7 +60,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         children: The number of child tasks that the task can still start.
     """
     tools = [*tools]
-    # The actions that start child tasks: delf can resume calls of no other actions.
+    # The actions that start child tasks. Only these actions have the flag ``resumes``.
     starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
     if not starters and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
         return None  # the usual case, decided without parsing

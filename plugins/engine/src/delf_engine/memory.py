@@ -147,6 +147,7 @@ class AgentMemory:
             contents = [str(fact.content) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
             if guidelines and contents:
+                # The guidelines are the user's setting. A text without the mark is not trusted.
                 return [f"{guidelines} {_USER_WORDS_MARK}", *contents]
             return contents
 
@@ -197,7 +198,8 @@ class AgentMemory:
         warming, self._warm_up_task = self._warm_up_task, None
         if warming is not None:
             warming.cancel()
-        store = self.store  # the result of the opening
+        # Read the store first: ``self.store`` is the result of ``self._opening``.
+        store = self.store
         self._opening = None
         if store is not None:
             await close_all({self._name: store})

@@ -86,6 +86,8 @@ def _mentions(
         is_deferred: Whether the expression is in a lambda, which may never be called.
     """
     match node:
+        # The name of a whole call is only known for ``getattr(mail, "send")``, which mentions the
+        # action ``mail.send`` without calling it.
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
             yield label, node.lineno
             return

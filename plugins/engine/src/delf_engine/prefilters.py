@@ -50,15 +50,17 @@ class Prefilters:
     def choose(self) -> Choice | None:
         """Return the prefilter to use if not all tools fit the prompt; None for a word search.
 
-        The caller does not ask for a prefilter if the mode is ``off``.
+        This method is not called in the mode ``off``.
         """
-        if self._mode not in ("auto", "off"):
+        is_mode_of_plugin = self._mode not in ("auto", "off")
+        if is_mode_of_plugin:
             return self._choice(self._find_spec(self._mode), self._mode, forced=True)
-        available_specs = [
+        # In the mode ``auto``, use the first prefilter that asks no model.
+        specs_without_model = [
             spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes
         ]
         return next(
-            (self._choice(spec, spec.modes[0], forced=False) for spec in available_specs), None
+            (self._choice(spec, spec.modes[0], forced=False) for spec in specs_without_model), None
         )
 
     def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:

@@ -156,12 +156,14 @@ class Response(Generic[T]):
 
     def __str__(self) -> str:
         """Return the answer; for a failed task its error, output and changes."""
-        if self.status:
+        has_succeeded: bool = self.status
+        if has_succeeded:
             return self.text
         failure = self.exception if self.exception is not None else self.error
-        printed = f"\nprinted {self.end_phrase}:\n{self.text}" if self.text.strip() else ""
+        before_end = self.end_phrase  # such as "before it failed"
+        printed = f"\nprinted {before_end}:\n{self.text}" if self.text.strip() else ""
         lines = "".join(f"\n  {change}" for change in self.changes)
-        changed = f"\nchanged {self.end_phrase}:{lines}" if lines else ""
+        changed = f"\nchanged {before_end}:{lines}" if lines else ""
         return f"{self.state}: {failure}{printed}{changed}"
 
 
@@ -221,7 +223,7 @@ def past_response(
         output: The declared type of the answer; plain data when omitted.
     """
     error: DelfError | None = None
-    has_succeeded = end.status
+    has_succeeded: bool = end.status
     if not has_succeeded:
         kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
         kind = next((kind for kind in kinds if kind.code == end.code), DelfError)

@@ -66,11 +66,12 @@ class Runtime:
         # the tasks that wait for a person.
         self._task_permits = asyncio.Semaphore(min(resources.config.max_tasks, most_tasks))
         self._descriptor_permits = asyncio.Semaphore(most_tasks)
-        # For each task whose sandbox is being closed in the background, the end of that.
+        # The background work that closes the sandboxes of ended tasks, by the id of the task.
         self._closing_sandboxes: dict[str, asyncio.Future[None]] = {}
         self._stops = Stops(resources.journal)
         self._background: set[asyncio.Future[Any]] = set()
-        self._connections_learning: set[asyncio.Future[None]] = set()
+        # The background work of connections that learn from the texts of new tasks.
+        self._learning: set[asyncio.Future[None]] = set()
         self._warm_up = asyncio.ensure_future(resources.warm_up())
         self._stopped = False
         # True if no end of a task is recorded any more, because the agent stops.
@@ -193,12 +194,13 @@ class Runtime:
                 async with permit:
                     run = await TaskRun.begin(self.resources, request, permit)
                     # The process that worked on the task before may be alive: its lease must expire
-                    # before a call of unknown outcome is repeated. Later runs know that it is gone.
+                    # before a call of unknown outcome is repeated. The previous owner is removed
+                    # from the claims, because only the first run of the task has to wait.
                     run.replay.previous_owner = self._claims.previous_owners.pop(
                         request.task_id, None
                     )
                     children = self._children_of(run)
-                    self._start_learning(request)
+                    self._let_connections_learn(request)
                     while True:
                         pipeline = self._prepare(run, children)
                         outcome = await self._run(pipeline, request)
@@ -344,12 +346,13 @@ class Runtime:
             raise AgentStateError("the agent was stopped")
         return events
 
-    def _start_learning(self, request: TaskRequest) -> None:
+    def _let_connections_learn(self, request: TaskRequest) -> None:
         """Let connections learn from the text of a task when it first starts, in the background."""
         has_started_before = any(isinstance(event, TaskStarted) for event in request.past)
         if request.child is not None or has_started_before:
             return
         agent, redactor = self.resources.agent, self.resources.redactor
+        # Despite its name, a FinishedTask has only the text of a task, which is known already.
         lesson = FinishedTask(
             task=redactor.redact_text(request.task), ask=partial(agent.context.ask, None)
         )
@@ -363,8 +366,8 @@ class Runtime:
         for connection in agent.connections:
             if isinstance(connection, SupportsLearning):
                 learning = asyncio.ensure_future(learn(connection, connection.name))
-                self._connections_learning.add(learning)
-                learning.add_done_callback(self._connections_learning.discard)
+                self._learning.add(learning)
+                learning.add_done_callback(self._learning.discard)
 
     def _children_of(self, run: TaskRun) -> ChildTasks:
         # A child that ended at its parent's timeout continues with the parent.
@@ -416,7 +419,7 @@ class Runtime:
             self.keep_all_resumable()
         ending: set[asyncio.Future[Any]] = {
             *self._running,
-            *self._connections_learning,
+            *self._learning,
             self._warm_up,
         }
         for work in ending:

@@ -62,7 +62,7 @@ class Restarts:
         self.has_lost_sandbox = False
         """True if a sandbox of the task has died."""
 
-    def use(self, calls: int) -> bool:
+    def take_one(self, calls: int) -> bool:
         """Use up one of the restarts after a sandbox died; return whether the script may run again.
 
         The script may not run again if the sandbox died too often in a row and the task made no

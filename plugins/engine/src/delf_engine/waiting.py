@@ -72,8 +72,10 @@ class Permit:
         the task has no permit, and this method returns at once.
         """
         while not (self._held or self._is_over or self._waits_for_person):
-            # A call that the script cancelled records its end, and only then starts to reacquire
-            # the permit: wait for these calls first, then for the reacquisition.
+            # As no call waits for a person, the script has cancelled all calls that are left here.
+            # (A call that is None, outside of an asyncio task, counts as waiting.) A cancelled call
+            # records its end, and only then starts to reacquire the permit: wait for these calls
+            # first, then for the reacquisition.
             cancelled_calls = {call for call in self._waiting_calls if call is not None}
             pending = cancelled_calls if self.reacquisition is None else {self.reacquisition}
             if not pending:

@@ -127,7 +127,11 @@ class SqlConversations:
         """
 
         def write(connection: Connection) -> bool:
-            """Store the summary, unless another process has replaced the old one."""
+            """Store the summary, unless another process has replaced the old one.
+
+            Nor is the summary stored if the conversation was deleted and begun anew, and its last
+            message comes before the summarised messages.
+            """
             rows = connection.execute(
                 "UPDATE delf_conversations "
                 "SET summary = :summary, summarized = :upto, summary_trust = :trust "

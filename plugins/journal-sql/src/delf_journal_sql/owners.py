@@ -140,8 +140,9 @@ def is_alive(process: Process, now: float) -> bool:
         process: The process.
         now: The current time, for comparing heartbeats.
     """
-    has_left = process.machine is None  # a process that ends removes its row of the owners
-    if has_left:
+    # A process deletes its row in the table of owners when it ends; then no machine is found.
+    has_ended = process.machine is None
+    if has_ended:
         return False
     lease = process.lease
     is_local = process.machine == machine_and_namespace()
@@ -158,8 +159,9 @@ def perhaps_alive(process: Process) -> PerhapsAlive | None:
     Args:
         process: The former owner.
     """
-    has_left = process.machine is None  # a process that ends removes its row of the owners
-    if has_left:
+    # A process deletes its row in the table of owners when it ends; then no machine is found.
+    has_ended = process.machine is None
+    if has_ended:
         return None
     is_local = process.machine == machine_and_namespace() and process.birth is not None
     if is_local and birth_of(process.pid) != process.birth:

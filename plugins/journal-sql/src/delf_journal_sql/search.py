@@ -199,8 +199,8 @@ def figures(
         values["query"] = database.text_search.query(terms)
     match by:
         case "day":
-            # The days of every time zone begin with a quarter of an hour, so that the figures of
-            # each quarter belong to one day.
+            # In every time zone, midnight is at the beginning of a quarter of an hour in UTC, so
+            # that the figures of each quarter of an hour belong to one day.
             quarter_hour = database.truncation.format(f"t.started_at / {_QUARTER_HOUR_SECONDS}")
             rows = _figures_by_task(connection, quarter_hour, where, values, now)
             return _by_day(rows, time_zone)
@@ -346,9 +346,9 @@ _SUMMED_FIELDS: Final = tuple(name for name in Figures.__dataclass_fields__ if n
 
 
 def _by_day(figures_by_quarter_hour: Sequence[Figures], zone: tzinfo) -> list[Figures]:
-    """Add up the figures of quarter hours, whose groups are numbers since 1970, to those of days.
+    """Add up the figures of quarter hours for each day of a time zone.
 
-    The days are those of a time zone.
+    The group of the figures of a quarter hour is the number of quarter hours since 1970.
     """
     days: dict[str, Figures] = {}
     for figures in figures_by_quarter_hour:
@@ -437,14 +437,17 @@ _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "te
 def _first_match(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """Return the place and text with the first match, and the position of the match in the text.
+    """Return the place and text in which a phrase was found, and the position of the phrase.
+
+    The phrases are tried in turn. If none is found, the first text and position 0 are returned.
 
     Args:
         texts: The texts of an event, each with its place in the event.
         terms: The searched phrases, each as a sequence of words.
     """
     for phrase in terms:
-        first_word = phrase[0]  # only the position is needed, where the phrase begins
+        # The first word is precise enough to find where to begin an excerpt.
+        first_word = phrase[0]
         for place, text in texts:
             position = normal(text).find(first_word)
             if position >= 0:

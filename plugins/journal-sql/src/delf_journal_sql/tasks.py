@@ -49,8 +49,8 @@ class Tasks:
     _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
     _closed: list[str] = field(default_factory=list[str])
 
-    def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """Refuse further events of tasks that this process no longer owns.
+    def mark_lost_tasks(self, connection: Connection, task_ids: Iterable[str]) -> None:
+        """Mark the tasks that this process no longer owns, so that their events are refused.
 
         Called in the transaction that stores events of these tasks. The owner's key is a fencing
         token: a process that lost a task, because its lease expired, cannot store further events of

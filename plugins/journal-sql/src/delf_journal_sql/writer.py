@@ -270,7 +270,7 @@ class Writer:
             with transaction(connection, write=True):
                 # Write the heartbeat first, so that other processes see this one as alive.
                 self._write_heartbeat(connection)
-                self._tasks.check(
+                self._tasks.mark_lost_tasks(
                     connection, {operation.packed.event.task_id for operation in group}
                 )
                 self._tasks.create(connection, [operation.packed for operation in group])

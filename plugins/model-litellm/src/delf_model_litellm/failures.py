@@ -88,7 +88,7 @@ def _unanswered(
             failure,
             message=f"no provider is known for the model {endpoint.model!r}",
             hint=f"LLMConfig(model={endpoint.model!r}, base_url='http://host/v1'), "
-            "or another prefix",
+            "or begin the model's name with another provider, such as 'openai/'",
             configuration=True,
         )
     if "AuthenticationError" in kinds:

@@ -76,13 +76,15 @@ class _StreamContent:
         if index > last_index:
             return index
         numbered_call = self.calls[index]
-        is_complete = _is_json("".join(numbered_call.arguments))
+        is_numbered_call_complete = _is_json("".join(numbered_call.arguments))
         # A piece without an id belongs to another call if the arguments are already complete.
-        is_of_other_call = part.id != numbered_call.id if part.id else is_complete
+        is_of_other_call = part.id != numbered_call.id if part.id else is_numbered_call_complete
         begins_a_call = bool(part.function.name) and is_of_other_call
         if begins_a_call:
             return last_index + 1
-        return last_index if is_complete else index
+        if is_numbered_call_complete:
+            return last_index  # the server gave the number of an earlier call to the last call
+        return index
 
 
 class LiteLLMModel(EndpointModel):

@@ -96,7 +96,7 @@ def _journal(state: State, project: Project, lease: float) -> SharedJournal:
     return journal
 
 
-def _open_people_tasks(
+def _open_user_services(
     state: State, project: Project, journal: SharedJournal
 ) -> PeopleTasks | None:
     """Open the object with the users' budgets and notifications, which the server plugin provides.
@@ -123,14 +123,14 @@ async def _work(
     name = journal_name(project, state.discover(project.environ))
     fixed_options = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     # The budgets and notifications of users; None if no server plugin is installed.
-    people_tasks = _open_people_tasks(state, project, journal)
-    default_options = dict[str, Any]() if people_tasks is None else people_tasks.defaults
+    user_services = _open_user_services(state, project, journal)
+    default_options = dict[str, Any]() if user_services is None else user_services.defaults
     agents = Agents(state, fixed_options, options.former_folders, default_options)
     # These agents only make the read calls by which schedules look for new items.
     read_only_agents = Agents(state, WATCHER_OPTIONS, options.former_folders)
     url = database_url(project, settings)
     queue = DbosQueue(url)
-    task_runner = Runner(journal, queue, agents, read_only_agents, options, people_tasks)
+    task_runner = Runner(journal, queue, agents, read_only_agents, options, user_services)
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signal_number, task_runner.end)
     # DBOS calls work() for each queued task, and fire() at each time of a schedule.
@@ -140,8 +140,8 @@ async def _work(
         await task_runner.run(workflows)
     finally:
         await agents.aclose()
-        if people_tasks is not None:
-            await people_tasks.aclose()
+        if user_services is not None:
+            await user_services.aclose()
         await workflows.stop(0)
         await queue.aclose()
         await journal.aclose()

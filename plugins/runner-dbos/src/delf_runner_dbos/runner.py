@@ -27,7 +27,7 @@ from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, task_id_of
 from delf_runner_dbos.schedules import delete_idle_firings, seen_digests
-from delf_runner_dbos.times import is_repeated
+from delf_runner_dbos.times import is_in_repeated_hour
 from delf_runner_dbos.watching import compare_items, items_of, truncate_item
 
 if TYPE_CHECKING:
@@ -394,7 +394,7 @@ class Runner:
         try:
             await self._check_person(context.get("key"))
             if not watches_call:
-                if is_repeated(context):
+                if is_in_repeated_hour(context):
                     return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
                 task_ids = await self._submit_scheduled(
                     firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
@@ -607,9 +607,10 @@ class Runner:
     async def _forget(self) -> None:
         """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
         before = time.time() - _REMEMBER_SECONDS
-        # The newest firing of each schedule is kept, because the next firing reads its result.
-        newest_firing_ids = await delete_idle_firings(self._queue)
-        await self._queue.delete_old_workflows(before, excluded_ids=newest_firing_ids)
+        # delete_idle_firings() returns the newest firing of each schedule, which is kept, because
+        # the next firing reads its result.
+        kept_firing_ids = await delete_idle_firings(self._queue)
+        await self._queue.delete_old_workflows(before, excluded_ids=kept_firing_ids)
         if ages := self._journal.keep:
             removed = await prune(self._journal, ages)
             if removed.tasks:

@@ -95,12 +95,14 @@ class DbosSchedules:
                 raise ConfigurationError(
                     f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
                 )
+            # A random text tells the schedule from a removed schedule of the same name.
+            context = {**self._context(schedule), "made": secrets.token_hex(8)}
             try:
                 client.create_schedule(
                     schedule_name=name,
                     workflow_name=SCHEDULED,
                     schedule=schedule.cron,
-                    context={**self._context(schedule), "made": secrets.token_hex(8)},
+                    context=context,
                     cron_timezone=schedule.zone,
                     queue_name=schedule.queue,
                 )

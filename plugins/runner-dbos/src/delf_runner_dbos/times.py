@@ -33,7 +33,7 @@ def check_times(cron: str, zone: str | None) -> None:
         ) from None
 
 
-def is_repeated(firing: Mapping[str, Any]) -> bool:
+def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
     """Return True if a firing repeats a time of day, because clocks were set back.
 
     Only a schedule with an hour, such as ``30 2 * * *``, must have each of its times once a day.

@@ -227,7 +227,7 @@ class OwnTables:
                 return None
             name = each.alias_or_name
             is_alias = isinstance(each, exp.Alias)
-            if is_alias and self._may_mean_own_column(table, name):
+            if is_alias and self._may_mean_declared_column(table, name):
                 return None
             if name.lower() in lower_names:
                 return None
@@ -240,12 +240,15 @@ class OwnTables:
     def _is_own(self, table: str, column: exp.Column) -> bool:
         return self.has_column(table, self._folded_name(column.this))
 
-    def _may_mean_own_column(self, table: str, alias: str) -> bool:
-        """Return True if an alias is also the name of a column in the setting ``trust``.
+    def _may_mean_declared_column(self, table: str, alias: str) -> bool:
+        """Return True if an alias may also be the name of a column that the settings declare.
 
         ORDER BY with this name may mean the alias or the column.
         """
-        return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
+        # If the whole table is declared as the user's own, any name may be that of such a column.
+        is_own_column = self.has_column(table, alias)
+        is_listed_column = f"{table}.{alias.lower()}" in self.trust
+        return is_own_column or is_listed_column
 
     def _folded_name(self, name: exp.Expression) -> str:
         """Return the name of an identifier, in lower case if the database ignores its case."""

@@ -88,7 +88,10 @@ def failed_statement_error(
     timeout: float,
     statements: Sequence[Statement] = (),
 ) -> DelfError:
-    """Make the error for a failed statement; of several statements, with its number and text."""
+    """Make the error for a failed statement.
+
+    If there are several statements, the message has the number and text of the failed statement.
+    """
     text = backend.target.scrub(problem.text[:_MAX_TEXT_CHARS])
     prefix = ""
     has_several_statements = len(statements) > 1

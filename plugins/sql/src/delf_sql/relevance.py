@@ -42,7 +42,10 @@ class TableIndex:
         self._neighbours_by_table = _neighbours_by_table(tables)
 
     def rank(self, words: str) -> tuple[list[Table], int]:
-        """Sort tables by relevance; the tables that connect the best ones follow these.
+        """Sort tables by relevance.
+
+        The order is: the best matches, the tables that connect two best matches, all other matches,
+        and the remaining tables.
 
         Args:
             words: The task, or the search words.

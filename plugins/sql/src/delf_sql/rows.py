@@ -84,13 +84,13 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
         note(f"the database says: {warning}")
     for name in fetched.columns_with_invalid_text:
         note(f"column {name!r} has text that is not UTF-8: each such byte was read as \ufffd")
-    note_texts(fetched.columns, fetched.rows)
+    note_values_turned_to_text(fetched.columns, fetched.rows)
     return [
         {name: plain(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows
     ]
 
 
-def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def note_values_turned_to_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Add a note about columns with values without a Python equivalent, which became text."""
     for number, name in enumerate(unique_names(columns)):
         texts = [row[number] for row in rows if holds_text(row[number])]

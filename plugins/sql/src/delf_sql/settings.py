@@ -102,8 +102,9 @@ class SQLSettings(PluginSettings):
 
     @field_validator("database", mode="before")
     @classmethod
-    def _file_beside_its_file(cls, value: Any, info: ValidationInfo) -> Any:
-        folder = folder_of(value)
+    def _resolve_database_path(cls, value: Any, info: ValidationInfo) -> Any:
+        """Resolve a relative path of a database file against the folder of ``delf.toml``."""
+        folder = folder_of(value)  # a value of delf.toml is a str that knows its folder
         if (
             folder is None
             or info.data.get("db_type") not in _FILE_SCHEMES

@@ -398,7 +398,10 @@ def _heap_bytes(open_options: OpenOptions) -> int:
 
 
 def _limit_resources(open_options: OpenOptions) -> None:
-    """Limit this process's memory; for reads, also the size of each file, which is temporary."""
+    """Limit this process's memory. For reads, also limit the size of each file that is written.
+
+    A read writes only temporary files.
+    """
     # Rows take the memory of Python objects and of their encoded form.
     row_bytes = 6 * open_options.max_bytes
     limits = {resource.RLIMIT_AS: _heap_bytes(open_options) + row_bytes + _SPARE_MEMORY}

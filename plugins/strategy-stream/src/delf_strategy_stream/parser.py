@@ -214,8 +214,9 @@ class Parser:
     def _execute_in_line(self, events: list[Event]) -> bool:
         """Parse ``<execute>`` in a line with other text. Return False if more input is needed.
 
-        If the line continues after ``</execute>``, both tags are text for the user. A line that
-        continues with another tag, such as ``</answer>``, has no such text.
+        If text follows ``</execute>`` in the same line, both tags are text for the user. Another
+        tag, such as ``</answer>``, does not count as text. Without ``</execute>``, the rest of the
+        output is the script.
         """
         while True:
             end = self._unparsed.find(_END_EXECUTE, self._search_start)

@@ -24,15 +24,15 @@ class SessionTurns:
 
     Args:
         host: The strategy's host.
-        piece_seconds: The timeout in seconds for each piece of an answer in a session.
+        answer_piece_timeout: The timeout in seconds for each piece of an answer in a session.
         requires_session: Whether the task fails without a session, instead of using requests.
     """
 
     def __init__(
-        self, host: StrategyHost, piece_seconds: float, *, requires_session: bool = False
+        self, host: StrategyHost, answer_piece_timeout: float, *, requires_session: bool = False
     ) -> None:
         self._host = host
-        self._piece_seconds = piece_seconds
+        self._answer_piece_timeout = answer_piece_timeout
         self._requires_session = requires_session
         self._session: ModelSession | None = None
         self._remaining_sessions = _MAX_SESSIONS
@@ -112,11 +112,11 @@ class SessionTurns:
 
     async def _open_session(self) -> ModelSession | None:
         try:
-            async with asyncio.timeout(self._piece_seconds):
+            async with asyncio.timeout(self._answer_piece_timeout):
                 session = await self._host.connect(needed=self._requires_session)
         except TimeoutError:
-            raise _silence_error(self._piece_seconds) from None
-        return None if session is None else _SessionWithTimeout(session, self._piece_seconds)
+            raise _silence_error(self._answer_piece_timeout) from None
+        return None if session is None else _SessionWithTimeout(session, self._answer_piece_timeout)
 
     async def _close_broken(self, why: str) -> None:
         """Close a broken session, and warn about the session and what happens next.

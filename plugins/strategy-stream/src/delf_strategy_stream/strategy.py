@@ -145,7 +145,8 @@ class _Task:
             if is_answer and turn.is_cut:
                 joined_text = join_continuation(self._cut_off_answer, turn.text)
                 self._cut_off_answer = joined_text or turn.text
-            # If the text does not continue the text that was cut off, the model is asked again.
+            # If an earlier text was cut off and this text does not continue it, _joined_answer()
+            # returns None. Then no branch applies, and the model is asked again.
             elif is_answer and (answer := self._joined_answer(turn.text)) is not None:
                 refusal = host.refuse(answer)
                 if refusal is None:
@@ -184,7 +185,8 @@ class _Task:
 
         Args:
             beginning: The messages before the model's first turn.
-            new_messages: The messages since the model's last answer, which a session sends alone.
+            new_messages: The messages since the model's last answer. A session sends only these
+                messages, because the server still has the earlier ones.
         """
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
         conversation = assemble(beginning, self._earlier_turns, self._notation)

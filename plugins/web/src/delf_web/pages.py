@@ -275,7 +275,9 @@ def _rows(table: Any) -> list[list[str]]:
 def _append_cells_of_earlier_rows(
     spanning_cells: dict[int, tuple[str, int]], row: list[str]
 ) -> None:
-    """Append the texts of cells that earlier rows extend into a row, up to the next free column.
+    """Append the texts of cells above a row that also cover the row's next columns.
+
+    The texts are appended until a column is free.
 
     Args:
         spanning_cells: The cells of earlier rows with a ``rowspan``, by column: the text, and the

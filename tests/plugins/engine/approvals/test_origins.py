@@ -67,7 +67,7 @@ FOUND = {
 
 @pytest.mark.parametrize(("value", "given"), FOUND.values(), ids=FOUND)
 def test_foreign_text_is_found_in_every_spelling(value, given):
-    assert origin(value, outside=given).is_others
+    assert origin(value, outside=given).is_from_untrusted_data
 
 
 @pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
@@ -77,7 +77,7 @@ def test_part_of_foreign_text_is_found_at_any_offset(length):
         value = letters[begin : begin + length]
         given = [value] if length < 12 else letters
         found = origin(value, outside=given)
-        assert found.is_others
+        assert found.is_from_untrusted_data
         assert found.is_part == (length >= 12)
 
 

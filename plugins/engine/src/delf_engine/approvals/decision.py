@@ -85,8 +85,9 @@ class Answer:
             "via": self.who.via,
             "others": self.earlier_voters,
             "source": self.source,
+            # The event names the note of the inbox that gave the answer by the note's position.
             "note": self.inbox_position,
-            # Only the person who gave the answer has seen the effect of the call.
+            # The person is recorded only if the person saw the effect of the call.
             "person": self.who.key if self.was_shown else None,
             **decision_data(self.decision),
         }

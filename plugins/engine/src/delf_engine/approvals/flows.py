@@ -33,27 +33,29 @@ class TaskFlows:
 
     Args:
         origins: Finds where the values of calls came from.
-        outline: Asks a model for an outline: the calls that the user's words ask for. It receives
-            the texts that the user wants the agent to obey, such as a file with instructions.
+        request_outline: Asks a model for an outline: the calls that the user's words ask for. It
+            receives the texts that the user wants the agent to obey, such as a file with
+            instructions.
         log: The task's events.
-        allowed: Data flows that need no review, from the settings, such as ``mail.read.sender ->
-            mail.send.to``.
+        allowed_flows: Data flows that need no review, from the settings, such as
+            ``mail.read.sender -> mail.send.to``.
     """
 
     def __init__(
         self,
         origins: Origins,
-        outline: Callable[[Sequence[str]], Awaitable[None]],
+        request_outline: Callable[[Sequence[str]], Awaitable[None]],
         log: TaskLog,
-        allowed: Sequence[str],
+        allowed_flows: Sequence[str],
     ) -> None:
         self._origins = origins
-        self._outline = outline
+        # Asks a model for an outline: the calls that the user's words ask for.
+        self._request_outline = request_outline
         self._log = log
-        self._allowed = tuple(allowed)
+        self._allowed_flows = tuple(allowed_flows)
         # The number of texts in the last request for an outline: the user's words, and each text
         # whose instructions the agent obeys by the user's order. 0 before the first request.
-        self._outlined_texts = 0
+        self._outlined_text_count = 0
         self._outline_lock = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
@@ -79,7 +81,7 @@ class TaskFlows:
         leaves = dict(islice(values_of(redacted), MAX_LEAVES + 1))
         if len(leaves) > MAX_LEAVES:
             return "it has too many values to look for each of them"
-        rules = (*self._allowed, *learned)
+        rules = (*self._allowed_flows, *learned)
         return _Suspect(self._origins, call.bound, redacted, leaves, call.line, rules).reason()
 
     async def reason_to_review(
@@ -117,18 +119,22 @@ class TaskFlows:
             used_answer_count: The number of the model's answers that the caller has used.
 
         Returns:
-            Whether the outline has more answers now, also by a concurrent call of this method.
+            Whether the outline now has more than ``used_answer_count`` answers. The further answers
+            may also come from a concurrent call of this method.
         """
         origins = self._origins
         async with self._outline_lock:
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # A resumed task has lost _outlined_texts, and uses the number of recorded answers.
-            has_seen_all_texts = max(self._outlined_texts, self._outline_answer_count) >= text_count
+            # In a resumed task, _outlined_text_count begins at 0 again. The recorded answers show
+            # how many texts the model has seen at least, because each answer was about a new text.
+            seen_text_count = max(self._outlined_text_count, self._outline_answer_count)
+            has_seen_all_texts = seen_text_count >= text_count
             is_extended = self._outline_answer_count > used_answer_count
-            if origins.own_words and not is_extended and not has_seen_all_texts:
-                self._outlined_texts = text_count
-                await self._outline(texts_to_obey)
+            has_users_words = bool(origins.own_words)  # False if a script wrote the task
+            if has_users_words and not is_extended and not has_seen_all_texts:
+                self._outlined_text_count = text_count
+                await self._request_outline(texts_to_obey)
                 origins.follow(self._log.events)
             return self._outline_answer_count > used_answer_count
 
@@ -159,21 +165,25 @@ class _Suspect:
         A call needs no review if all values that decide its effect are the user's own, or if the
         user's words ask for the call.
         """
-        deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
+        deciding_paths = [
+            path for path, text in self.leaves.items() if not self._is_content(path, text)
+        ]
         # The author is the model, which is untainted until it reads untrusted data.
         if self.origins.is_author_untainted:
-            return self._reason_of_untainted(deciding)
-        return self._reason_of_tainted(deciding)
+            return self._reason_of_untainted(deciding_paths)
+        return self._reason_of_tainted(deciding_paths)
 
-    def _reason_of_untainted(self, deciding: Sequence[str]) -> str | None:
-        """Return why a call needs review that the model wrote before it read untrusted data.
+    def _reason_of_untainted(self, deciding_paths: Sequence[str]) -> str | None:
+        """Return why a call of a model that has read no untrusted data needs review.
 
         Args:
-            deciding: The paths of the values that decide the effect of the call.
+            deciding_paths: The paths of the values that decide the effect of the call.
         """
-        unclear = [path for path in self._paths_to_check(deciding) if self._needs_review(path)]
-        has_some_own_content = not deciding and len(unclear) < len(self.leaves)
-        if not unclear or has_some_own_content:
+        checked_paths = self._paths_to_check(deciding_paths)
+        unclear = [path for path in checked_paths if self._needs_review(path)]
+        # If no value decides the effect of the call, one value without review clears the call.
+        is_cleared_by_one_value = not deciding_paths and len(unclear) < len(self.leaves)
+        if not unclear or is_cleared_by_one_value:
             return None
         differences = self._differences_from_plan(self._untrusted_sources(unclear))
         # The parameters that differ from the most similar planned call. Without a planned call, the
@@ -181,21 +191,21 @@ class _Suspect:
         differing = min(differences, key=len, default=[parameter_of(unclear[0])])
         return self._reason_of(differing, unclear) if differing else None
 
-    def _reason_of_tainted(self, deciding: Sequence[str]) -> str | None:
-        """Return why a call needs review that the model wrote after it had read untrusted data.
+    def _reason_of_tainted(self, deciding_paths: Sequence[str]) -> str | None:
+        """Return why a call of a model that has read untrusted data needs review.
 
         Args:
-            deciding: The paths of the values that decide the effect of the call.
+            deciding_paths: The paths of the values that decide the effect of the call.
         """
-        checked = self._paths_to_check(deciding)
-        differences = self._differences_from_plan(None)
-        if not deciding and not differences:
+        checked_paths = self._paths_to_check(deciding_paths)
+        differences = self._differences_from_plan(sources_by_parameter=None)  # all parameters
+        if not deciding_paths and not differences:
             return "the model wrote this call after it had read what others wrote"
         # The parameters that differ from the most similar planned call. Without a planned call, all
         # parameters that were checked.
-        differing = min(differences, key=len, default=[*map(parameter_of, checked)])
+        differing = min(differences, key=len, default=[*map(parameter_of, checked_paths)])
         if differing:
-            return self._reason_of(differing, checked)
+            return self._reason_of(differing, checked_paths)
         return self._reason_of_contents() or self._reason_of_repetition(differences)
 
     @property
@@ -204,12 +214,15 @@ class _Suspect:
         is_undeclared = action.sinks is None and action.contents is None
         return is_undeclared and all(self._is_content(path, "") for path in self.leaves)
 
-    def _paths_to_check(self, deciding: Sequence[str]) -> Sequence[str]:
+    def _paths_to_check(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values to check: those that decide the effect of the call.
 
-        In a call that has only content, all values are checked: the call could carry data out.
+        Content, such as the body of a mail, is for people to read and decides no effect. If a call
+        has only content, all values are checked, because the call could carry data out.
         """
-        return [*self.leaves] if self._has_only_content and not deciding else deciding
+        if self._has_only_content and not deciding_paths:
+            return [*self.leaves]
+        return deciding_paths
 
     def _differences_from_plan(
         self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
@@ -217,9 +230,11 @@ class _Suspect:
         """Return, for each planned call of this action, the parameters in which the call differs.
 
         Args:
-            sources_by_parameter: The parameters to compare, with their untrusted sources; None to
-                compare all parameters.
+            sources_by_parameter: The parameters to compare, each with its untrusted sources, or
+                with None if the sources are unknown. All parameters are compared if the mapping
+                itself is None.
         """
+        # Content, such as the body of a mail, may differ from the planned call.
         return self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
@@ -258,21 +273,22 @@ class _Suspect:
         is_allowed = any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
         return not is_allowed
 
-    def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
+    def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
         """Return why a call's parameters need review: the origin of one of their values.
 
-        Of several values, one from untrusted data is chosen.
+        Of several values, one from untrusted data is chosen. The kind of an origin is ``task`` (the
+        words of the task), ``script``, ``result`` (the result of an earlier call) or ``unknown``.
 
         Args:
-            names: The parameters that need review.
-            checked: The paths of all values that decide the effect of the call.
+            parameters: The parameters that need review.
+            checked_paths: The paths of the values whose origin may be the reason.
         """
-        paths = [path for path in checked if parameter_of(path) in names]
+        paths = [path for path in checked_paths if parameter_of(path) in parameters]
         if not paths:
-            return f"it leaves out {', '.join(names)}, which the task asks for"
+            return f"it leaves out {', '.join(parameters)}, which the task asks for"
         traced = paths[:_MAX_TRACED_VALUES]
         origins = {path: self.origins.find(self.leaves[path]) for path in traced}
-        untrusted_paths = {path for path in traced if origins[path].is_others}
+        untrusted_paths = {path for path in traced if origins[path].is_from_untrusted_data}
         # An untrusted value first, and a value from the task's own words last.
         path = min(traced, key=lambda p: (p not in untrusted_paths, origins[p].kind == "task"))
         origin = origins[path]
@@ -280,6 +296,7 @@ class _Suspect:
             return f"{path}: {origin.text}, which does not ask for it here"
         if path in untrusted_paths or origin.kind != "result":
             return f"{path}: {origin.text}"
+        # The value comes from a result with the user's own data.
         if self.bound.action.effect == "read":
             return f"it sends your own data out as {path}: {origin.text}"
         return f"{path}: {origin.text}; the task does not say that this value is meant"

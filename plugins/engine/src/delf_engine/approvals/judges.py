@@ -103,13 +103,17 @@ class Ruling:
 
     def answered(
         self,
-        answer: Answer | None,
+        answer: Answer,
         *,
         needs_journal: bool = False,
         remembered: RememberedDecision | None = None,
     ) -> Ruling:
-        """Return this ruling with another answer; None leaves the case to people."""
+        """Return this ruling with another answer."""
         return replace(self, answer=answer, needs_journal=needs_journal, remembered=remembered)
+
+    def left_to_people(self) -> Ruling:
+        """Return this ruling without an answer, so that a person has to answer."""
+        return replace(self, answer=None, needs_journal=False, remembered=None)
 
 
 Judge = Callable[[Case, Ruling], Awaitable[Ruling]]
@@ -132,10 +136,12 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Approve or deny a call by the mode; decide an interrupted call by ``settle``.
+        """Approve or deny a call by the approval mode.
 
-        The ruling is returned unchanged if neither decides. With ``needs_journal``, the journal
-        records the answer, so that people see what the mode decided.
+        A call whose outcome is unknown is decided by the task's option ``settle``: ``ask`` a
+        person, make the call ``again``, or treat the call as ``done``. The ruling is returned
+        unchanged if neither the mode nor the option decides. With ``needs_journal``, the journal
+        records the answer, so that people see what was decided.
         """
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
@@ -261,10 +267,11 @@ class FlowsJudge:
         call = case.call
         if call is None or self._flows is None:
             return ruling
-        if self._blocking_flows is None:  # origins are only shown
-            # A person sees the flow only in a journalled request.
-            is_shown = ruling.answer is None or ruling.needs_journal
-            return replace(ruling, flow=self._flows.reason(call)) if is_shown else ruling
+        if self._blocking_flows is None:
+            # The settings say that flows are only shown to people, and never require a review.
+            # Without an answer, a person gets the request; otherwise people may read the journal.
+            is_seen_by_people = ruling.answer is None or ruling.needs_journal
+            return replace(ruling, flow=self._flows.reason(call)) if is_seen_by_people else ruling
         bound_action = call.bound
         flow = await self._blocking_flows.reason_to_review(
             call,
@@ -280,7 +287,7 @@ class FlowsJudge:
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
             return ruling.answered(answer, needs_journal=True)
-        return ruling.answered(None)
+        return ruling.left_to_people()
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
@@ -307,7 +314,7 @@ class RuleJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Overrule all earlier judges if a team rule covers the call."""
         rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
-        return ruling if rule is None else replace(ruling.answered(None), rule=rule)
+        return ruling if rule is None else replace(ruling.left_to_people(), rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

@@ -258,7 +258,11 @@ class Asking:
         """
         seconds = self._shared.config.approval_timeout
         # Accept answers before the request is visible, because an answer may come as soon as it is.
-        pending_answer = self._pending.open(self._request, self._ballot.decides, self._remarks.take)
+        # The ballot says whether an answer is enough to decide. Remarks are the comments and
+        # assignments of people, which decide nothing.
+        pending_answer = self._pending.open(
+            self._request, self._ballot.decides, self._remarks.schedule_recording
+        )
         # A person whose answer comes after close() gets an error with this outcome.
         outcome = "cancelled"
         try:
@@ -272,7 +276,7 @@ class Asking:
             # A person may have answered at the moment of the timeout: the earlier one counts.
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
-            await self._remarks.ended()
+            await self._remarks.wait_until_recorded()
             return answer
         finally:
             self._pending.close(self._request.request_id, outcome)

@@ -112,7 +112,9 @@ class RequestRemarks:
         self._lock = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
 
-    def take(self, remark: Remark, decider: Decider, inbox_position: int | None) -> None:
+    def schedule_recording(
+        self, remark: Remark, decider: Decider, inbox_position: int | None
+    ) -> None:
         """Schedule the recording of a comment or an assignment; may be called from any thread.
 
         Args:
@@ -124,7 +126,7 @@ class RequestRemarks:
         """
         self._loop.call_soon_threadsafe(self._begin, remark, decider, inbox_position)
 
-    async def ended(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Wait until all comments and assignments are recorded and passed on to the channels."""
         await asyncio.sleep(0)
         while self._working:

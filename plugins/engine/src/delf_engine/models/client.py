@@ -245,7 +245,7 @@ class ModelClient:
             if reply.broken_by == "length" and is_limited:
                 return reply
             is_connection_broken = reply.broken_by == "break"
-            # Repeated breaks mean an outage; a long answer only needs more continuations.
+            # Repeated breaks mean an outage, so allow only a few more requests after a break.
             if is_connection_broken:
                 continuations_left = min(continuations_left, _MAX_BREAKS)
             if reply.broken_by in ("filter", "refusal") or not continuations_left:
@@ -435,21 +435,25 @@ class ModelClient:
         show_to_people = self.on_delta if is_watched else None
 
         def dispatch(delta: ModelDelta) -> None:
-            """Pass a piece to the draft, the strategy's listener and the people who watch."""
+            """Pass a piece to the strategy's listener, and show it to the people who watch.
+
+            The listener may choose other pieces to show. The draft, which collects the pieces for
+            the journal, gets the same pieces as the listener.
+            """
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
-            visible_deltas = None  # None if the strategy does not choose what people see
+            deltas_to_show = None
             if (delta.text or completes_call) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
-                visible_deltas = on_delta(delta)
+                deltas_to_show = on_delta(delta)  # None if the listener makes no choice
             if is_answer_text:
                 received_pieces.append(delta.text)
-            if visible_deltas is None and is_answer_text:
-                visible_deltas = (delta,)
+            if deltas_to_show is None and is_answer_text:
+                deltas_to_show = (delta,)
             if show_to_people is not None:
-                for visible_delta in visible_deltas or ():
-                    show_to_people(visible_delta)
+                for delta_to_show in deltas_to_show or ():
+                    show_to_people(delta_to_show)
 
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as stream:

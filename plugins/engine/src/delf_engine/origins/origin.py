@@ -50,7 +50,7 @@ class Origin:
     is_part: bool = False
 
     @property
-    def is_others(self) -> bool:
+    def is_from_untrusted_data(self) -> bool:
         """True if the value was found in untrusted data."""
         return self.kind == "result" and self.trust == "outside"
 

@@ -26,7 +26,8 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
         events: The task's events.
     """
     task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
-    origins = Origins(task, list, lambda _: None)
+    # Only the task and earlier results are searched: no other texts (an empty list), no tools.
+    origins = Origins(task, context_texts=list, tool_of=lambda _: None)
     sources_by_call: dict[int, dict[str, Any]] = {}
     for at, event in enumerate(events):
         if isinstance(event, CallStarted):

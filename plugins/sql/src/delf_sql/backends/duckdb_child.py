@@ -27,7 +27,7 @@ from delf_sql.backends.base import FailedAt, Problem, WriteResult, first_line
 from delf_sql.backends.engine import EngineBackend, origin
 from delf_sql.catalog import Catalogue, Relation
 from delf_sql.placeholders import BoundStatement
-from delf_sql.rows import Fetched, note_texts
+from delf_sql.rows import Fetched, note_values_turned_to_text
 from delf_sql.settings import SQLSettings
 from delf_sql.target import Target
 from delf_sql.values import AsText, plain
@@ -118,9 +118,9 @@ class DuckdbEngine(EngineBackend):
 
     def _options(self, read_only: bool) -> dict[str, Any]:
         config = dict(_CONFINED)
-        if (
-            read_only
-        ):  # The file's own folder cannot be written; DuckDB lets statements read this one.
+        if read_only:
+            # DuckDB's default is a folder beside the database file, which cannot be written here.
+            # Statements may read DuckDB's temporary folder, so the folder is used for nothing else.
             config["temp_directory"] = str(Path.cwd() / "spill")
         return {"connect_args": {"read_only": read_only, "config": config}}
 
@@ -249,14 +249,14 @@ def run(
 
 def _query(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
     fetched = engine.query(session, BoundStatement(**arguments["bound"]), arguments["limit"])
-    note_texts(fetched.columns, fetched.rows)
+    note_values_turned_to_text(fetched.columns, fetched.rows)
     return {"columns": fetched.columns, "rows": _plain(fetched.rows), "more": fetched.more}
 
 
 def _change(engine: DuckdbEngine, session: sa.Connection, arguments: dict[str, Any]) -> Any:
     bound_statements = [BoundStatement(**bound) for bound in arguments["bound_statements"]]
     written = engine.change(session, bound_statements, returns=arguments["returns"])
-    note_texts(written.columns, written.rows)
+    note_values_turned_to_text(written.columns, written.rows)
     return {
         "rowcount": written.rowcount,
         "columns": written.columns,

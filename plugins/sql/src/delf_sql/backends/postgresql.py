@@ -233,10 +233,13 @@ class PostgresBackend(EngineBackend):
         names = statement.calls | statement.names_after_dot
         names_to_check = {name for name in names if not is_listed(name, allowed)}
         known_names = known_functions("postgresql") & names_to_check
-        # A user-defined function may have a name that delf knows as PostgreSQL's own.
         parameters = {
+            # A volatile or user-defined function is refused. Known names are always included,
+            # because a user-defined function may have a name that delf knows as PostgreSQL's own.
             "calls": sorted(names_to_check & statement.calls | known_names),
+            # PostgreSQL's own function with such a name is allowed even if it is volatile.
             "known": sorted(known_names),
+            # Any function with such a name and at least one parameter is refused.
             "names_after_dot": sorted(names_to_check & statement.names_after_dot - known_names),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()

@@ -65,10 +65,10 @@ class JSONNotes:
         return self._reader.value(text)
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return the notes since the last call."""
+        """Return the notes since the last call of this method."""
         reader, self._reader = self._reader, _new_json_reader()
         with notes_of_call() as notes:
-            reader.add_notes()  # the reader adds its notes to those of the call, here `notes`
+            reader.add_notes()  # adds the notes to ``notes``, the collection of this context
         return tuple(notes)
 
 
@@ -89,26 +89,28 @@ def _loaders() -> dict[str, type[Loader]]:
         "timetz": _with_text_fallback(datetime_loaders.TimetzLoader),
         # A timedelta has no years and months.
         "interval": _with_text_fallback(
-            datetime_loaders.IntervalLoader, text_words=_CALENDAR_WORDS
+            datetime_loaders.IntervalLoader, words_without_equivalent=_CALENDAR_WORDS
         ),
     }
 
 
 def _with_text_fallback(
-    loader_class: type[Loader], text_words: tuple[bytes, ...] = ()
+    loader_class: type[Loader], words_without_equivalent: tuple[bytes, ...] = ()
 ) -> type[Loader]:
     """Make a loader class that returns the text of a value that its base class cannot load.
 
     Args:
         loader_class: The base class.
-        text_words: Words such as ``year``; a value with one of them is always returned as text.
+        words_without_equivalent: Words such as ``year``, which the Python type cannot express; a
+            value with such a word is always returned as text.
     """
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:
         raw = bytes(data)
-        must_stay_text = any(word in raw for word in text_words)
-        if not must_stay_text:
+        # An interval with the word ``year``, for example, has no equivalent in Python.
+        has_python_equivalent = not any(word in raw for word in words_without_equivalent)
+        if has_python_equivalent:
             with contextlib.suppress(psycopg.Error, ValueError, OverflowError):
                 return loader_class.load(loader, data)
         return AsText(raw.decode("utf-8", "replace"))

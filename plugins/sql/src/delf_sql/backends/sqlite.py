@@ -127,6 +127,8 @@ class _Child:
         )
         self._idle = threading.Event()
         try:
+            # The child process first opens the file. Its answer is SQLite's message about a
+            # definition in the file that SQLite cannot parse; None if there is no such definition.
             (self.unparsable_definition,) = self._ask(tuple(open_options))
         except BaseException:
             self.close()
