@@ -577,6 +577,10 @@ class TaskHost:
     async def finish_work_in_flight(self, seconds: float) -> None:
         """Wait for running calls, end the child tasks, and wait until all files are written.
 
+        Args:
+            seconds: The maximum time to wait for the calls, and again for the files. Files that are
+                not written by then are abandoned.
+
         Raises:
             UnrecordedCallError: If the end of a call could not be recorded.
         """

@@ -383,9 +383,9 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _json_type(kind: Any) -> str:
-    """Return the SQL name of a type, with VARCHAR for types that DuckDB infers from JSON texts.
+    """Return the SQL name of a type that DuckDB inferred from JSON.
 
-    DATE is an example of an inferred type.
+    VARCHAR replaces each type, such as DATE, that DuckDB guessed from the form of texts.
     """
     if kind.id == "struct":
         fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)

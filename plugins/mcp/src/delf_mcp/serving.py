@@ -283,7 +283,7 @@ class Served:
         return blocks_of(response.text)
 
     async def _confirm(self, request: ApprovalRequest) -> Decision:
-        """Ask the client's user to decide an approval request. The agents call this method."""
+        """Ask the client's user to decide a request. Passed to the agents as ``on_confirm``."""
         work = _work.get()
         if work is None:
             return Rejected(reason="no client can be asked")

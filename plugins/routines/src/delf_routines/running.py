@@ -169,9 +169,9 @@ async def _answer_of_run(
 async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of empty results, of calls that a repaired script did not repeat, and of the answer.
+    """Warn of empty results, of calls not repeated after a repair, and of a changed answer.
 
-    A warning of the answer says that its shape differs from the answer of the saved run.
+    An answer counts as changed if its shape differs from the shape when the routine was saved.
     """
     for action in guard.unexpectedly_empty:
         await host.warn(f"{action} gave nothing, and gave something when {routine.name} was saved")

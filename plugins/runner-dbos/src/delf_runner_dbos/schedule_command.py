@@ -182,7 +182,7 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
 @as_json_option
 @click.pass_context
 def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
-    """Do the task of the schedule NAME once, now, without any change.
+    """Do the task of the schedule NAME once, now, as a test.
 
     A process of `delf runner` does the task. Each call that would change something is denied, and
     the schedule stays as it is. With --each the task gets the first item.

@@ -151,7 +151,10 @@ class Keys:
         return cls(texts, is_key_required=settings.has_login)
 
     def __bool__(self) -> bool:
-        """Return True if a key is required, as it stays even after all people are removed."""
+        """Return True if a key is required.
+
+        A server that has had people requires a key even after all people are removed.
+        """
         return self._is_key_required
 
     def find(self, secret: bytes) -> Key | None:

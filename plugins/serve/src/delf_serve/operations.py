@@ -571,7 +571,7 @@ async def end_session_of_person(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, second_media="text/csv")
 async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
-    """List decisions on requests, changes of people, and logins, newest first."""
+    """List decisions on requests, changes to people's accounts, and logins, newest first."""
     entries = await staff.audit(call, query)
     if query.format == "json":
         part, more = page_of(entries, query)

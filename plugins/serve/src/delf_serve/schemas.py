@@ -498,7 +498,7 @@ class AuditEntry(Shown):
 
 
 class AuditList(Shown):
-    """Decisions on requests, changes of people, and logins, newest first."""
+    """Decisions on requests, changes to people's accounts, and logins, newest first."""
 
     entries: list[AuditEntry]
     more: bool = Field(description="Whether there are more entries.")

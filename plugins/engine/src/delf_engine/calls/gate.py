@@ -337,7 +337,7 @@ class Gate:
     async def _approve_and_make(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if approved.
 
-        For a call that starts child tasks, a child has been reserved.
+        The caller has already counted the child task, if any, against the limit on child tasks.
         """
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):

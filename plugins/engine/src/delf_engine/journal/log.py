@@ -347,9 +347,9 @@ class TaskLog:
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event to the journal, also if a cancelled call may have stored it already.
+        """Append an event to the journal, which ignores the event if it is stored already.
 
-        The journal ignores an event that it has stored already.
+        The event may be stored already if an earlier append was cancelled.
         """
         if self._journal is not None:
             await self._journal.append(event)

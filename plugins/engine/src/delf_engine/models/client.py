@@ -188,7 +188,7 @@ class ModelClient:
     async def _fall_back(
         self, failed_model: LLMConfig, next_model: LLMConfig, error: DelfError
     ) -> None:
-        """Warn that another model is asked, and move the failed model to the end for a while."""
+        """Warn that the next model is asked, and for a while ask the failed model last of all."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
             self._unavailable_until[_account_of(failed_model)] = (

@@ -64,8 +64,9 @@ def mentions(text: str, value: str) -> bool:
 def mentions_record(text: str, value: str) -> bool:
     """Return whether a text mentions a record by its identifier, or by the identifier's number.
 
-    A number counts after a quote, ``#`` or a word in lower case, unless a date, time, decimal
-    number or measure begins there: ``11`` in "file '11'" and "delete 11", not in "June 11 is".
+    The number must follow a quote, ``#`` or a word in lower case, and must not begin a date, a
+    time, a decimal number or a measure. So ``11`` is a record's number in "file '11'" and
+    "delete 11", but not in "June 11 is".
 
     Args:
         text: The text.

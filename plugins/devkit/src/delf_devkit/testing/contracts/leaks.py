@@ -75,7 +75,10 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return each setting's type by name: the annotation; with metadata, a text of both."""
+    """Return the annotation of each setting, by name.
+
+    For a setting with metadata, the value is a text with the annotation and the metadata.
+    """
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
         for name, field in fields.items()

@@ -315,11 +315,11 @@ class StrategyContract(Contract):
         )
 
     def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
-        """Fail unless a failure is in a request to the model, after the first, or in the answer.
+        """Fail unless the words of a failure are in a later request to the model or in the answer.
 
         Args:
             mark: The words of the failure.
-            model: The model that got the requests.
+            model: The model that got the requests; its first request came before the failure.
             response: The answer.
             what: The name of the failure, for the message.
         """
