@@ -106,8 +106,8 @@ class AgentContext:
         """Open a journal for conversations.
 
         The journal is of the agent's kind if that kind is durable. Otherwise an installed durable
-        kind is used. If none is installed, the kind that delf recommends is requested, so that the
-        error says what to install.
+        kind is used. If none is installed, the kind that delf recommends is requested, which raises
+        an error that says what to install.
 
         Args:
             url: A file or URL to use instead of the journal's own.

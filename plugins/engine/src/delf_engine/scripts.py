@@ -212,7 +212,7 @@ class ScriptRunner(ScriptHost):
             self._is_session_used = True
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
-            # The number of restarts is limited, and starts again after further calls of the task.
+            # Only a few restarts in a row are allowed, unless the task makes calls in between.
             may_restart = self._restarts_after_crashes.take_one(self._calls_made())
             if may_restart:
                 # The restarted task has a gate of its own; a late call of this sandbox must not

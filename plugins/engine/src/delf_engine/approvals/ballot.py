@@ -248,7 +248,7 @@ class Ballot:
                 reason=getattr(answer.decision, "reason", None),
                 key=answer.who.key,
                 teams=answer.who.teams,
-                # The event names the note of the inbox that cast the vote by the note's position.
+                # The event's field ``note`` is the position of the vote in the journal's inbox.
                 note=answer.inbox_position,
                 via=answer.who.via,
             )

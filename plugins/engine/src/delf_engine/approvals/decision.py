@@ -85,7 +85,7 @@ class Answer:
             "via": self.who.via,
             "others": self.earlier_voters,
             "source": self.source,
-            # The event names the note of the inbox that gave the answer by the note's position.
+            # The event's field ``note`` is the position of the answer in the journal's inbox.
             "note": self.inbox_position,
             # The person is recorded only if the person saw the effect of the call.
             "person": self.who.key if self.was_shown else None,

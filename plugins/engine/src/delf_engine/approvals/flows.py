@@ -126,8 +126,8 @@ class TaskFlows:
         async with self._outline_lock:
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # In a resumed task, _outlined_text_count begins at 0 again. The recorded answers show
-            # how many texts the model has seen at least, because each answer was about a new text.
+            # In a resumed task, _outlined_text_count begins at 0 again. The model has then seen at
+            # least as many texts as it gave answers, because each answer followed a new text.
             seen_text_count = max(self._outlined_text_count, self._outline_answer_count)
             has_seen_all_texts = seen_text_count >= text_count
             is_extended = self._outline_answer_count > used_answer_count

@@ -26,7 +26,7 @@ class Estimate(NamedTuple):
         expected: The cost of the input and of ``max_tokens`` output tokens, but at least the cost
             of the most expensive reply so far.
         maximum: The cost of the longest possible answer; infinite for the first call of a model
-            without a known price.
+            for a purpose, even if the price is known.
     """
 
     expected: float

@@ -176,7 +176,8 @@ class Ledger:
         limit = output_limit(request.settings) or output_limit(config.settings)
         # A call is expected to cost as much as the most expensive similar call so far.
         expected = highest_cost or 0.0
-        # Until a similar call was made, the maximum is unknown even if the price is known.
+        # Even with a known price, a first call has no maximum. The call then reserves the whole
+        # budget, so that no other call runs before one reply has shown the real cost.
         maximum = math.inf if highest_cost is None else highest_cost
         if price is not None:
             prompt_tokens = input_tokens(request)
