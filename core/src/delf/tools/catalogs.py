@@ -50,12 +50,12 @@ def find_positions(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
     return _ranking(catalog).find(words, limit)
 
 
-def relative_scores(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
+def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
     """Return pairs of a position, as of :func:`find_positions`, and a score.
 
     Scores are from 0 to 1, a perfect match.
     """
-    return _ranking(catalog).relative_scores(words, limit)
+    return _ranking(catalog).scored_matches(words, limit)
 
 
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
@@ -63,7 +63,7 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
 
     An action's score is the weighted sum of its score for the whole task and of its score for the
     step that it matches best. Steps count one by one, because a long task would hide the words of
-    a short step. Within each step, scores are relative to the best action of the step.
+    a short step. Within each step, scores are divided by the score of the step's best action.
 
     Args:
         catalog: The actions.
@@ -74,17 +74,17 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         A mapping from position in the catalog to score, best first. Scores are from 0 to 1, a
         perfect match.
     """
-    scores_by_step = [
-        relative_scores(catalog, step, limit) for step in steps_of(task)
-    ]  # the task is first
-    best_task_score = max((score for _, score in scores_by_step[0]), default=1.0)
-    task_scores, *step_scores = map(_scale_to_best, scores_by_step)
+    # The first item of steps_of() is the whole task. A score of 1 would mean that an action has all
+    # words of the step.
+    scored_matches_by_step = [scored_matches(catalog, step, limit) for step in steps_of(task)]
+    best_task_score = max((score for _, score in scored_matches_by_step[0]), default=1.0)
+    task_scores, *step_scores = map(_divide_by_best_score, scored_matches_by_step)
     best_scores: dict[int, float] = {}
     for part_scores in (task_scores, *step_scores):
         for number, score in part_scores.items():
             best_scores[number] = max(best_scores.get(number, 0.0), score)
-    # All scores above are relative to the best action. Times the best task score, they are low
-    # again if even the best action matches the task weakly.
+    # After the division, the best action always has the score 1. The multiplication by the best
+    # task score makes all scores low if even the best action matches the task weakly.
     scores = {
         number: best_task_score
         * (_TASK_WEIGHT * task_scores.get(number, 0.0) + (1 - _TASK_WEIGHT) * score)
@@ -93,7 +93,7 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
 
 
-def _scale_to_best(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
+def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
     best_score = matches[0][1] if matches else 1.0
     return {number: score / best_score for number, score in matches}
 
@@ -138,10 +138,12 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     # ones.
     word_positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
     ranked_changes: list[tuple[int, bool, int, bool, int]] = []
-    # "Add the label new to the ticket" may create a label, or update a ticket: only the resource
-    # after "to" or "from" is updated.
-    container = "".join(_CONTAINER_PREPOSITION.split(step, maxsplit=1)[1:])
-    container_words = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
+    # "Add the label new to the ticket" may create a label, or update a ticket. If a step allows
+    # several kinds of change, a resource after "to" or "from" can only be updated, and any other
+    # resource cannot be updated.
+    has_several_kinds = len(kinds) > 1
+    text_after_preposition = "".join(_CONTAINER_PREPOSITION.split(step, maxsplit=1)[1:])
+    words_after_preposition = frozenset(map(stem, words_of(text_after_preposition)))
     shared = shared_words(entry.name for entry in catalog)
     for catalog_position, entry in enumerate(catalog):
         change = None if entry.reads else change_of(entry.name, shared)
@@ -149,9 +151,10 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
             continue
         if not change.nouns <= word_positions.keys():  # the step does not name the resource
             continue
-        if container_words is not None:
-            is_in_container = change.nouns <= container_words
-            if is_in_container != (change.kind == "update"):
+        if has_several_kinds:
+            is_update = change.kind == "update"
+            is_after_preposition = change.nouns <= words_after_preposition
+            if is_update != is_after_preposition:
                 continue
         noun_positions = sorted(word_positions[noun] for noun in change.nouns)
         # In "the label of an issue" the words of "issue label" are apart.

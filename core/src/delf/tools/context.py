@@ -99,7 +99,7 @@ class ChildResult:
     Args:
         task_id: The child's id, in the parent's journal.
         text: The answer, or the output of a failed task.
-        status: The final status.
+        status: Whether the child task succeeded.
         error: The error message, if the task failed.
         hint: The suggested next step, if known.
         cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
@@ -128,10 +128,10 @@ class ChildResult:
             TaskLimitError: If the child reached its timeout or budget.
             ToolExecutionError: If the child failed in another way.
         """
-        has_succeeded = self.status
-        if not has_succeeded:
-            error_type = TaskLimitError if self.at_limit else ToolExecutionError
-            raise error_type(f"{who} failed: {self.error}", hint=self.hint)
+        if self.status:  # True if the child task succeeded
+            return
+        error_type = TaskLimitError if self.at_limit else ToolExecutionError
+        raise error_type(f"{who} failed: {self.error}", hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

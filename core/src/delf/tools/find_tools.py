@@ -14,7 +14,7 @@ from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MAX_RESULTS: Final = 10
 # The limits in characters for tools found by words. A tool found by its name is shown in full.
-_DETAIL: Final = Detail(argument=800, other=800, result=3_000)
+_STUB_LIMITS: Final = Detail(argument=800, other=800, result=3_000)
 
 
 def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
@@ -33,8 +33,9 @@ def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
         descriptions = [
             choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
         ]
-        is_in_words = named_by(words)
-        return render_stubs(descriptions, _DETAIL, is_in_words) or f"no tool fits {words!r}"
+        # The length of the stubs is limited, but the keys that the words name always stay.
+        stubs = render_stubs(descriptions, _STUB_LIMITS, must_stay=named_by(words))
+        return stubs or f"no tool fits {words!r}"
 
     more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""
     summary = (

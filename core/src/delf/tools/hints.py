@@ -428,7 +428,9 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         for inner_type in inner_types:
             if inner_type is Ellipsis:
                 continue
-            # The description of a union's member is part of the union's own description.
+            # The path "orders[]" stands for one item of a list, but the keys of the item follow the
+            # path of the list: "orders.price". A union has members instead of items, and their
+            # descriptions are part of the union's own description.
             item_doc = "" if _is_union(origin) else doc_of(inner_type)
             yield f"{path}[]", item_doc
             yield from _notes(inner_type, context, path)

@@ -208,9 +208,9 @@ class Ranking:
             words: The search words.
             limit: The maximum number of results.
         """
-        return [number for number, _ in self.relative_scores(words, limit)]
+        return [number for number, _ in self.scored_matches(words, limit)]
 
-    def relative_scores(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
+    def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
         A score of 1 means that all search words occur in the texts with the highest weight. A

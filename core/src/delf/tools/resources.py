@@ -187,10 +187,11 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
 
 
 def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
-    """Return a read action for each resource that a task names, in the order of the task.
+    """Return the name of a read action for each resource that a task names.
 
-    A task needs these to find a record first, such as a customer by mail address. Of several read
-    actions the one with the shortest name is returned.
+    A task needs these actions to find a record first, such as a customer by mail address. Of
+    several read actions of a resource, the action with the shortest name is returned. The resources
+    are in the order in which the task names them.
 
     Args:
         task: The user's task, in plain words.
@@ -199,14 +200,19 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     # Maps each word to its first position: later entries of the reversed list override earlier
     # ones.
     positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
-    shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
-    mentioned_readers: list[tuple[int, str]] = []
-    for group in chain.from_iterable(_read_actions_by_rarest_noun(catalog).values()):
-        group_nouns = _without_connection(group.nouns) - shared
-        if group_nouns and group_nouns <= positions.keys():
-            last_position = max(positions[noun] for noun in group_nouns)
-            mentioned_readers.append((last_position, group.names[0]))
-    return [name for _, name in sorted(mentioned_readers)[:_MAX_MENTIONED_READERS]]
+    # Words in most names of actions, such as "v1", do not tell the resources apart.
+    words_in_most_names = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
+    positions_and_names: list[tuple[int, str]] = []
+    read_actions_of_all_resources = chain.from_iterable(
+        _read_actions_by_rarest_noun(catalog).values()
+    )
+    for read_actions in read_actions_of_all_resources:
+        nouns = _without_connection(read_actions.nouns) - words_in_most_names
+        if nouns and nouns <= positions.keys():
+            last_position = max(positions[noun] for noun in nouns)
+            shortest_name = read_actions.names[0]
+            positions_and_names.append((last_position, shortest_name))
+    return [name for _, name in sorted(positions_and_names)[:_MAX_MENTIONED_READERS]]
 
 
 class _ReadActions(NamedTuple):

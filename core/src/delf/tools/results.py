@@ -59,16 +59,23 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         name = _record_name(record_tools, used_names)
         used_names.add(name)
         first_tool = record_tools[0]
-        full_types = first_tool.full_types
-        full_returns = first_tool.returns if full_types is None else full_types().returns
-        full_match = _RECORD.fullmatch(full_returns)
-        full_record = record if full_match is None else full_match["record"]
+        complete_record = _complete_record(first_tool, record)
         for tool in record_tools:
-            type_with_name = tool.returns.replace(record, name, 1)
             results[tool.returns] = Result(
-                name=name, record=full_record, text=type_with_name, first_tool=first_tool
+                name=name,
+                record=complete_record,
+                text=tool.returns.replace(record, name, 1),
+                first_tool=first_tool,
             )
     return results
+
+
+def _complete_record(tool: ToolDescription, shortened_record: str) -> str:
+    """Return the record type that a tool returns, with the keys that ``tool.returns`` omits."""
+    if tool.full_types is None:  # ``tool.returns`` omits nothing
+        return shortened_record
+    match = _RECORD.fullmatch(tool.full_types().returns)
+    return shortened_record if match is None else match["record"]
 
 
 def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:

@@ -8,7 +8,7 @@ the other tools: types are shortened, but keep every name that the task mentions
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -111,30 +111,43 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     """
     max_size = choice.budget
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
-    omitted_names = ""
+    text_of_omitted_names = ""
     if choice.left_out:
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
-        omitted_names = names_of(other_names, _without_notes(max_size))
-        max_size -= len(omitted_names)
+        text_of_omitted_names = names_of(other_names, _without_notes(max_size))
+        max_size -= len(text_of_omitted_names)
     is_in_task = named_by(task)
     best_details = _details_of_best(choice, is_in_task, task) if choice.left_out else _NO_DETAILS
-    # Each option has the limits for all tools, and larger ones for the best matching tools by name.
-    # The options become ever smaller: first the limits for all tools shrink to MIN, then the length
-    # of the notes on the best matching tools.
-    options = [(detail, best_details) for detail in _DETAILS if detail != MIN]
-    options += [
-        (MIN, {name: best._replace(notes=max_notes) for name, best in best_details.items()})
-        for max_notes in (_BEST_NOTES if best_details else (0,))
-    ]
     fitting_options = (
-        (detail, best)
-        for detail, best in options
-        if _size(shown_tools, detail, is_in_task, max_size, best) <= max_size
+        (detail, details)
+        for detail, details in _limit_options(best_details)
+        if _size(shown_tools, detail, is_in_task, max_size, details) <= max_size
     )
     detail, best_details = next(fitting_options, (MIN, _NO_DETAILS))
     text = "\n".join(_lines(list(choice.shown), detail, is_in_task, best_details))
-    return "\n".join(filter(None, [text, omitted_names]))
+    return "\n".join(filter(None, [text, text_of_omitted_names]))
+
+
+def _limit_options(
+    best_details: Mapping[str, Detail],
+) -> Iterator[tuple[Detail, Mapping[str, Detail]]]:
+    """Yield ever smaller limits for stubs.
+
+    First the limits of most tools shrink, then the notes on the best matching tools.
+
+    Args:
+        best_details: A mapping from the name of each best matching tool to its limits.
+
+    Yields:
+        The limits of most tools, and a mapping like ``best_details`` with the larger limits of the
+        best matching tools.
+    """
+    for detail in _DETAILS:
+        if detail != MIN:
+            yield detail, best_details
+    for max_notes in _BEST_NOTES if best_details else (0,):
+        yield MIN, {name: best._replace(notes=max_notes) for name, best in best_details.items()}
 
 
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
@@ -167,16 +180,18 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     wanted_names = dict.fromkeys([*first_names, *add_readers(ranked_names, choice.catalog)])
     remaining_tools = [by_name[name] for name in wanted_names]
     for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
-        omitted_names = names_of((name for name in by_name if name not in kept_tools), budget)
+        text_of_omitted_names = names_of(
+            (name for name in by_name if name not in kept_tools), budget
+        )
         stubs_size = _size([*kept_tools.values()], MIN, is_in_task, budget, best_details)
         remaining_tools, selected = _select_within(
             remaining_tools,
-            budget - stubs_size - len(omitted_names),
+            budget - stubs_size - len(text_of_omitted_names),
             is_in_task,
             best_details,
             kept_tools,
-            # If the names take too much space, the prompt has the resources of some tools instead.
-            lists_each_omitted_name=_MORE_RESOURCES not in omitted_names,
+            # If the names take too much space, the text has the resources of some tools instead.
+            lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
             break
@@ -236,17 +251,17 @@ def _select_within(
 
 
 def render_stubs(
-    tools: Iterable[ToolDescription], detail: Detail = WHOLE, is_in_task: NameTest | None = None
+    tools: Iterable[ToolDescription], detail: Detail = WHOLE, must_stay: NameTest | None = None
 ) -> str:
     """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        is_in_task: Returns True for a key or value that the text of the task mentions. These keys
-            and values are never left out.
+        must_stay: Returns True for a key or value that is never left out, such as one that the
+            task mentions.
     """
-    return "\n".join(_lines(list(tools), detail, is_in_task or _is_never_in_task))
+    return "\n".join(_lines(list(tools), detail, must_stay or _is_never_in_task))
 
 
 def _details_of_best(choice: ToolChoice, is_in_task: NameTest, task: str) -> Mapping[str, Detail]:
@@ -437,12 +452,10 @@ def _stub_text(
     )
     indent = "    " if tool.connection else ""
     head = f"{indent}async def {tool.method}({parameter_texts}) -> {return_type}:"
-    summary = _one_line(tool.summary, max(detail.summary, detail.notes))
-    if tool.notes:
-        end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
-        notes_text = _truncate(tool.notes, detail.notes) or ("…" if detail.docs else "")
-        summary = f"{summary}{end} {notes_text}" if notes_text else summary
-    summary = f"{summary} [asks]" if tool.asks else summary
+    summary = _summary_and_notes(tool, detail)
+    needs_approval = tool.asks
+    if needs_approval:
+        summary += " [asks]"
     docs = [
         (p.name, _describe(p.doc, p.notes, detail))
         for p in parameters
@@ -473,6 +486,18 @@ def _truncate(text: str, max_length: int) -> str:
     return f"{line[: ends[-1]] if ends else ''} …".strip() if max_length else ""
 
 
+def _summary_and_notes(tool: ToolDescription, detail: Detail) -> str:
+    """Return the summary of a tool and the notes after it, within the limits."""
+    # The summary matters more than the notes: limits that allow long notes allow a summary of the
+    # same length.
+    summary = _one_line(tool.summary, max(detail.summary, detail.notes))
+    if not tool.notes:
+        return summary
+    end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
+    notes_text = _truncate(tool.notes, detail.notes) or ("…" if detail.docs else "")
+    return f"{summary}{end} {notes_text}" if notes_text else summary
+
+
 def _parameter(
     parameter: Parameter,
     detail: Detail,
@@ -491,21 +516,33 @@ def _parameter(
         action: The name of the action.
         is_only_record: Whether no other parameter of the action is a record.
     """
-    is_shortest = detail == _SHORTEST
-    is_mentioned = is_in_task(parameter.name)
-    if is_shortest:
-        is_relevant = is_mentioned and is_about_resource(parameter.name, action)
+    max_values = detail.values
+    if _is_important(parameter, detail, is_in_task, action, is_only_record=is_only_record):
+        max_length, min_keys = detail.argument, _MIN_PARAMETER_KEYS
     else:
-        is_relevant = is_mentioned or is_only_record
-    is_important = (
-        parameter.required or is_relevant or _is_simple(parameter.type_text, detail.other)
-    )
-    limit, min_keys = (detail.argument, _MIN_PARAMETER_KEYS) if is_important else (detail.other, 0)
-    has_short_type = not is_important and detail.other < _SHORT_LIMIT
-    values = min(detail.values, _MAX_VALUES_IF_SHORT) if has_short_type else detail.values
-    type_text = shorten(parameter.type_text, limit, is_in_task, min_keys, values)
+        max_length, min_keys = detail.other, 0
+        if max_length < _SHORT_LIMIT:
+            max_values = min(max_values, _MAX_VALUES_IF_SHORT)
+    type_text = shorten(parameter.type_text, max_length, is_in_task, min_keys, max_values)
     text = f"{parameter.name}: {type_text}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
+
+
+def _is_important(
+    parameter: Parameter,
+    detail: Detail,
+    is_in_task: NameTest,
+    action: str,
+    *,
+    is_only_record: bool,
+) -> bool:
+    """Return True if a script probably needs a parameter, or if its type is short anyway."""
+    if parameter.required or _is_simple(parameter.type_text, detail.other):
+        return True
+    is_mentioned = is_in_task(parameter.name)
+    if detail == _SHORTEST:
+        return is_mentioned and is_about_resource(parameter.name, action)
+    return is_mentioned or is_only_record
 
 
 def _is_simple(type_text: str, max_length: int) -> bool:

@@ -37,16 +37,16 @@ class _Item(NamedTuple):
 
     key: str
     head: str
-    parts: tuple[str | _Group, ...]
+    parts: tuple[str | _RecordOrLiteral, ...]
 
 
-class _Group(NamedTuple):
+class _RecordOrLiteral(NamedTuple):
     """A part of a type text that can be shortened: a record or a ``Literal``.
 
     Args:
         is_record: True for a record, False for a ``Literal``.
         items: The keys of the record, or the values of the ``Literal``.
-        is_cut: Whether the type text itself omits keys or values.
+        is_shortened: Whether the type text itself omits keys or values.
     """
 
     is_record: bool
@@ -54,7 +54,7 @@ class _Group(NamedTuple):
     is_shortened: bool
 
 
-_Parts = tuple[str | _Group, ...]
+_Parts = tuple[str | _RecordOrLiteral, ...]
 
 
 class _Limits(NamedTuple):
@@ -122,14 +122,19 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
             parts = _TypeParser(text).parse_type(ends="")
         except ValueError:  # a type that cannot be parsed stays as it is
             break
-        text = _format_type(_with_type(parts, path, kind), _UNLIMITED, _is_never_in_task)
+        text = _complete_text(_with_type(parts, path, kind))
     return text
+
+
+def _complete_text(parts: _Parts) -> str:
+    """Format a parsed type, without shortening it."""
+    return _format_type(parts, _UNLIMITED, _is_never_in_task)
 
 
 def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
     """Return a parsed type in which the value at a path may also be of a type ``kind``."""
     if not path:
-        text = _format_type(parts, _UNLIMITED, _is_never_in_task)
+        text = _complete_text(parts)
         if kind.startswith(f"{text} ("):  # the same type with a remark, as "str (a date)"
             return (kind,)
         return parts if _admits(text, kind) else (*parts, f" | {kind}")
@@ -138,13 +143,15 @@ def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
         return _with_type_in_list(parts, rest, kind)
     return tuple(
         _with_type_in_record(part, key, rest, kind)
-        if isinstance(part, _Group) and part.is_record
+        if isinstance(part, _RecordOrLiteral) and part.is_record
         else part
         for part in parts
     )
 
 
-def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: str) -> _Group:
+def _with_type_in_record(
+    record: _RecordOrLiteral, key: str, rest: Sequence[str], kind: str
+) -> _RecordOrLiteral:
     """Return a record type that also allows ``kind`` at the path ``rest`` inside ``key``."""
     items = (
         item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
@@ -176,10 +183,10 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
         return parts
     before_list, _, text_after_bracket = str(parts[begin]).partition(_LIST)
     # The type of the items ends at the bracket that closes the list.
-    item_parts: list[str | _Group] = []
+    item_parts: list[str | _RecordOrLiteral] = []
     open_brackets = 1
     for part_index, part in enumerate((text_after_bracket, *parts[begin + 1 :]), begin):
-        if isinstance(part, _Group):
+        if isinstance(part, _RecordOrLiteral):
             item_parts.append(part)
             continue
         for char_index, char in enumerate(part):
@@ -227,7 +234,7 @@ class _TypeParser:
         """
         if level > _MAX_GROUP_LEVELS:
             raise ValueError("nested too deeply")
-        parts: list[str | _Group] = []
+        parts: list[str | _RecordOrLiteral] = []
         plain_letters: list[str] = []
         depth = 0
         text = self._text
@@ -254,7 +261,7 @@ class _TypeParser:
                 raise ValueError("a bracket is missing")
         return (*parts, "".join(plain_letters))
 
-    def _group(self, is_literal: bool, level: int) -> _Group:
+    def _group(self, is_literal: bool, level: int) -> _RecordOrLiteral:
         """Parse a record, such as ``{key: type, ...}``, or a ``Literal`` to its closing bracket.
 
         A last item ``...`` means that further items were left out.
@@ -278,51 +285,59 @@ class _TypeParser:
                 items.append(_Item(name.strip("\"'"), key_text, item_parts))
             self._at += 1
             if self._text[self._at - 1] == closing:
-                return _Group(not is_literal, tuple(items), is_shortened)
+                return _RecordOrLiteral(not is_literal, tuple(items), is_shortened)
 
 
 def _format_type(parts: _Parts, limits: _Limits, is_in_task: NameTest) -> str:
     return "".join(
-        part if isinstance(part, str) else _group_text(part, limits, is_in_task) for part in parts
+        part if isinstance(part, str) else _text_of_record_or_literal(part, limits, is_in_task)
+        for part in parts
     )
 
 
-def _group_text(group: _Group, limits: _Limits, is_in_task: NameTest) -> str:
+def _text_of_record_or_literal(
+    type_part: _RecordOrLiteral, limits: _Limits, is_in_task: NameTest
+) -> str:
     """Format a record or a ``Literal`` within the limits; items that the task names always stay."""
     max_items = limits.max_values
-    if group.is_record:
+    if type_part.is_record:
         max_items = limits.max_keys if limits.depth > 0 else 0
-    ranked_items = group.items if group.is_record else sorted(group.items, key=_is_path)
+    ranked_items: Sequence[_Item] = type_part.items
+    if not type_part.is_record:
+        # Values such as "assignee.name", which is the path of a nested key, are left out first.
+        ranked_items = sorted(type_part.items, key=_is_path)
     first_ids = {id(item) for item in ranked_items[:max_items]}
     kept_items = [
-        item for item in group.items if id(item) in first_ids or _is_named(item, is_in_task)
+        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_in_task)
     ]
-    if not kept_items and group.is_record:
+    if not kept_items and type_part.is_record:
         return "dict"
     # An envelope is an outer record that only wraps the data, and does not count as a level.
-    is_envelope = limits.is_within_envelopes and group.is_record and _is_envelope(group)
+    is_envelope = limits.is_within_envelopes and type_part.is_record and _is_envelope(type_part)
     inner_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
         # A record under a key that the task names shows its keys even beyond the limit of depth.
-        min_depth = 1 if group.is_record and is_in_task(item.key) else 0
+        min_depth = 1 if type_part.is_record and is_in_task(item.key) else 0
         inner_limits = limits._replace(
             depth=max(inner_depth, min_depth), is_within_envelopes=is_envelope
         )
         item_texts.append(item.head + _format_type(item.parts, inner_limits, is_in_task))
-    if group.is_shortened or len(kept_items) < len(group.items):
+    if type_part.is_shortened or len(kept_items) < len(type_part.items):
         item_texts.append(_ELLIPSIS)
     text = ", ".join(item_texts)
-    return f"{{{text}}}" if group.is_record else f"{_LITERAL}{text}]"
+    return f"{{{text}}}" if type_part.is_record else f"{_LITERAL}{text}]"
 
 
-def _is_envelope(group: _Group) -> bool:
+def _is_envelope(group: _RecordOrLiteral) -> bool:
     """Return True if a record has few keys, and exactly one of them holds a large record."""
     large = [
         item
         for item in group.items
         if any(
-            isinstance(part, _Group) and part.is_record and len(part.items) > _MAX_ENVELOPE_KEYS
+            isinstance(part, _RecordOrLiteral)
+            and part.is_record
+            and len(part.items) > _MAX_ENVELOPE_KEYS
             for part in item.parts
         )
     ]
@@ -338,5 +353,5 @@ def _is_named(item: _Item, is_in_task: NameTest) -> bool:
     """Return True if the task names an item or a part of it."""
     if is_in_task(item.key):
         return True
-    groups = [part for part in item.parts if isinstance(part, _Group)]
+    groups = [part for part in item.parts if isinstance(part, _RecordOrLiteral)]
     return any(_is_named(inner, is_in_task) for group in groups for inner in group.items)

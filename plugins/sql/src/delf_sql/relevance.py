@@ -54,7 +54,7 @@ class TableIndex:
             All tables, and the number of relevant tables at the beginning.
         """
         tables, neighbours = self.tables, self._neighbours_by_table
-        own_scores = dict(self._ranking.relative_scores(words, len(tables)))
+        own_scores = dict(self._ranking.scored_matches(words, len(tables)))
         scores = {
             number: own_scores.get(number, 0.0)
             + _score_from_neighbours(neighbours.get(number, ()), own_scores)
