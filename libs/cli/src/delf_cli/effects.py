@@ -112,9 +112,9 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
 
 
 def _shorten_deep_path(name: str) -> str:
-    """Shorten a path of more than three parts to ``a/b/…``.
+    """Shorten a path of more than three parts to its first two parts: ``a/b/…``.
 
-    The files of a skill then count as one effect.
+    All deep paths below ``a/b`` get the same text, and are therefore listed only once.
     """
     parts = name.split("/")
     if len(parts) <= _MAX_PATH_PARTS:
@@ -230,7 +230,8 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         path: The keys that lead to the setting in the file.
         key: The setting as the user knows it: the path as text, or the environment variable.
         value: The setting's value.
-        file: The name of the file. An effect whose text lacks the key names both file and key.
+        file: The name of the file. If the effect's ``what`` contains the key, its ``where`` is the
+            file; otherwise, ``where`` names file and key.
     """
     file_and_key = f"{file}: {key}"
     last_key = path[-1] if path else ""
@@ -244,6 +245,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     elif any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
+        # An address with "://" is a URL, for which _text_effects() yields an effect.
         yield Effect(kind="contact", what=_display_value(value), where=file_and_key)
     elif path[:1] == ("agent",) and _names_model(path[1:]):
         yield Effect(kind="ask", what=text, where=file)

@@ -145,7 +145,8 @@ def _is_for_person(event: ev.ApprovalRequested, asks_person: bool) -> bool:
     """
     if event.is_question:
         return not event.by_policy
-    # Only a person can find out whether an interrupted call happened, so a person is always asked.
+    # Only a person can find out whether an interrupted call happened, so such a request goes to a
+    # person in every approval mode.
     return asks_person or event.outcome_unknown
 
 

@@ -29,13 +29,14 @@ class Duration(_Type):
     The value is a float of seconds.
 
     Args:
-        seconds: Whether to accept a number without a unit, as seconds, and to reject zero.
+        is_timeout: Whether the durations are timeouts: a number without a unit is then accepted, as
+            seconds, and zero is rejected.
     """
 
     name = "duration"
 
-    def __init__(self, *, seconds: bool = False) -> None:
-        self._accepts_plain_seconds = seconds
+    def __init__(self, *, is_timeout: bool = False) -> None:
+        self._is_timeout = is_timeout
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -54,21 +55,22 @@ class Duration(_Type):
             return float(value)
         duration_match = _DURATION.fullmatch(str(value).strip())
         unit = duration_match[2].lower() if duration_match else ""
-        if not unit and self._accepts_plain_seconds:
+        if not unit and self._is_timeout:  # for a timeout, plain numbers are seconds
             unit = "s"
         seconds = (
             float(duration_match[1]) * _UNIT_SECONDS[unit] if duration_match and unit else None
         )
-        # A timeout of 0 would end every wait at once; an age of 0d means "all".
-        is_zero_timeout = self._accepts_plain_seconds and not seconds
-        if seconds is None or is_zero_timeout:
+        # A timeout of 0 would end every wait at once. For the age of tasks, 0d means tasks of any
+        # age.
+        is_timeout_of_zero = self._is_timeout and seconds == 0
+        if seconds is None or is_timeout_of_zero:
             value_text = repr(str(value)[:40])
             self.fail(f"{value_text} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
         return seconds
 
 
 DURATION: Final = Duration()
-SECONDS: Final = Duration(seconds=True)
+SECONDS: Final = Duration(is_timeout=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -478,7 +478,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
             hint="if the project was moved: delf resume ID --here, in its new folder",
         ) from None
     state.config = state.config or record["config"]
-    # Stored code files are never loaded: only the person who resumes a task chooses code.
+    # Stored plugin files are not loaded: the person who resumes the task has to name them again.
     state.missing_plugins = tuple(
         file for file in record.get("plugins", ()) if file not in state.plugin
     )
@@ -501,6 +501,7 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **record["flags"], **flags},
         connections=options.connections or tuple(record["connections"]),
+        # Unlike plugin files, stored files with tools are loaded again.
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=(*overrides, *options.overrides),
     )

@@ -118,9 +118,10 @@ class Tokens:
         if self._settings.service_account is not None:
             hint = "check the key, and that the service account may act for delegated_user"
         else:
-            # The command of a stored login names the connection, because the connection's OAuth
-            # client is needed.
-            hint = f"run {self._login_command if self._stored_login else LOGIN}"
+            # A login that delf stored is renewed with the OAuth client of the connection, so this
+            # command names the connection. Any other login is renewed with LOGIN.
+            login_command = self._login_command if self._stored_login else LOGIN
+            hint = f"run {login_command}"
         message = reason or _first_line(error)
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
@@ -165,7 +166,8 @@ class Tokens:
         if is_login(info):
             return self._build_user_credentials(info)
         client = client_of(info, path, self._name)
-        self._refuse_base_url_of_project("the login of `delf google login`")
+        # Raises an error if a project's file sets the address to which the login would be sent.
+        self._check_base_url_is_not_of_project("the login of `delf google login`")
         login = self._store.read(self._settings.account, client["client_id"])
         if login is None or not login.get("refresh_token"):
             raise LoginError(
@@ -192,7 +194,7 @@ class Tokens:
             quota_project_id=info.get("quota_project_id"),
         )
 
-    def _refuse_base_url_of_project(self, source: str) -> None:
+    def _check_base_url_is_not_of_project(self, source: str) -> None:
         """Refuse to send the user's own credentials to an address that a project's file sets.
 
         Args:
@@ -210,7 +212,7 @@ class Tokens:
             )
 
     def _environment_credentials(self) -> Any:
-        self._refuse_base_url_of_project("the login of the environment")
+        self._check_base_url_is_not_of_project("the login of the environment")
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError
 

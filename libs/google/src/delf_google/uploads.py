@@ -37,11 +37,12 @@ async def upload(
     position = 0  # the number of bytes that Google has received
     for attempt in range(RETRIES + 1):
         byte_range = f"{position}-{size - 1}" if position < size else "*"
-        # Received bytes are not sent again, so each position is sent only once.
         upload_request = _put_request(
             request, address, content[position:], f"bytes {byte_range}/{size}"
         )
         try:
+            # The transport must not send the bytes again by itself: after a lost response, the
+            # request below asks Google first which bytes have arrived.
             answer = await transport.send_unchecked(replace(upload_request, send_once=True))
         except LostAnswerError:
             answer = None

@@ -208,11 +208,12 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
-    # A misplaced quote, as in 5" pipe, may be a character of the text. In a tab-separated file, so
-    # may quotes around a line break. All rows are then equally wide without quoting.
+    # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
+    # quotes around a line break may also be two plain characters. The quotes count as plain
+    # characters if all rows then have the same number of cells.
     is_tab_separated = dialect.separator == "\t"
-    may_be_without_quotes = bool(fault) or (has_cell_with_line_break and is_tab_separated)
-    if may_be_without_quotes and _has_even_rows(unquoted, text):
+    may_quotes_be_plain = bool(fault) or (has_cell_with_line_break and is_tab_separated)
+    if may_quotes_be_plain and _has_even_rows(unquoted, text):
         return unquoted
     return dialect
 
@@ -243,8 +244,8 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
 
-    It is clear that ``\"`` is an escaped quote if any quoted cell contains ``\"``, because a single
-    quote inside such a cell must be escaped.
+    It is clear that ``\"`` is an escaped quote if any quoted cell contains ``\"``, because a quote
+    ``"`` that is not escaped would end the cell.
     """
     if '\\"' not in text or dialect.quote != '"':
         return False
@@ -253,7 +254,7 @@ def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     return not re.search(quoted_cell_with_escape, text, re.MULTILINE)
 
 
-def line_of_odd_quote(text: str, dialect: Dialect) -> int | None:
+def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:
     """Return the line number of the first undoubled quote inside a quoted cell, if any."""
     reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
     try:

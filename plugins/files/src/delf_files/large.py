@@ -23,8 +23,8 @@ from delf_files.tables import (
     END,
     columns_of,
     note_escapes,
-    note_odd_quotes,
     note_title,
+    note_undoubled_quote,
     note_uneven,
     note_wider,
     rows_of,
@@ -104,8 +104,9 @@ class _RowStatistics:
                 self.wider_rows += 1
                 self.first_wider_line = self.first_wider_line or self.reader.line_num
             self.max_cells = max(self.max_cells, len(row))
-            self.min_cells_with_header = min(self.min_cells_with_header, len(row))
             self.min_cells = min(self.min_cells, len(row))
+            # add_header() has set this minimum to the number of cells of the header.
+            self.min_cells_with_header = min(self.min_cells_with_header, len(row))
             self.max_characters = max(self.max_characters, sum(map(len, row)))
             self.row_start, self.next_start = self.next_start, self.reader.line_num + 1
         self.last_row = row
@@ -161,7 +162,7 @@ def write_table(
             is_large = message.startswith("field larger")
             if strict and not is_large:
                 if "unexpected end" not in message:
-                    note_odd_quotes(reader.line_num)
+                    note_undoubled_quote(reader.line_num)
                 return write_table(path, ending, copy_path, shown_name, names_row, strict=False)
             if is_large:
                 limit = f"{_MAX_CELL_CHARACTERS:,}"

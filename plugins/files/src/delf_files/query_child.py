@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,25 +106,27 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
     raise ToolExecutionError(message)
 
 
-async def _tables_of_file(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
+async def _tables_of_file(file: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tables in a file that an SQL statement may need.
 
     A text file is one table. Of a workbook or database, the first table and the tables that the
     statement names are written to files as JSON lines.
 
     Args:
-        table: The data about the file, as :func:`delf_files.query.query` makes them.
+        file: The data about the file, as :func:`delf_files.query.query` makes them: the ``names``
+            that a statement can use for the file, its ``path`` and its ``kind``.
         question: The message with the statement, as :func:`answer` gets it.
     """
-    names: list[str] = table["names"]
-    path: str = table["path"]
-    table = {**table, "header": _header_row(names, question)}
-    copy_path = str(Path.cwd() / table["copy_path"])
-    if table["kind"] != "plugin_format":
-        if table["kind"] in ("csv", "json"):
+    names: list[str] = file["names"]
+    path: str = file["path"]
+    copy_path = str(Path.cwd() / file["copy_path"])
+    # Plugins read workbooks and databases, and DuckDB reads all other files.
+    is_read_by_plugin = file["kind"] == "plugin_format"
+    if not is_read_by_plugin:
+        if file["kind"] in ("csv", "json"):
             _refuse_other_format(path, names[0])
-        return [{**table, "copy_path": copy_path}]
-    file_format = format_of(table["factory"])
+        return [{**file, "header": _header_row(names, question), "copy_path": copy_path}]
+    file_format = format_of(file["factory"])
     tables: list[dict[str, Any]] = []
     with file_name_in_errors(names[0]):
         parts = [*await file_format.parts(path)] or [None]
@@ -330,8 +332,8 @@ def _source(table: dict[str, Any], **fields: str) -> str:
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """Return the SQL that reads a JSON file without changing any value.
 
-    A file that DuckDB cannot read so is rewritten as JSON lines at the path ``copy_path``, and the
-    SQL then reads this copy.
+    If DuckDB cannot read the file without changes, the file is rewritten as JSON lines at the path
+    ``copy_path``, and the SQL then reads this copy.
 
     Texts stay texts, because DuckDB would convert them to dates without time zones and to
     lower-case UUIDs. Numbers that a float would change are read as text.
@@ -344,42 +346,64 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
-        if table["ending"] == ".json" or is_rewritten:
+        can_rewrite = table["ending"] != ".json" and not is_rewritten  # only JSON lines, and once
+        if not can_rewrite:
             raise
         write_json_lines(table["path"], table["copy_path"], table["names"][0])
         return _json_source(connection, {**table, "path": table["copy_path"]})
-    inferred_kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    kinds = dict(zip(relation.columns, map(_json_type, relation.types), strict=True))
-    unchecked_names = [name for name, kind in kinds.items() if "DOUBLE" in kind or kind == "JSON"]
-    has_names_equal_but_for_case = bool(_explanations_of_renamed_columns([*kinds]))
+    names: list[str] = relation.columns
+    has_names_equal_but_for_case = bool(_explanations_of_renamed_columns(names))
     if has_names_equal_but_for_case:
         if not is_rewritten:
             write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
             write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
             return _json_source(connection, {**table, "path": table["copy_path"]})
-        _add_notes_about_renamed_columns([*kinds], table["names"][0])
-    if not unchecked_names and kinds == inferred_kinds:
+        _add_notes_about_renamed_columns(names, table["names"][0])
+    inferred_types = dict(zip(names, map(str, relation.types), strict=True))
+    # The inferred types, with VARCHAR for dates and UUIDs.
+    types = dict(zip(names, map(_json_type, relation.types), strict=True))
+    columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
+    if columns_to_check:
+        types |= _lossless_types(connection, table, types, columns_to_check)
+    elif types == inferred_types:
         return _source(table, typed="")
-    if not unchecked_names:
-        return _source(table, typed=f", columns = {_struct(kinds)}")
-    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(unchecked_names, 'JSON'))}")
+    return _source(table, typed=f", columns = {_struct(types)}")
+
+
+def _lossless_types(
+    connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
+) -> dict[str, str]:
+    """Return the types with which some columns of a JSON file keep every digit of their numbers.
+
+    The result is a mapping from column to type; columns that keep their types are left out. A
+    column with a number that a float would change becomes text, or JSON if the column has objects
+    or arrays. A column of JSON without objects and arrays becomes text, too.
+
+    Args:
+        connection: The connection to DuckDB.
+        table: The data of the table.
+        types: A mapping from column to its type.
+        columns: The columns to check: all columns with floats or JSON.
+    """
+    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(columns, 'JSON'))}")
     checks = ", ".join(
         f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_INEXACT_NUMBER)})), "
         f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
-        for name in unchecked_names
+        for name in columns
     )
     (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
+    new_types: dict[str, str] = {}
     text_columns: list[str] = []
-    for name, is_inexact, is_nested in zip(unchecked_names, row[::2], row[1::2], strict=True):
-        if is_inexact and kinds[name] != "JSON":
+    for name, has_inexact_number, is_nested in zip(columns, row[::2], row[1::2], strict=True):
+        if has_inexact_number and types[name] != "JSON":
             text_columns.append(name)
-        if is_inexact or kinds[name] == "JSON":
-            kinds[name] = "JSON" if is_nested else "VARCHAR"
+        if has_inexact_number or types[name] == "JSON":
+            new_types[name] = "JSON" if is_nested else "VARCHAR"
     if text_columns:
         column_list = ", ".join(map(repr, text_columns))
         name = table["names"][0]
         note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
-    return _source(table, typed=f", columns = {_struct(kinds)}")
+    return new_types
 
 
 def _json_type(kind: Any) -> str:

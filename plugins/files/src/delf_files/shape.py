@@ -88,14 +88,14 @@ class _Description(NamedTuple):
         heading: The first line.
         columns: The descriptions of the columns.
         footer: The lines after the columns.
-        all_rows: Lines with all rows of a small table, shown if these lines fit; empty for other
-            tables.
+        text_of_all_rows: Lines with all rows of a small table, shown if these lines fit; empty for
+            other tables.
     """
 
     heading: str
     columns: Sequence[Column] = ()
     footer: str = ""
-    all_rows: str = ""
+    text_of_all_rows: str = ""
 
 
 async def shape(
@@ -158,7 +158,7 @@ def _fit(tables: Sequence[_Description], max_characters: int) -> str:
 
 def _full_size(table: _Description) -> int:
     lines = sum(2 * len(short(column.name)) + len(column.line) + 7 for column in table.columns)
-    return len(table.heading) + len(table.footer) + len(table.all_rows) + lines
+    return len(table.heading) + len(table.footer) + len(table.text_of_all_rows) + lines
 
 
 def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
@@ -187,8 +187,8 @@ def _render(table: _Description, max_characters: int) -> str:
         remaining.pop(0)
     if remaining:
         lines.append(_remaining_names(remaining, max(max_characters - used, 80)))
-    elif table.all_rows and used + len(table.all_rows) < max_characters:
-        lines.append(table.all_rows)
+    elif table.text_of_all_rows and used + len(table.text_of_all_rows) < max_characters:
+        lines.append(table.text_of_all_rows)
     return "\n".join([*lines, table.footer] if table.footer else lines)
 
 
@@ -248,7 +248,9 @@ def _describe_peek(title: str, peek: Peek) -> _Description:
     ]
     head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
     return _Description(
-        head, columns, all_rows=_render_all_rows(row for _, row in rows) if is_complete else ""
+        head,
+        columns,
+        text_of_all_rows=_render_all_rows(row for _, row in rows) if is_complete else "",
     )
 
 
@@ -366,7 +368,7 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
     all_rows = _render_all_rows(rows) if total <= len(rows) else ""
     return _Description(
-        f"{total:,} rows{_sample_note(len(rows), total)}", columns, all_rows=all_rows
+        f"{total:,} rows{_sample_note(len(rows), total)}", columns, text_of_all_rows=all_rows
     )
 
 
@@ -387,14 +389,14 @@ def _describe_text(
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
-    # A file that should be a table or JSON, but is an HTML page, is often a page about an error.
+    # An HTML page is described as text below, but only in a file of text: instead of a table or
+    # JSON, it is often a page about an error, and the description then only says so.
     is_page = known_format is not None and known_format.startswith("a page")
-    is_text_page = is_page and kind == "text"
-    if known_format is not None and not is_text_page:
+    is_page_in_text_file = is_page and kind == "text"
+    if known_format is not None and not is_page_in_text_file:
         is_archive = zipfile.is_zipfile(path)
-        return _Description(
-            known_format, footer=_describe_archive(path) if is_archive else _unpacked_lines(path)
-        )
+        content = _describe_archive(path) if is_archive else _first_lines_unpacked(path)
+        return _Description(known_format, footer=content)
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
@@ -540,7 +542,7 @@ def _describe_archive(path: str) -> str:
     return "\n".join([f"  holds {name_list}{rest_note}", *first_lines])
 
 
-def _unpacked_lines(path: str) -> str:
+def _first_lines_unpacked(path: str) -> str:
     """Return the first lines of a text in gzip, bzip2 or xz; empty for any other file."""
     for open_compressed in (gzip.open, bz2.open, lzma.open):
         with suppress(OSError, EOFError, lzma.LZMAError), open_compressed(path, "rb") as file:
@@ -639,7 +641,9 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
             columns = record_columns(sample_items, whole=is_complete)
-            return _Description(f"{head} dicts{sample}{encoding_note}", columns, all_rows=all_rows)
+            return _Description(
+                f"{head} dicts{sample}{encoding_note}", columns, text_of_all_rows=all_rows
+            )
         kinds = describe_values(sample_items, whole=is_complete)
         return _Description(f"{head}{sample}{encoding_note}: {kinds}")
     if isinstance(value, dict):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
-from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_of_odd_quote
+from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_of_undoubled_quote
 from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
@@ -52,9 +52,10 @@ def read_table(
     note_empty(rows)
     if not rows:
         return []
-    odd_line = line_of_odd_quote(body, dialect) if dialect.quote else None
-    if odd_line is not None:
-        note_odd_quotes(odd_line)
+    # A quote inside a quoted cell should be doubled.
+    line_with_fault = line_of_undoubled_quote(body, dialect) if dialect.quote else None
+    if line_with_fault is not None:
+        note_undoubled_quote(line_with_fault)
     note_escapes(body, dialect)
     # The first row has the column names; with ``header=0``, rows_from_header() has added a row of
     # empty names.
@@ -176,7 +177,7 @@ def note_empty(rows: Sequence[Sequence[Any]]) -> None:
         note(f"the table has no rows, only the names of columns: {names}")
 
 
-def note_odd_quotes(line: int) -> None:
+def note_undoubled_quote(line: int) -> None:
     """Add a note that a line has an undoubled quote inside a quoted cell."""
     note(
         f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "

@@ -157,7 +157,7 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return the similarities to a vector of the nearest messages and of some other messages.
+        """Return how similar messages are to a query: the nearest messages, and some others.
 
         Args:
             vector: The vector of the query; None without an embedding model.

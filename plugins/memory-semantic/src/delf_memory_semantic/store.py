@@ -114,7 +114,10 @@ class SemanticStore:
         return self._load
 
     def _handle_load_end(self, load: asyncio.Task[None]) -> None:
-        """If the loading failed, report that and pause; the first search after it loads again."""
+        """Report a failure to load the model, and prevent another try for ``_PAUSE_SECONDS``.
+
+        The first search after this pause tries to load the model again.
+        """
         error = None if load.cancelled() else load.exception()
         if error is not None:
             self._report_search_by_words_only(error)
@@ -232,22 +235,26 @@ class SemanticStore:
         top_k: int,
         threshold: float,
     ) -> Sequence[StoredFact]:
-        """Return at most ``top_k`` of the ranked facts whose scores reach the threshold.
+        """Return at most ``top_k`` of the ranked facts that match the query well enough.
 
-        The score counts relative to the best one, because an additional word in a query lowers the
-        scores of all facts alike.
+        A fact must meet two conditions:
+
+        - Its score is at least the best score times ``threshold``. The best score is the measure,
+          because an additional word in a query lowers the scores of all facts alike.
+        - Its similarity to the query, or the share of the query's words that it contains, is at
+          least a minimum that is a little below ``threshold``.
 
         Args:
             query: The query.
             scores: The score of each ranked fact, by the fact's number, best first.
             similarities: The similarity of a fact's vector to the query's, by the fact's number.
             top_k: The maximum number of facts.
-            threshold: The minimum score, from 0 to 1.
+            threshold: The threshold, from 0 to 1.
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
-        # Similarities are lower than scores relative to the best score, so their minimum is lower
-        # than the threshold: 0.23 for a threshold of 0.3. Only a threshold of 1 stays 1.
+        # For a threshold of 0.3 this is 0.23, because similarities are lower than scores divided by
+        # the best score. For a threshold of 1 this is 1.
         min_similarity = threshold * (2 + threshold) / 3
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)

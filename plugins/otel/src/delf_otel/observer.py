@@ -41,8 +41,9 @@ class OtelObserver:
     def __init__(
         self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
     ) -> None:
-        # OpenTelemetry sends the headers of these variables to the endpoint, so that a project's
-        # file must not choose where a key in the headers goes.
+        # OpenTelemetry sends the headers in these environment variables to the endpoint, and the
+        # headers may hold a key. A project's file could send the key anywhere, so this raises an
+        # error if such a file sets the endpoint while one of the variables is set.
         check_variables("otel", source_of(endpoint), _HEADER_VARIABLES)
         self._spans = Spans(content=content)
         self._service_name = service_name

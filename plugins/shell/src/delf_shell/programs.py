@@ -63,7 +63,9 @@ def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     check = _WILDCARD_CHECKS.get(program)
     if check is not None:
         return check(command, matched)
-    return program in _UNSAFE_OPTIONS_OF_READING_PROGRAMS
+    # The callers check the options of the command, so only the program matters here.
+    reading_programs = _UNSAFE_OPTIONS_OF_READING_PROGRAMS.keys()
+    return program in reading_programs
 
 
 def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:

@@ -64,7 +64,7 @@ class Rule:
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
 
-        A wildcard does not match a word that makes the program do more than read the word.
+        A wildcard does not match a word with which the program could do more than read a file.
         """
         pattern_words = self.words
         matched: list[int] = []

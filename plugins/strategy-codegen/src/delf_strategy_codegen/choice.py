@@ -79,12 +79,12 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
     Returns:
         A reading with the script, or with a problem if several choices are plausible. If no block
-        is a valid script, see :func:`_reading_without_script`.
+        is a valid script, see :func:`_reading_of_longest_block`.
     """
     parts = _without_repeated([b for b in blocks if b.code])
     scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
-        return _reading_of_invalid_blocks(parts)
+        return _reading_of_longest_block(parts)
     candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
     if candidates and len(candidates) < len(scripts):
         # Ignore examples, unless a candidate needs a name that only an example binds.
@@ -136,18 +136,18 @@ def _nearby_text(text: str) -> str:
     return text[-_CONTEXT_CHARS:]
 
 
-def _reading_of_invalid_blocks(parts: Sequence[Block]) -> Reading:
-    """Return the longest block as the script, so that the model gets the block's syntax error.
+def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
+    """Return the longest block as the script if it is Python or has a syntax error.
 
-    Without blocks, or if the longest block is valid but no Python script, there is no script.
+    The model is then told the syntax error. In all other cases, return a reading without a script.
     """
     if not parts:
         return Reading()
     longest = max(parts, key=lambda block: len(block.code))
     tree = parse_script(longest.code)
-    is_invalid = tree is None
-    is_python_script = tree is not None and bool(tree.body) and longest.is_python
-    return Reading(longest.code) if is_invalid or is_python_script else Reading()
+    has_syntax_error = tree is None
+    is_python = tree is not None and bool(tree.body) and longest.is_python
+    return Reading(longest.code) if has_syntax_error or is_python else Reading()
 
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:

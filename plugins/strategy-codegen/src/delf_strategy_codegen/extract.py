@@ -122,10 +122,18 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
 
 
 def _tagged_block(code: str, start: int, end: int, text: str) -> Block:
-    """Make a block from the text between tags; a fence or call within the tags is unwrapped."""
-    blocks = blocks_of(code)
-    reading = _script_in_blocks(blocks, "") if blocks else from_json(code, find_script)
-    script = repair_script(code) if reading is None else reading.code
+    """Make a block from the text between tags.
+
+    The text may be the script itself, a Markdown fence with the script, or a tool call as JSON with
+    the script.
+    """
+    fences = blocks_of(code)
+    if fences:
+        script = _script_in_blocks(fences, "").code
+    elif (call := from_json(code, find_script)) is not None:
+        script = call.code
+    else:
+        script = repair_script(code)
     end_of_previous_tag = text.rfind(">", 0, start) + 1
     text_before = text[end_of_previous_tag:start]
     return Block(language="python", code=script or "", before=text_before, start=start, end=end)

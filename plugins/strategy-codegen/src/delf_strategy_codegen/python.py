@@ -37,7 +37,7 @@ def parse_script(code: str) -> ast.Module | None:
     return tree if isinstance(tree, ast.Module) else None
 
 
-@functools.lru_cache(maxsize=8)  # each answer is tree_or_syntax_error several times
+@functools.lru_cache(maxsize=8)  # each answer of the model is parsed several times
 def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
     """Return the syntax tree or the syntax error; None for code that Python cannot parse at all."""
     if len(code) > MAX_SCRIPT:

@@ -101,8 +101,8 @@ def _with_plain_signs(code: str) -> str:
     """
     # First assume that only a curly quote closes a string that a curly quote opened; if that fails,
     # assume that a straight quote may close the string, too.
-    for curly_closes_curly in (True, False):
-        reader = _Reader(code, curly_closes_curly=curly_closes_curly)
+    for must_close_with_curly_quote in (True, False):
+        reader = _Reader(code, must_close_with_curly_quote=must_close_with_curly_quote)
         try:
             repaired = "".join(_join_pieces(reader.code("")))
         except _UnreadableError:
@@ -218,13 +218,13 @@ class _Reader:
 
     Args:
         text: The script.
-        curly_closes_curly: Whether a string that a typographic quote opens is closed only by a
-            typographic quote. If False, an ASCII quote closes the string, too.
+        must_close_with_curly_quote: Whether a string that a typographic quote opens is closed only
+            by a typographic quote. If False, an ASCII quote closes the string, too.
     """
 
-    def __init__(self, text: str, *, curly_closes_curly: bool) -> None:
+    def __init__(self, text: str, *, must_close_with_curly_quote: bool) -> None:
         self._text = text
-        self._curly_closes_curly = curly_closes_curly
+        self._must_close_with_curly_quote = must_close_with_curly_quote
         self._position = 0
 
     def code(self, closing: str) -> list[str | _Text]:
@@ -279,7 +279,8 @@ class _Reader:
         )
         ascii_quote = _ASCII_QUOTE_BY_CURLY_QUOTES.get(curly_quotes, opening_quote)
         closing_quotes = curly_quotes + ascii_quote
-        if curly_quotes and self._curly_closes_curly:
+        # Some answers open a string with a curly quote, and close it with an ASCII quote.
+        if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
         next_chars = self._text[self._position : self._position + 3]
         is_triple = next_chars == 3 * opening_quote or (
@@ -299,7 +300,10 @@ class _Reader:
             if text.is_f_string and char in "{}":
                 self._field_or_brace(text.parts)
                 continue
-            if char == "\\" and not (is_raw and curly_quotes):
+            # A backslash escapes the next character. In a raw string in curly quotes, the backslash
+            # is a plain character, so that the string may end with a backslash.
+            is_plain_backslash = is_raw and bool(curly_quotes)
+            if char == "\\" and not is_plain_backslash:
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue

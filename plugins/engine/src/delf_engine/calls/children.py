@@ -272,11 +272,11 @@ class ChildTasks:
         """Return the names of the people who influenced this task, and thereby its children.
 
         A person influences a task by editing a call or by answering a question, in this task or in
-        a task above it. The asker's answers to questions do not count.
+        a task above it. The answers of the task's owner do not count: the owner wrote the task.
         """
         request = self._run.request
-        asker = name_of_holder(request.on_behalf_of)
-        names_in_this_task = shapers_of(self._run.log.events, asker)
+        task_owner = name_of_holder(request.on_behalf_of)
+        names_in_this_task = shapers_of(self._run.log.events, task_owner)
         names_in_parent_tasks = request.setup.get(OTHER_AUTHORS_KEY, ())
         return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 

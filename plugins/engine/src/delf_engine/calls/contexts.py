@@ -90,7 +90,9 @@ class CallContexts:
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
-                # Approvals of other tools with these names must not apply to these tools.
+                # Remembered approvals apply to one worker. This child has tools of its own, so it
+                # becomes a worker of its own: approvals for tools of the main agent with the same
+                # names do not apply to the child.
                 child = replace(child, worker=call.bound.connection.name)
             return self.children.delegate(call, child, recorded_starts)
 
@@ -124,10 +126,11 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Read the task's files that a call's arguments name into ``call.files``.
+        """Store the content of a call's files in ``call.files``.
 
-        Called before a person is asked about the call. A file that cannot be read now stays
-        unreadable for the call, because nobody approved its content.
+        These are the task's files whose names are in the call's arguments. Called before a person
+        is asked about the call. A file that cannot be read now stays unreadable for the call,
+        because nobody approved its content.
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)

@@ -309,17 +309,17 @@ class Gate:
     ) -> CallAnswer:
         """Reserve a child task if the call needs one, then ask for approval and make the call."""
         try:
-            # The script may have given up a call that waits for a person, for which the task has
-            # released its permit: no other call may begin before the permit is acquired again.
+            # While a call waits for a person, the task gives its permit back. If the script has
+            # cancelled that call, the task must get the permit again before another call begins.
             await self._permit.wait_until_held()
             await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
-        # A call that starts child tasks first reserves a place for a child, so that no person
-        # approves a call that cannot be made.
-        starts_child_tasks = call.bound.action.resumes
-        if not starts_child_tasks:
+        # Actions with ``resumes=True`` do all their work in child tasks. A call of such an action
+        # first reserves a place for a child, so that no person approves a call that cannot be made.
+        works_in_child_tasks = call.bound.action.resumes
+        if not works_in_child_tasks:
             return await self._approve_and_make(call, recorded_call)
         try:
             problem = await self._contexts.children.reserve(call)
@@ -337,7 +337,8 @@ class Gate:
     async def _approve_and_make(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
         """Check a call, ask for approval if needed, and make the call if approved.
 
-        The caller has already counted the child task, if any, against the limit on child tasks.
+        If the call starts child tasks, the caller has already reserved a place for a child, and
+        releases the place afterwards.
         """
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
@@ -434,7 +435,10 @@ class Gate:
         return Raised(kind, message)
 
     async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
-        """Ask a person whether to repeat a call that an earlier process began and did not end."""
+        """Repeat a call that an earlier process began and did not end, or ask a person first.
+
+        A call that works in child tasks is repeated without a question: its child tasks continue.
+        """
         # The reason why the call cannot be made again, if any. A person is asked even then, because
         # the person may know that the call was already done.
         obstacle: str | None = None
@@ -447,7 +451,7 @@ class Gate:
                 call.arguments = dict(edited)
                 if recorded_call.started is not None:
                     call.digest = recorded_call.started.digest
-        if obstacle is None and self._is_resumable(call):
+        if obstacle is None and self._can_repeat_without_question(call):
             await self._wait_for_previous_process()
             return await self._make(call)
         # A call that cannot be made again needs no check, and the verdict ``Allowed`` adds nothing
@@ -507,7 +511,7 @@ class Gate:
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
-    def _is_resumable(self, call: Call) -> bool:
+    def _can_repeat_without_question(self, call: Call) -> bool:
         """Return True if an interrupted call is repeated without asking a person."""
         if call.bound.action.resumes:
             return True
@@ -610,12 +614,14 @@ class Gate:
             new_verdict = await self._verdict(call)
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
-            is_as_shown = isinstance(decision, Edited) or new_verdict.digest == verdict.digest
+            # A person who edits a call approves the effect of the edited call, whatever it is.
+            is_effect_approved = (
+                isinstance(decision, Edited) or new_verdict.digest == verdict.digest
+            )
             is_state_unchanged = new_verdict.basis == verdict.basis
-            needs_another_person = (
-                answer.needs_other_approver
-            )  # after an edit, some rules demand this
-            if is_as_shown and is_state_unchanged and not needs_another_person:
+            # Some rules demand that another person approves an edited call.
+            needs_another_person = answer.needs_other_approver
+            if is_effect_approved and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
             verdict, recorded_call, is_changed = new_verdict, None, True
@@ -624,9 +630,9 @@ class Gate:
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
         """Apply a person's recorded edits to a resumed call; return whether any was applied.
 
-        Edits that no longer fit are dropped, and the person is asked about the script's arguments.
-        A secret that the person wrote does not fit, because the journal stores no secrets; a secret
-        that the script passed is put back.
+        Edits that fail the validation of arguments are dropped, and the person is asked about the
+        script's arguments. Edits with a secret that the person wrote fail the validation, because
+        the journal stores only a placeholder; a secret that the script passed is put back.
         """
         # The edits of a started call are part of the arguments in its start event.
         if recorded_call is None or recorded_call.started is not None:

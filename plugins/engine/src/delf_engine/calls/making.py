@@ -119,7 +119,8 @@ class CallMaker:
             about = f"{call.bound.name} failed"
             self._redactor.log_failure(_log, about, error, logging.DEBUG)
             if isinstance(error, (TaskLimitError, BudgetExceededError)):
-                await self._wait_for_calls_within_limit(call, started)
+                # This failure may end the script, which would cancel the script's other calls.
+                await self._wait_until_other_calls_ended(call, started)
             return await self._fail(call, started, message, cause=error)
         await self._records.end(
             call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
@@ -129,7 +130,7 @@ class CallMaker:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 
-    async def _wait_for_calls_within_limit(self, call: Call, started: float) -> None:
+    async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
         """Wait until the other calls have ended, before a call fails because of a limit.
 
         The failure may end the script, which would cancel its other calls. If this call itself is

@@ -399,6 +399,8 @@ class TaskPipeline:
         except DelfError as lost:
             if not isinstance(error, TaskTimeoutError):
                 raise
+            # The caller of a task that reached its timeout has to see the timeout, even if the
+            # journal does not accept the end of the task.
             self._log_lost_end(lost)
         return outcome
 

@@ -75,7 +75,7 @@ def check_archive(source: str | IO[bytes]) -> None:
             if item.filename.lower().endswith((".xml", ".rels")):
                 # A damaged sheet is reported when the sheet is read; others stay readable.
                 with archive.open(item) as stream, suppress(expat.ExpatError):
-                    _XmlScan(scans_only_what_opening_loads=True).read(stream)
+                    _XmlScan(stops_after_loaded_part=True).read(stream)
 
 
 class Area(NamedTuple):
@@ -114,7 +114,9 @@ def scan_sheet(source: str | IO[bytes], part: str) -> Sheet:
         ToolExecutionError: If reading the sheet would take too much memory.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        scan = _XmlScan(scans_only_what_opening_loads=False)
+        # To open a workbook, openpyxl loads only the beginning of a sheet. This scan goes to the
+        # end.
+        scan = _XmlScan(stops_after_loaded_part=False)
         scan.read(stream)
         scan.end_cell()
         return Sheet(scan.computed_count, scan.uncomputed_cells, scan.merged_areas, scan.row_count)
@@ -124,18 +126,19 @@ class _XmlScan:
     """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        scans_only_what_opening_loads: Whether to scan only the XML that openpyxl loads to open the
+        stops_after_loaded_part: Whether to scan only the XML that openpyxl loads to open a
             workbook; for a sheet, that is the XML before the element ``dimension``.
     """
 
-    def __init__(self, *, scans_only_what_opening_loads: bool) -> None:
+    def __init__(self, *, stops_after_loaded_part: bool) -> None:
         self.computed_count = 0
         """The number of formulas with a value, which the program that saved the workbook computed.
         """
         self.uncomputed_cells: dict[tuple[int, int], None] = {}
         """The cells with other formulas, as (row from 1, column from 0)."""
         self.merged_areas: list[Area] = []
-        self._scans_only_what_opening_loads = scans_only_what_opening_loads
+        # True to stop after the part of the XML that openpyxl loads to open a workbook.
+        self._stops_after_loaded_part = stops_after_loaded_part
         # A cache of the kinds of XML elements, such as ``_CELL``.
         self._kind_by_element_name: dict[str, int] = {}
         self.row_count = 0
@@ -168,12 +171,16 @@ class _XmlScan:
             self._parser.StartDoctypeDeclHandler = None
 
     def _start_root(self, name: str, attributes: Any) -> None:
+        """Handle the root element of the XML.
+
+        Raises:
+            _ScanDone: If the scan stops after the part that openpyxl loads to open a workbook, and
+                openpyxl loads nothing of this XML.
+        """
         root = name.rpartition(":")[2]
-        if (
-            self._scans_only_what_opening_loads
-            and root not in _LOADED_ROOTS
-            and root != "worksheet"
-        ):
+        # Of a worksheet, openpyxl loads the beginning, which _start() scans.
+        is_loaded = root in _LOADED_ROOTS or root == "worksheet"
+        if self._stops_after_loaded_part and not is_loaded:
             raise _ScanDone
         self._parser.StartElementHandler = self._start
 
@@ -217,7 +224,7 @@ class _XmlScan:
             if area is not None:
                 left, top, right, bottom = area.groups()
                 self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
-        elif kind == _SIZE and self._scans_only_what_opening_loads:
+        elif kind == _SIZE and self._stops_after_loaded_part:
             raise _ScanDone  # opening a workbook needs only the size of a sheet
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")

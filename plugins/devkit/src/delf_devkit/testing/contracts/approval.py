@@ -101,7 +101,7 @@ def _effect_line(request: ApprovalRequest) -> str:
     return "\n".join(plain_lines(effect))
 
 
-def _without_decider(answer: Any) -> Any:
+def _without_name_of_person(answer: Any) -> Any:
     """Return a channel's decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
@@ -185,15 +185,17 @@ class ApprovalContract(Contract):
     @needs("people:answers")
     async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
-        assert _without_decider(await channel.answer(question_for())) == Answered("Bob")
+        assert _without_name_of_person(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
         self, channel_to: Callable[[Person], ApprovalChannel]
     ) -> None:
         has_answer_method = isinstance(channel_to("cannot be reached"), SupportsQuestions)
-        if "answers" in self.people:
+        # ``people`` lists what a test person can do through the channel.
+        can_person_answer, can_person_approve = "answers" in self.people, "approves" in self.people
+        if can_person_answer:
             assert has_answer_method, "`people` has 'answers', and the channel has no `answer`"
-        elif "approves" in self.people:  # otherwise, the channel only notifies people
+        elif can_person_approve:  # otherwise, the channel only notifies people
             assert not has_answer_method, (
                 "the channel has `answer`, and no test calls it: add 'answers' to `people`"
             )
@@ -212,7 +214,7 @@ class ApprovalContract(Contract):
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
         decided += [await channel.decide(request) for request in requests[5:]]
-        for request, answer in zip(requests, map(_without_decider, decided), strict=True):
+        for request, answer in zip(requests, map(_without_name_of_person, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", "it remembers without being asked to"
                 continue
@@ -223,7 +225,7 @@ class ApprovalContract(Contract):
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
-        decision = _without_decider(await channel_to("rejects").decide(request_for()))
+        decision = _without_name_of_person(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
@@ -240,7 +242,7 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_without_decider, answers), strict=True):
+        for name, decision in zip(names, map(_without_name_of_person, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}, (
                 "an edit returns all arguments, changed or not"
@@ -254,7 +256,7 @@ class ApprovalContract(Contract):
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
         first, *other_decisions = [
-            _without_decider(await channel.decide(request)) for request in requests
+            _without_name_of_person(await channel.decide(request)) for request in requests
         ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
@@ -276,7 +278,7 @@ class ApprovalContract(Contract):
             each.cancel()
         await asyncio.wait(pending)
         decisions = [
-            _without_decider(each.result()) for each in decided if each.exception() is None
+            _without_name_of_person(each.result()) for each in decided if each.exception() is None
         ]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
@@ -291,7 +293,7 @@ class ApprovalContract(Contract):
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _without_decider(await self.within(decision, self.seconds))
+            answer = _without_name_of_person(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -361,7 +363,9 @@ class ApprovalContract(Contract):
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _without_decider(await channel.decide(_with_unique_id(number, request)))
+            decision = _without_name_of_person(
+                await channel.decide(_with_unique_id(number, request))
+            )
             assert isinstance(decision, Approved)
             assert decision.remember in ("task", "until_revoked"), (
                 f"a person who says always is taken for {decision.remember!r}"
@@ -378,9 +382,10 @@ class ApprovalContract(Contract):
     async def test_channel_without_a_person_never_approves(
         self, channel_to: Callable[..., Any]
     ) -> None:
-        channel = channel_to("is away")
-        assert not _can_ask(channel), "it says that somebody can be asked, who is away"
-        decision = _without_decider(await channel.decide(request_for()))
+        person: Person = "is away"
+        channel = channel_to(person)
+        assert not _can_ask(channel), "can_ask() is true, although the only person is away"
+        decision = _without_name_of_person(await channel.decide(request_for()))
         # None passes the request on to the next channel.
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
@@ -394,14 +399,15 @@ class ApprovalContract(Contract):
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _without_decider(asking.result())
+        decision = _without_name_of_person(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
     @needs("people:is silent")
     async def test_silence_approves_nothing(self, channel_to: Callable[..., Any]) -> None:
+        person: Person = "is silent"
         with clock_ahead() as move:
-            waiting = asyncio.ensure_future(channel_to("is silent").decide(request_for()))
+            waiting = asyncio.ensure_future(channel_to(person).decide(request_for()))
             for seconds in _LONG_WAITS:
                 await asyncio.wait({waiting}, timeout=0.02)
                 move(seconds)
@@ -409,8 +415,8 @@ class ApprovalContract(Contract):
             waiting.cancel()
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
-            return
-        decision = _without_decider(waiting.result())
+            return  # an error does not approve anything, either
+        decision = _without_name_of_person(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
@@ -420,7 +426,7 @@ class ApprovalContract(Contract):
         channel = channel_to("approves")
 
         async def use() -> None:
-            decision = _without_decider(await channel.decide(request_for(to=_MARK)))
+            decision = _without_name_of_person(await channel.decide(request_for(to=_MARK)))
             assert isinstance(decision, Approved)
 
         await self.check_nothing_remains(channel, use, forbidden_texts=(_MARK,), may_print=True)

@@ -235,9 +235,9 @@ class ConnectionContract(Contract):
         today = dt.datetime.now().astimezone()
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
             assert text not in first, "the current time is in the prompt: leave it out"
-        described = await self._stubs_of(connection, with_context=False)
+        stubs_without_context = await self._stubs_of(connection, with_context=False)
         for form in _DATES:
-            assert f"{today:{form}}" not in described, (
+            assert f"{today:{form}}" not in stubs_without_context, (
                 f"the current date is in the prompt, as {today:{form}}: leave it out"
             )
         for day in range(OTHER_DAYS):  # each number stands for another simulated date
@@ -247,17 +247,20 @@ class ConnectionContract(Contract):
                     other_stubs = await self._stubs_of(connection, with_context=with_context)
                 except Exception:  # such as an expired login
                     other_stubs = None
-            assert other_stubs is None or other_stubs == (first if with_context else described), (
+            stubs_of_today = first if with_context else stubs_without_context
+            assert other_stubs is None or other_stubs == stubs_of_today, (
                 "the prompt is another one on another day: leave the date, the weekday and the "
                 "time out of actions() and context()"
             )
-        kind = cast("Any", type(connection))
-        # These actions are methods of the class, which another process can describe unconfigured.
-        if getattr(kind, "actions", None) is Connection.actions:
-            both = asyncio.gather(
-                _describe_in_new_process(kind, "1"), _describe_in_new_process(kind, "2")
+        connection_class = cast("Any", type(connection))
+        # If the actions are methods of the class, a new process can describe the class without an
+        # instance, and thus without the connection's settings.
+        if getattr(connection_class, "actions", None) is Connection.actions:
+            both_descriptions = asyncio.gather(
+                _describe_in_new_process(connection_class, "1"),
+                _describe_in_new_process(connection_class, "2"),
             )
-            one, other = await self.within(both, _START_SECONDS)
+            one, other = await self.within(both_descriptions, _START_SECONDS)
             assert one == other, (
                 "the prompt differs from process to process: sort what comes from a set"
             )
@@ -461,15 +464,16 @@ class ConnectionContract(Contract):
         refused_connection = request.getfixturevalue("refused_connection")
         try:
             await self._check_refused(refused_connection)
+            refused_actions = {call.action for call in self.calls_with_refused_login}
             for call, result in results:
-                if result and call.action not in {
-                    refused_call.action for refused_call in self.calls_with_refused_login
-                }:
-                    await self._check_not_empty(call, refused_connection)
+                # Other actions may work without a login, but must not return an empty result
+                # because of the refusal.
+                if result and call.action not in refused_actions:
+                    await self._check_raises_or_finds_something(call, refused_connection)
         finally:
             await _close(refused_connection)
 
-    async def _check_not_empty(self, call: Call, refused_connection: Any) -> None:
+    async def _check_raises_or_finds_something(self, call: Call, refused_connection: Any) -> None:
         """Fail if a call with a refused login returns an empty result instead of raising."""
         try:
             result = await self._make(call, refused_connection)

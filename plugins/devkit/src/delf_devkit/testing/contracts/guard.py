@@ -22,7 +22,7 @@ import pytest
 
 from delf_devkit.testing.contracts.leavings import remember_module_state, restored_process
 
-_KIT: Final = str(Path(__file__).parent.parent)
+_TEST_SUITES_FOLDER: Final = str(Path(__file__).parent.parent)
 _CHECKS: Final = 8
 _CHECK_SECONDS: Final = 0.05
 # The shortest time for which a blocked event loop fails a test.
@@ -163,7 +163,7 @@ def _find_awaited(work: Any) -> tuple[object, object]:
     current = work
     while True:
         frame = getattr(current, "cr_frame", None)
-        if frame is None or not frame.f_code.co_filename.startswith(_KIT):
+        if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
             return current, current  # of the plugin under test
         awaited = getattr(current, "cr_await", None)
         if frame.f_code.co_name == "within" or awaited is None:
@@ -267,7 +267,10 @@ class LoopWatch:
 
 @contextlib.contextmanager
 def watched_loop() -> Generator[LoopWatch]:
-    """Record where this thread blocks its event loop, by another thread, while the block runs."""
+    """Start another thread that records where the current thread blocks its event loop.
+
+    The other thread ends at the end of the ``with`` statement.
+    """
     watch = LoopWatch()
     watching_thread = threading.Thread(target=watch.watch, name="delf-watch", daemon=True)
     watching_thread.start()
@@ -429,8 +432,8 @@ def _place_in(frame: FrameType | None) -> str:
     described: FrameType | None = None
     while frame is not None:
         path = frame.f_code.co_filename
-        is_of_kit = path.startswith((_KIT, "<frozen")) or path == __file__
-        if not is_of_kit:
+        is_of_test_suite = path.startswith((_TEST_SUITES_FOLDER, "<frozen")) or path == __file__
+        if not is_of_test_suite:
             described = frame
             is_installed = "site-packages" in path or path.startswith(sys.base_prefix)
             if not is_installed:  # the plugin's own code

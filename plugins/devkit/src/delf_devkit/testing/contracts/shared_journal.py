@@ -330,15 +330,19 @@ class SharedJournalContract(Contract):
         await two[0].append(started("a"))
         size = await two[0].size()
         assert size.events == 1
-        assert size.place.strip()
+        file_or_url = size.place
+        assert file_or_url.strip()
         assert size.bytes >= size.free_bytes >= 0
-        assert all(seconds > 0 for seconds in two[0].keep.values())
+        retention_seconds = two[0].keep.values()
+        assert all(seconds > 0 for seconds in retention_seconds)
         await two[0].append(started("b"))
-        moment = two[0].read_all()
-        histories = [await anext(moment)]
+        # read_all() yields the events of one task after the other. The events that are recorded
+        # during the iteration must not appear.
+        snapshot = two[0].read_all()
+        histories = [await anext(snapshot)]
         await two[0].append(printed("b", 2))
         await two[0].append(started("c"))
-        histories += [events async for events in moment]
+        histories += [events async for events in snapshot]
         assert [(e[0].task_id, len(e)) for e in histories] == [("a", 1), ("b", 1)], (
             "read_all does not show the journal as of one moment"
         )

@@ -84,7 +84,7 @@ class _World:
         @tool(effect="write", confirm=True)
         async def forget(name: str) -> str:
             """Remove a name from the list of kept names, and return a confirmation."""
-            self.changes.append(f"not {name}")
+            self.changes.append(f"forgot {name}")
             return f"forgot {name}"
 
         @tool(effect="write", confirm=False)
@@ -256,7 +256,7 @@ class StrategyContract(Contract):
             is_complete = f"until {name} ends" in text  # the last words of the result of keep()
             assert is_complete or _TRUNCATION_NOTE.search(after), (
                 f"the result of keep({name!r}), of {len(world.long_filler)} characters, was cut "
-                "without a word: the model takes a part for the whole; send all of it, or say that "
+                "without a note: the model takes a part for the whole; send all of it, or say that "
                 "there is more"
             )
         assert _MARK in _texts_of(last), (
@@ -266,11 +266,11 @@ class StrategyContract(Contract):
         for result in _results_of(last):
             if result.id not in calls:
                 continue
-            name = result.text.partition("kept ")[2][:3]
+            kept_name = result.text.partition("kept ")[2][: len("Ann")]  # "Ann" or "Bob"
             call = calls[result.id]
-            assert name in call, (
-                f"the result {result.text!r} is given for the call {call}: results are crossed; "
-                "keep each with its call, whichever ends first"
+            assert kept_name in call, (
+                f"the result {result.text!r} is given for another call, {call}: keep each result "
+                "with its call, whichever call ends first"
             )
         # A strategy without native tool calls sends the results as texts of the user.
         user_text = "".join(m.text for m in last.messages if m.role == "user")
@@ -297,6 +297,8 @@ class StrategyContract(Contract):
         assert questions == ["forget"], (
             f"after a no the person was asked {len(questions)} times in all"
         )
+        # In a script, the rejected call raises an error: the script handles the rejection, and the
+        # model need not read the reason.
         if not await _runs_scripts(journal, response):
             self._mentions(_MARK, model, response, "a call was rejected")
 
@@ -360,11 +362,12 @@ class StrategyContract(Contract):
             request_count += 1
             if request_count > self.most_requests:
                 raise LLMExecutionError("it was asked too often")
-            reply = first_reply  # in the cases "the same …"
             if case == "nonsense":
                 reply = f"{_MARK} {request_count}"
             elif case == "nothing":
                 reply = ""
+            else:  # "the same", and "the same, while its tool fails"
+                reply = first_reply
             reply = reply(request) if callable(reply) else reply
             return await reply if inspect.isawaitable(reply) else reply
 
@@ -425,7 +428,7 @@ class StrategyContract(Contract):
         ) as agent:
             await agent.arun("Forget Ann.", timeout=20)
         assert questions == ["forget"]
-        assert world.changes == ["not Ann"], "the approved call forget('Ann') was not made"
+        assert world.changes == ["forgot Ann"], "the approved call forget('Ann') was not made"
 
     async def test_failing_model_fails_the_task(self, strategy: Any) -> None:
         response = await self._solve(strategy, [LLMExecutionError("the model is down")])

@@ -109,7 +109,11 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return False only if a tool's source shows a decorator ``@tool`` without ``effect=…``."""
+    """Return whether a tool's source shows ``effect=…`` in the decorator ``@tool``.
+
+    Also return True for a tool whose source shows no such decorator, and False for an object that
+    is no tool.
+    """
     if not isinstance(item, Tool):
         return False
     if isinstance(function, partial):  # has no decorators, and is made a tool by tool(function, …)
