@@ -34,7 +34,7 @@ def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
             choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
         ]
         # The length of the stubs is limited, but the keys that the words name always stay.
-        stubs = render_stubs(descriptions, _STUB_LIMITS, must_stay=named_by(words))
+        stubs = render_stubs(descriptions, _STUB_LIMITS, is_in_task=named_by(words))
         return stubs or f"no tool fits {words!r}"
 
     more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""

@@ -251,17 +251,17 @@ def _select_within(
 
 
 def render_stubs(
-    tools: Iterable[ToolDescription], detail: Detail = WHOLE, must_stay: NameTest | None = None
+    tools: Iterable[ToolDescription], detail: Detail = WHOLE, is_in_task: NameTest | None = None
 ) -> str:
     """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: The tools to show.
         detail: The limits on the length of each stub.
-        must_stay: Returns True for a key or value that is never left out, such as one that the
-            task mentions.
+        is_in_task: Returns True for a key or value that the task or the search words mention. These
+            keys and values are never left out.
     """
-    return "\n".join(_lines(list(tools), detail, must_stay or _is_never_in_task))
+    return "\n".join(_lines(list(tools), detail, is_in_task or _is_never_in_task))
 
 
 def _details_of_best(choice: ToolChoice, is_in_task: NameTest, task: str) -> Mapping[str, Detail]:

@@ -139,7 +139,8 @@ def _nearby_text(text: str) -> str:
 def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
     """Return the longest block as the script if it is Python or has a syntax error.
 
-    The model is then told the syntax error. In all other cases, return a reading without a script.
+    The model then gets the syntax error as feedback. In all other cases, return a reading without a
+    script.
     """
     if not parts:
         return Reading()

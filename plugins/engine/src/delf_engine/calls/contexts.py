@@ -126,11 +126,10 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Store the content of a call's files in ``call.files``.
+        """Store the content of the files whose names are in a call's arguments in ``call.files``.
 
-        These are the task's files whose names are in the call's arguments. Called before a person
-        is asked about the call. A file that cannot be read now stays unreadable for the call,
-        because nobody approved its content.
+        Called before a person is asked about the call. A file that cannot be read now stays
+        unreadable for the call, because nobody approved its content.
         """
         file_names = self._files()
         texts = _texts_in(call.arguments)
