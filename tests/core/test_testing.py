@@ -5,8 +5,8 @@ import sys
 
 CODE = """
 from delf.plugins import discovery
-real = discovery.distributions
-discovery.distributions = lambda: (
+real = discovery.metadata_readers
+discovery.metadata_readers = lambda: (
     each for each in real() if "\\nName: delf-plugin-devkit\\n" not in each("METADATA")
 )
 from delf import DelfError

@@ -35,7 +35,7 @@ def kept(**how):
             yield each
 metadata.distributions = kept
 from delf.plugins import discovery
-discovery.distributions = lambda: (each.read_text for each in kept())
+discovery.metadata_readers = lambda: (each.read_text for each in kept())
 from delf.cli.start import main
 sys.argv[0] = "delf"
 sys.exit(main())

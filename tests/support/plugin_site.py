@@ -7,7 +7,7 @@ import pytest
 from delf.plugins import discovery
 from delf.plugins.host import PluginHost
 
-ALL_DISTRIBUTIONS = discovery.distributions
+ALL_DISTRIBUTIONS = discovery.metadata_readers
 ONE_CONNECTION = """
     from delf.hookspecs import hookimpl
     from delf.specs import ConnectionSpec
@@ -64,7 +64,7 @@ class Site:
 def show_only(monkeypatch, *folders):
     """Hide what is installed elsewhere from the discovery of plugins."""
     path = [str(folder) for folder in folders]
-    monkeypatch.setattr(discovery, "distributions", lambda: ALL_DISTRIBUTIONS(path))
+    monkeypatch.setattr(discovery, "metadata_readers", lambda: ALL_DISTRIBUTIONS(path))
 
 
 @pytest.fixture

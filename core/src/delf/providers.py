@@ -64,12 +64,16 @@ class Providers:
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)
-        if provider is None or not rest.strip() or _TAG.fullmatch(rest):
+        # ``llama:7b`` is a model and its tag, not a provider and a model.
+        is_tag = _TAG.fullmatch(rest) is not None
+        if provider is None or not rest.strip() or is_tag:
             return config
+        # A model's name may carry the place where the user set it, such as a file of the project.
         if config.base_url is None or provider.own_protocol:
-            return replace(config, model=_with_source_of(config.model, f"{provider.name}/{rest}"))
+            new_name = _copy_source(config.model, f"{provider.name}/{rest}")
+            return replace(config, model=new_name)
         provider_name = provider.name if config.provider == AUTO else config.provider
-        return replace(config, model=_with_source_of(config.model, rest), provider=provider_name)
+        return replace(config, model=_copy_source(config.model, rest), provider=provider_name)
 
     def spellings(self, model: str) -> frozenset[str]:
         """Return all spellings of a model name in lower case, with and without provider.
@@ -106,8 +110,10 @@ class Providers:
                 yield provider.suggested, key
 
 
-def _with_source_of(name: str, text: str) -> str:
-    """Return ``text`` marked with the source of ``name``, such as a file of a project."""
-    if isinstance(name, FileText):
-        return FileText(text, name.folder)
-    return SourcedText(text, name.source) if isinstance(name, SourcedText) else text
+def _copy_source(old_text: str, new_text: str) -> str:
+    """Return ``new_text`` marked with the source of ``old_text``, such as a file of a project."""
+    if isinstance(old_text, FileText):
+        return FileText(new_text, old_text.folder)
+    if isinstance(old_text, SourcedText):
+        return SourcedText(new_text, old_text.source)
+    return new_text

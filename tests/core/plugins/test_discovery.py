@@ -107,7 +107,7 @@ def test_unchanged_distribution_is_read_once(site, monkeypatch):
     site.add("delf-plugin-tickets")
     _of_an_hour_ago(site)
     first = discovery.discover()
-    monkeypatch.setattr(discovery, "distributions", None)
+    monkeypatch.setattr(discovery, "metadata_readers", None)
     assert discovery.discover() is first
 
 

@@ -16,8 +16,8 @@ class Outage:
     """Logs the first failure of a service, and the number of failures at recovery.
 
     Several parts of a process may use the same service, such as a database, each with an ``Outage``
-    of its own. The part that fails first logs the outage, and its number of failures includes the
-    failures of the other parts.
+    object of its own. The object that first records a failure logs the outage, and its number of
+    failures includes the failures that the other objects record.
 
     Args:
         log: The logger.
@@ -27,7 +27,7 @@ class Outage:
 
     def __init__(self, log: logging.Logger, effect: str, service: str | None = None) -> None:
         self._log = log
-        self._effect = effect
+        self._effect_text = effect
         self._service = service
         self._since = 0.0
         self.failures = 0
@@ -48,8 +48,9 @@ class Outage:
     def record_failure(self, error: BaseException) -> None:
         """Record a failure, and log a warning if it is the first.
 
-        Several parts of the process, each with an outage of its own, may use the same service. Only
-        the outage that failed first logs a warning and counts the failures of all.
+        Several parts of the process may use the same service, each with an ``Outage`` object of its
+        own. Only the object that first recorded a failure of the service logs a warning, and that
+        object counts the failures of all parts.
         """
         self.failures += 1
         is_first = self.failures == 1
@@ -60,14 +61,17 @@ class Outage:
         reporting_outage.failures_to_report += 1
         is_warning = is_first and reporting_outage is self
         level = logging.WARNING if is_warning else logging.DEBUG
-        self._log.log(level, "%s (failure %d): %s", self._effect, self.failures, error)
+        self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
 
     def _find_reporting_outage(self, *, is_first: bool) -> Outage:
-        """Return the outage that logs for this service: the outage that failed first.
+        """Return the ``Outage`` object that logs for this service.
+
+        Several parts of the process may use the same service, each with an ``Outage`` object of its
+        own. The object that first recorded a failure of the service logs for all of them.
 
         Args:
-            is_first: Whether this outage has its first failure. Only then can this outage become
-                the reporting outage of its service.
+            is_first: Whether this object has just recorded its first failure. Only then can this
+                object become the object that logs for its service.
         """
         if self._service is None:
             return self
@@ -76,10 +80,11 @@ class Outage:
         return _reporting_outages.get(self._service, self)
 
     def record_success(self) -> None:
-        """Record a success, and log the end of an outage if there was one.
+        """Record a success; if failures came before the success, log that the service works again.
 
-        Several parts of the process, each with an outage of its own, may use the same service. Only
-        the outage that failed first logs a warning.
+        Several parts of the process may use the same service, each with an ``Outage`` object of its
+        own. Only the object that first recorded a failure of the service logs a warning; the others
+        log at debug level.
         """
         if not self.failures:
             return
@@ -89,5 +94,5 @@ class Outage:
             _reporting_outages.pop(self._service, None)
         message = "%s: works again after %d failures in %.0f s"
         level = logging.WARNING if is_reporting else logging.DEBUG
-        self._log.log(level, message, self._effect, self.failures_to_report, seconds)
+        self._log.log(level, message, self._effect_text, self.failures_to_report, seconds)
         self.failures = 0

@@ -24,12 +24,16 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """Return delf's packages of a kind: a mapping from capability name to package name.
+    """Return one table of ``official.json``: a mapping from names of a kind to package names.
+
+    Each package is the package of delf that provides the name.
 
     Args:
-        kind: A kind of spec, or ``installer`` for the command that installs packages, ``exports``
-            for public names, ``library`` for modules that several plugins share, ``prefilter_mode``
-            for the values of the option ``prefilter_mode``.
+        kind: The kind of the names: ``connection``, ``sandbox`` and the other kinds of what plugins
+            offer; ``exports``: public names; ``library``: modules that several plugins share;
+            ``prefilter_mode``: values of the option ``prefilter_mode``; ``installer``: the command
+            that installs packages. ``models`` is an exception: patterns of model names, each mapped
+            to the name of a model client.
     """
     return _table()[kind]
 

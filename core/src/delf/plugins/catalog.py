@@ -105,18 +105,16 @@ class Catalog:
         return replace(record, state="conflict", reason="; ".join(disputes))
 
     @cached_property
-    def trouble(self) -> str:
+    def load_failures(self) -> str:
         """The plugins that failed to load or have a faulty hook, with the reasons; may be empty.
 
         Nobody knows which names such a plugin would have provided, so this text is in the hint of
         every error about an unknown name.
         """
-        troubled_records = [record for record in self.records if record.trouble]
+        faulty_records = [record for record in self.records if record.fault]
         # Plugins that are not installed come first, because somebody is developing them.
-        troubled_records.sort(key=lambda record: record.distribution is not None)
-        messages = [
-            f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in troubled_records
-        ]
+        faulty_records.sort(key=lambda record: record.distribution is not None)
+        messages = [f"plugin {each.name!r}{_package(each)} {each.fault}" for each in faulty_records]
         omitted_count = len(messages) - _MAX_LISTED_FAILURES
         rest = [f"{omitted_count} more failed: see delf plugins"] if omitted_count > 0 else []
         return "; ".join([*messages[:_MAX_LISTED_FAILURES], *rest])
@@ -126,9 +124,10 @@ class Catalog:
 
         Returns the error.
         """
-        reasons = (record.reason for record in self.records if record.trouble)
-        is_named = any(reason and reason in error.message for reason in reasons)
-        return error if is_named else error.advise(self.trouble)
+        reasons = (record.reason for record in self.records if record.fault)
+        # The message may already say why the plugin failed to load.
+        is_reason_in_message = any(reason and reason in error.message for reason in reasons)
+        return error if is_reason_in_message else error.advise(self.load_failures)
 
     def usable(self, kind: str) -> list[Offer]:
         """Return the offers of a kind, ordered by name.
@@ -187,13 +186,15 @@ class Catalog:
         """Return the spec of the plugin that fits a model's name, address and provider best."""
         fits = [(_fit_score(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         best_fit = max((fit for fit, _ in fits), default=-1.0)
-        prefix = client_of_prefix(model.model)
-        if prefix is not None and model.base_url is None:
-            pattern, client = prefix
-            # The client's own plugin would score the length of the pattern. With a lower score, the
-            # client is not installed, and a plugin that takes any name would misread the prefix.
-            if best_fit < len(pattern):
-                raise self.with_load_failures(self._unknown_name_error("model", client))
+        requested_client = client_of_prefix(model.model)
+        if requested_client is not None and model.base_url is None:
+            # A model name such as ``recorded:tests`` requests the model client ``recorded``. If the
+            # plugin with this client is installed, its score is at least the pattern's length.
+            pattern, client_name = requested_client
+            is_client_installed = best_fit >= len(pattern)
+            # A plugin that takes any name would take the whole text for a model's name.
+            if not is_client_installed:
+                raise self.with_load_failures(self._unknown_name_error("model", client_name))
         if best_fit < 0 and model.provider != AUTO:
             raise self.with_load_failures(self._unknown_provider_error(model.provider))
         if best_fit < 0:

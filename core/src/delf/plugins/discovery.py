@@ -92,8 +92,8 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
     """Discover the plugins of all distributions; cached by a stamp of the installation."""
     installed: list[Candidate] = []
     seen_names: set[str] = set()
-    for read_metadata_file in distributions():
-        candidates = _read(read_metadata_file)
+    for read_metadata_file in metadata_readers():  # one function for each distribution
+        candidates = _read_candidates(read_metadata_file)
         if not candidates:
             continue
         # Of two copies of a distribution, an import finds the copy that is first on sys.path.
@@ -149,7 +149,7 @@ def normalise(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
+def metadata_readers(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
     ``importlib.metadata`` takes long to import, so this function reads the folders itself. Only for
@@ -193,7 +193,7 @@ def _text_in(folder: str, name: str) -> str | None:
         return None
 
 
-def _read(read_text: ReadText) -> list[Candidate]:
+def _read_candidates(read_text: ReadText) -> list[Candidate]:
     """Return the plugins of one distribution.
 
     If its metadata is broken, return one candidate whose ``problem`` says so.

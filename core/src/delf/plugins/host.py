@@ -294,7 +294,7 @@ class PluginHost:
     @property
     def trouble(self) -> str:
         """The plugins that failed to load or have a faulty hook, with the reasons; may be empty."""
-        return self._loaded_catalog().trouble
+        return self._loaded_catalog().load_failures
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Add the plugins that failed to load to the hint of an error about an unknown name.

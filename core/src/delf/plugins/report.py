@@ -67,7 +67,7 @@ class PluginRecord:
         return self.state in ("loaded", "conflict")
 
     @property
-    def trouble(self) -> str | None:
+    def fault(self) -> str | None:
         """The fault of the plugin or of one of its hooks, worded to follow the plugin's name.
 
         None for plugins that work or that the user blocked. None also for plugins in conflict,

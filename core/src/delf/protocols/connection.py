@@ -155,9 +155,9 @@ class _Shown:
 
     @property
     def digest(self) -> str | None:
-        """The digest of the preview, of the state that the preview was made from, and of the files.
+        """The digest of the preview, the basis and the files; None if all three are missing.
 
-        None without a preview, such a state and files.
+        The basis is the state from which the preview was made.
         """
         if self.preview is None and self.basis is None and not self.files:
             return None

@@ -185,9 +185,12 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         return request
     flow = request.flow
     if flow is not None:
-        # The text begins with the path of the argument that untrusted data reached: ``to[0]: …``.
+        # A warning about an argument that untrusted data reached begins with the argument's path,
+        # as in ``to[0]: …``. Drop such a warning if the argument was edited. Other warnings are
+        # about the whole call and begin with no path.
         path = flow.partition(": ")[0]
-        if path in request.origins and root_of(path) not in unchanged:
+        is_about_argument = path in request.origins
+        if is_about_argument and root_of(path) not in unchanged:
             flow = None
     return replace(
         request,
@@ -198,7 +201,7 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         flow=flow,
         files={},
         preview=None,
-        made_before=None,
+        made_before=None,  # only the call with the old arguments was made before
     )
 
 
@@ -304,7 +307,9 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     path, _, description = flow.partition(": ")
     origin = request.origins.get(path)
     comes_from_outside = origin is not None and origin["trust"] == "outside"
-    if not comes_from_outside:  # untrusted data may only have led the model to make this call
+    if not comes_from_outside:
+        # The arguments contain no untrusted value, but untrusted data may have led the model to
+        # make this call.
         return "careful: a stranger may have caused this call", flow
     source = description.partition(";")[0]
     label = f"careful: a stranger may have chosen {root_of(path)}"

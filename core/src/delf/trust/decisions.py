@@ -97,7 +97,7 @@ class Trust:
     def here(cls, *folders: str | os.PathLike[str]) -> Self:
         """Return the trust with the folders of ``DELF_TRUST`` and further folders.
 
-        The stored decisions of the user apply, too; they are read only for each check.
+        The stored decisions of the user apply, too; each check reads the stored decisions anew.
 
         Args:
             folders: Further folders to trust with all their contents.

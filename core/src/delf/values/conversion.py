@@ -95,9 +95,12 @@ def _at_any_depth(value: Any, convert_unsupported: Converter) -> Any:
     try:
         return _plain(value, convert_unsupported)
     except RecursionError:
-        keeps_unsupported = convert_unsupported(value) is value
-        if keeps_unsupported:
+        # Call the converter as for any unsupported value, because the converter may note the type.
+        converted = convert_unsupported(value)
+        leaves_unsupported_values = converted is value
+        if leaves_unsupported_values:
             return value
+        # This text replaces the converter's text, which would not say why the conversion failed.
         return f"<{kind_name(value)}, nested too deeply>"
 
 

@@ -245,11 +245,11 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and a lower limit of its size.
+    """Return the direct parts of a value, and the number of values that the value counts as.
 
     Returns:
-        The parts; the size as a number of values: a part is at least one value, and a long text is
-        as large as a value for each ``VALUE_BYTES`` characters.
+        The parts; the number of parts. A text has no parts, but a long text counts as several
+        values: the number is its length divided by ``VALUE_BYTES``.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:

@@ -117,9 +117,10 @@ def _freeze_items(items: Iterable[Any]) -> list[Any]:
 
 
 def _freeze_decoded(value: Any) -> Any:
-    """Freeze data that was just decoded, so that nobody else has a reference to its parts.
+    """Freeze data that was just decoded.
 
-    Containers are replaced by frozen containers; other parts are kept.
+    Containers are replaced by frozen containers. Other parts are kept, not copied, so no other code
+    may have a reference to these parts.
     """
     kind = cast("type[Any]", type(value))
     if kind is dict:
