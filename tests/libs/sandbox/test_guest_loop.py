@@ -92,6 +92,19 @@ def test_handled_signal_wakes_the_loop(loop):
     assert waits_only_for_host(loop)
 
 
+def test_stored_answers_reach_a_script_that_is_never_idle(loop):
+    delivered: list[object] = []
+    loop.attach(lambda: None, delivered.append, lambda clock: clock())
+    loop.begin([])
+
+    async def spin() -> None:
+        for _ in range(1_100):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(spin())
+    assert delivered
+
+
 def test_guest_loop_opens_no_descriptor_before_use():
     before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
     made = GuestLoop()

@@ -126,8 +126,8 @@ class OpenCalls:
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
         """Make a call when the concurrency limit permits, and send its answer to the guest."""
-        # The host may journal the call as soon as this code runs. For a call that has not begun,
-        # :meth:`abandon` therefore delays the cancellation.
+        # A task that is cancelled before its first step runs none of this code, and the host would
+        # not journal the call. So :meth:`abandon` cancels the task only once this flag is set.
         call.has_begun = True
         answer: CallAnswer | None = None
         try:

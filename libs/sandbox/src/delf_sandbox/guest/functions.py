@@ -167,8 +167,10 @@ class Functions:
         is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
         if is_rebound:  # only the running script shows which binding is called
             return "unknown"
-        if not definitions:
-            return "plain"  # a class
+        # A class statement is a binding of the kind ``function``, too, but is no function.
+        is_class = not definitions
+        if is_class:
+            return "plain"
         return _common(self._result_kind_of_function(function) for function in definitions)
 
     def _result_kind_of_method(self, method: str) -> str:
@@ -196,7 +198,7 @@ class Functions:
             return "stream" if function.is_generator else "async"
         return "unknown" if id(function) in self.may_return_awaitable else "plain"
 
-    def raise_if_any_or_all_writes(self) -> None:
+    def raise_if_write_inside_any_or_all(self) -> None:
         """Raise if ``any`` or ``all`` goes through calls of write actions.
 
         Both stop early, so some of the calls would silently not be made.

@@ -27,7 +27,7 @@ _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
-_MAX_ITERATIONS_UNTIL_IDLE = 1_000
+_MAX_CATCH_UP_ITERATIONS = 1_000
 
 
 def _no_op(*_: object) -> None:
@@ -85,7 +85,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._recording: list[int] = []
         self._recordable_events_left = 0
         self._iteration_number = 0
-        self._iterations_left_until_idle = 0
+        # True until no callback is ready for the first time after the last replayed event.
+        self._is_catching_up = False
+        self._catch_up_iterations_left = 0
         # The difference between the loop's clock and the real clock, after a replayed time.
         self._clock_offset_ns = 0
         super().__init__(self._selector)
@@ -133,7 +135,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._iteration_number = 0
         iteration_numbers, events = recording[::2], recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
-        self._iterations_left_until_idle = _MAX_ITERATIONS_UNTIL_IDLE
+        # A script without a recording catches up, too, so that its replay needs as many iterations.
+        self._is_catching_up = True
+        self._catch_up_iterations_left = _MAX_CATCH_UP_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
         self._recording.clear()
 
@@ -159,12 +163,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_replaying(self) -> bool:
-        """True while answers of the host are delivered in the same loop iterations as recorded.
+        """True while the loop delivers each answer of the host in its recorded iteration.
 
-        The replay ends when the script, after the last recorded event, only waits for answers. In
-        the iterations before that point, the recorded script got no answers.
+        The replay includes the iterations in which the script catches up: it has got the last
+        recorded event, and goes on until it only waits for answers. The recorded script got no
+        answer in these iterations.
         """
-        return bool(self._events_to_replay) or self._iterations_left_until_idle > 0
+        return bool(self._events_to_replay) or self._is_catching_up
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -185,7 +190,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return task
 
     @property
-    def is_busy(self) -> bool:
+    def has_ready_callbacks(self) -> bool:
         """True if a callback is ready to run."""
         return bool(self._ready)
 
@@ -297,15 +302,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if self._events_to_replay:
             if not self._replay_iteration():
                 self._wait()
-        # The last recorded event has been replayed.
-        elif self._iterations_left_until_idle and self._ready:
-            # In the recording, the script continued after the last event until it only waited for
+        elif self._is_catching_up and self._ready and self._catch_up_iterations_left > 0:
+            # After the last recorded event, the recorded script went on until it only waited for
             # answers. An answer delivered before the script waits again would change the order.
-            self._iterations_left_until_idle -= 1
-        else:  # the replay is over, or there was none
-            is_end_of_replay = self._iterations_left_until_idle > 0
-            if is_end_of_replay:
-                self._iterations_left_until_idle = 0
+            self._catch_up_iterations_left -= 1
+        else:
+            if self._is_catching_up:
+                self._is_catching_up = False
                 # Deliver the answers that arrived during the replay.
                 self.call_soon(self._deliver, ())
             self._wait()
@@ -371,16 +374,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 # miss the call.
                 return False
             self._iteration_number = next_iteration  # nothing can happen before that iteration
-        answered_numbers: list[int] = []
+        answered_call_numbers: list[int] = []
         remaining_timers = 0
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
+            # An event is ``_TIMER``, or the number of the call whose answer arrived.
             _, event = self._events_to_replay.popleft()
             if event == _TIMER:
                 remaining_timers += 1
             else:
-                answered_numbers.append(event)
-        if answered_numbers:
-            self.call_soon(self._deliver, answered_numbers)
+                answered_call_numbers.append(event)
+        if answered_call_numbers:
+            self.call_soon(self._deliver, answered_call_numbers)
         while remaining_timers and self._scheduled:
             if self._fire_next_timer():
                 remaining_timers -= 1

@@ -116,8 +116,7 @@ class _Uses:
 
         The check also covers calls of ``map`` and the like whose result is never iterated.
         """
-        has_tools = bool(self._parents)
-        pending_uses = list(self._direct_uses()) if has_tools else []
+        pending_uses = list(self._direct_uses()) if self._tools else []
         # The check of a use may find further uses, such as the reads of an alias of the tool.
         while pending_uses:
             pending_uses += self._check_use(pending_uses.pop())
@@ -234,9 +233,10 @@ class _Uses:
     def _uses_of_alias(
         self, use: _Use, value: Any, name: str, *, is_expression: bool = False
     ) -> list[_Use]:
-        """Return the reads of a name to which the script assigns a tool, and nothing else.
+        """Return the reads of a name, as uses of the tool that is the name's only value.
 
-        If the script never reads the name, record an error.
+        Return no reads if the script may give the name other values, too. If the script never reads
+        the name, record an error.
 
         Args:
             use: The use of the tool in the assigned value.

@@ -133,15 +133,15 @@ class ToolNames:
         tools, node = self.initial_names.tools, place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
-                rebinding = self._rebinding_of(word, place.scope)
-                if rebinding is None:  # the name is a parameter, which hides the tool
+                meaning = self._meaning_of(word, place.scope)
+                if meaning == "parameter":  # which hides the tool
                     return
                 # Only the running script shows whether it rebinds the name before this call.
-                if rebinding == "data" and place.scope.find(word) is self.syntax.module:
+                if meaning == "data" and place.scope.find(word) is self.syntax.module:
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                     self.uncertain.add(id(node))
-                elif rebinding != "":
+                elif meaning != "tool":
                     node.func = tool(node.func, word)
                 self.calls[id(node)] = word
             case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
@@ -155,11 +155,12 @@ class ToolNames:
             case ast.Attribute(value=ast.Name(id=word)) as function if (
                 self.initial_names.is_connection(word)
             ):
-                rebinding = self._rebinding_of(word, place.scope)
+                meaning = self._meaning_of(word, place.scope)
                 self._correct_method(function, tools[word])
-                is_parameter, is_rebound = rebinding is None, rebinding != ""
-                if is_parameter or function.attr.startswith("_"):
+                is_private = function.attr.startswith("_")
+                if meaning == "parameter" or is_private:
                     return
+                is_rebound = meaning != "tool"
                 # The rebound object may have methods of its own.
                 if is_rebound and function.attr not in tools[word]:
                     return
@@ -187,18 +188,19 @@ class ToolNames:
             like = (m for m in methods if normalized_name(m) == normalized_name(function.attr))
             function.attr = _only_item(like) or function.attr
 
-    def _rebinding_of(self, word: str, scope: Scope) -> str | None:
-        """Return how the script rebinds a tool's name, as visible in a scope.
+    def _meaning_of(self, word: str, scope: Scope) -> str:
+        """Return what a tool's name means in a scope.
 
         Returns:
-            ``data`` or ``function``; an empty text if the name is not bound; None for a parameter.
+            ``tool`` if the script does not rebind the name, ``parameter`` if a function has a
+            parameter of this name, else the kind of the new value: ``data`` or ``function``.
         """
         owner = scope.find(word)
         if owner is None:
-            return ""
-        return (
-            None if "param" in owner.binding_kinds[word] else self.rebound_names.get(word, "data")
-        )
+            return "tool"
+        if "param" in owner.binding_kinds[word]:
+            return "parameter"
+        return self.rebound_names.get(word, "data")
 
     def _find_rebound_names(self) -> None:
         """Record the tool names that the script rebinds.

@@ -218,7 +218,8 @@ class FileSender:
         path = None if scratch is None else _find_written_file(scratch, name, content)
         if scratch is not None and path is not None:
             # In ``add_to_output_files("report.csv", open_file)``, the first argument is the name
-            # for the output file; in ``add_to_output_files("report.csv")``, it is a path.
+            # for the output file. In ``add_to_output_files("report.csv")``, and also in
+            # ``add_to_output_files("report.csv", "report.csv")``, it is a path.
             is_name_for_output = content is not NOT_GIVEN and content != name
             return self._send_file(name if is_name_for_output else path, scratch.read(path))
         if content is NOT_GIVEN:

@@ -79,7 +79,8 @@ class Rewriting:
         check_uses(tree, names)
         self._functions = Functions(names, await_everywhere=self.await_everywhere)
         self._deferred = DeferredCalls(self._functions)
-        self._functions.raise_if_any_or_all_writes()
+        # The builtins any() and all() stop early, so some of the calls inside would not be made.
+        self._functions.raise_if_write_inside_any_or_all()
         # The kind of result of each call, such as ``async``, by the ``id()`` of the call's node.
         self._result_kinds = {
             key: self._functions.result_kind(p) for key, p in self._syntax.calls.items()
@@ -103,8 +104,9 @@ class Rewriting:
         for place in self._syntax.loops:
             self._leave_async_generator_unchanged(place)
         for place in self._syntax.awaits:
+            # The awaited expression may be a variable, whose value may be a plain value.
             if not isinstance(place.node.value, ast.Call):
-                self._rewrite_await(place, is_awaitable=False)
+                self._rewrite_await(place, is_surely_awaitable=False)
         for place in self._deferred.passed_functions:
             self.replace_passed_function(place)
         await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
@@ -193,17 +195,21 @@ class Rewriting:
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
         # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
-        # async generator, ``plain`` for a value, and ``maybe`` for a value or an awaitable.
+        # async generator, ``plain`` for a value, ``maybe`` for a value or an awaitable, and
+        # ``unknown`` for a function that the script does not define, which may return anything.
         kind, node = self._result_kinds[id(place.node)], place.node
-        is_used_as_awaitable = outer is not None or place.stays_awaitable
+        # The script stores the awaitable of such a call, or passes it to gather(), and awaits it
+        # later.
+        is_awaited_later = place.stays_awaitable and outer is None
+        is_used_as_awaitable = outer is not None or is_awaited_later
         can_await = self._functions.can_await(place.scope)
         if kind == "tool" and (is_used_as_awaitable or can_await):
-            self.make_awaitable(place, is_awaited=not place.stays_awaitable or outer is not None)
+            self.make_awaitable(place, is_awaited=not is_awaited_later)
         if kind in ("unknown", "maybe") and is_used_as_awaitable:
             node.func = self.awaitable_variant(node.func)
         if outer is not None:
-            self._rewrite_await(outer, is_awaitable=kind in ("tool", "async"))
-        elif place.stays_awaitable:
+            self._rewrite_await(outer, is_surely_awaitable=kind in ("tool", "async"))
+        elif is_awaited_later:
             pass
         elif kind == "tool":
             if can_await:  # elsewhere, the call blocks without being rewritten
@@ -216,24 +222,24 @@ class Rewriting:
         elif kind in ("stream", "maybe") or (kind == "unknown" and may_return_awaitable):
             place.put(call(RESULT_OF_COROUTINE, node))
         elif kind == "plain":
-            self.let_passed_functions_block(place)
+            self.let_call_accept_async_functions(place)
 
-    def _rewrite_await(self, place: Place, *, is_awaitable: bool) -> None:
+    def _rewrite_await(self, place: Place, *, is_surely_awaitable: bool) -> None:
         """Rewrite an ``await`` so that it also accepts a plain value.
 
         Where ``await`` is not allowed, the rewritten expression blocks until the value is there.
 
         Args:
             place: The ``await`` expression.
-            is_awaitable: Whether the awaited value is certainly awaitable.
+            is_surely_awaitable: Whether the awaited value is awaitable in every case.
         """
         awaited_node = place.node.value
         if not self._functions.can_await(place.scope):
             place.put(call(WAIT, awaited_node))
-        elif not is_awaitable:
+        elif not is_surely_awaitable:
             place.node.value = call(AS_AWAITABLE, awaited_node)
 
-    def let_passed_functions_block(self, place: CallPlace) -> None:
+    def let_call_accept_async_functions(self, place: CallPlace) -> None:
         """Replace async functions passed to ``sorted``, ``map`` and the like by plain functions.
 
         A plain function blocks until the result of the async function, so that ``sorted`` gets
@@ -307,7 +313,8 @@ class Rewriting:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
         The tool calls are made only when the script iterates the result. If the interpreter allows
-        ``await`` everywhere, only whole statements and assigned values are returned.
+        ``await`` everywhere, only whole statements and assigned values are returned, because a
+        subclass turns the rest into lists.
         """
         lazy_places = [
             place
@@ -315,16 +322,18 @@ class Rewriting:
             if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
         ]
         for place in self._syntax.calls.values():
+            # The script awaits the items of such a result itself, for example with gather().
+            if place.stays_awaitable:
+                continue
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                    if not place.stays_awaitable and self._makes_tool_call_for_each_item(function):
+                    if self._makes_tool_call_for_each_item(function):
                         lazy_places.append(place)
-                case _ if not place.stays_awaitable and self._calls_generator_function(place):
+                case _ if self._calls_generator_function(place):
                     lazy_places.append(place)
                 case _:
                     pass
         if self.await_everywhere:
-            # The subclass of this class for such an interpreter turns all others into lists.
             return [
                 place
                 for place in lazy_places

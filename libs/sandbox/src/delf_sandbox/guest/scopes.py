@@ -43,13 +43,13 @@ AWAITING_METHODS = frozenset(
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
 """Names of asyncio functions whose result the caller must await."""
-# A mapping from method name to the path from its argument to the values that the method inserts.
-_PATH_TO_INSERTED_VALUES: dict[str, Path] = {
-    "append": (),
-    "add": (),
-    "appendleft": (),
-    "put_nowait": (),
-    "extend": (EACH_ITEM,),
+# The methods that add values to a collection: the path from the argument to the collection.
+_PATH_FROM_ARGUMENT_TO_COLLECTION: dict[str, Path] = {
+    "append": (TO_CONTAINER,),
+    "add": (TO_CONTAINER,),
+    "appendleft": (TO_CONTAINER,),
+    "put_nowait": (TO_CONTAINER,),
+    "extend": (),
 }
 _NODES_WITHOUT_NAMES = (
     ast.expr_context,
@@ -347,16 +347,12 @@ class ScriptSyntax:
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        path_to_added_values = _PATH_TO_INSERTED_VALUES.get(function.attr)
-        if path_to_added_values is None or len(node.args) != 1:
+        # After ``names.append(value)``, the collection contains the argument, so the path has the
+        # step ``TO_CONTAINER``. After ``names.extend(values)``, the items of the argument are items
+        # of the collection, so the argument stands for the collection, and the path is empty.
+        path = _PATH_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
+        if path is None or len(node.args) != 1:
             return
-        # The path leads from the argument to the collection.
-        if path_to_added_values == (EACH_ITEM,):
-            # ``names.extend(values)``: both collections have the same items.
-            path: Path = ()
-        else:
-            # ``names.append(value)``: the collection contains the argument.
-            path = (TO_CONTAINER,)
         self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
@@ -369,8 +365,8 @@ class ScriptSyntax:
                 scope.owner(name).assigned_values.setdefault(name, []).append((value, scope, path))
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append((value, scope, path))
-            # After ``names[key] = value``, the container ``names`` counts as assigned, and the path
-            # from the value leads to the container of the value.
+            # ``names[key] = value`` counts as an assignment to ``names``. The assigned object is
+            # not the value itself, but the container of the value, so the path leads there.
             case ast.Subscript(value=inner):
                 self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):

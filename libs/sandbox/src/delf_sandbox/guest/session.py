@@ -338,8 +338,8 @@ class GuestSession:
                 return
             if self._caller.has_open_calls:
                 await wait({self._caller.when_idle(), *stray_tasks}, return_when=FIRST_COMPLETED)
-            elif self._loop.is_busy:
-                await asyncio.sleep(0)
+            elif self._loop.has_ready_callbacks:
+                await asyncio.sleep(0)  # let the callbacks run, which may make a tool call
             else:
                 return
 
@@ -356,9 +356,17 @@ class GuestSession:
     def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
         """Build the final frame of a script from its final value and its error, if any."""
         if self._rerun_request is not None:  # the script called rerun(), which ended the script
-            context, remaining, carried_names = self._rerun_request
-            context += rebound_names_note(self._rebound_names)
-            return ["rerun", context, remaining, carried_names, self._variables()]
+            # The model writes another script for the remaining work. It reads the note, and the
+            # other script finds the kept variables.
+            note_for_model, remaining_work, kept_variable_names = self._rerun_request
+            note_for_model += rebound_names_note(self._rebound_names)
+            return [
+                "rerun",
+                note_for_model,
+                remaining_work,
+                kept_variable_names,
+                self._variables(),
+            ]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
