@@ -79,9 +79,9 @@ VALUES: list[Any] = [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]
 def test_known_response_format_is_not_reported_again(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
-    samples.has_unapplied_types = False
+    samples.has_new_types = False
     samples.note("it", value)
-    assert not samples.has_unapplied_types
+    assert not samples.has_new_types
 
 
 @pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "found": {"it": [1, [2], [[2], 3]]}}])

@@ -21,7 +21,7 @@ from delf_sandbox_local.backend import LocalBackend
 from delf_sandbox_monty.backend import MontyBackend
 
 CONFINED = Measured(
-    makes_system_calls=True,
+    can_make_system_calls=True,
     protects_files=True,
     blocks_network=True,
     protects_processes=True,
@@ -57,7 +57,7 @@ async def measured(backend: Any, *, thorough: bool = False) -> Measured:
 @pytest.mark.slow
 async def test_unconfined_sandbox_is_detected() -> None:
     found = await measured(open_backend(), thorough=True)
-    assert found.makes_system_calls
+    assert found.can_make_system_calls
     assert not any((found.protects_files, found.blocks_network, found.protects_processes))
     assert not any((found.blocks_new_processes, found.limits_process_count))
     assert (found.limits_memory, found.limits_cpu) == (True, True)
@@ -83,7 +83,7 @@ async def test_monty_sandbox_confines_every_attempt() -> None:
     found = await measured(MontyBackend(), thorough=True)
     assert found == replace(
         CONFINED,
-        makes_system_calls=False,
+        can_make_system_calls=False,
         limits_memory=True,
         limits_cpu=True,
         limits_process_count=True,

@@ -137,7 +137,7 @@ async def test_sandbox_with_a_python_subset_is_chosen_if_no_other_is_strong_enou
     """A script that the subset cannot run then fails; it never runs with weaker isolation."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
-    measured["part"] = replace(CONFINED, makes_system_calls=False)
+    measured["part"] = replace(CONFINED, can_make_system_calls=False)
     chosen = await choose_sandbox(host, AgentConfig(min_isolation="interpreter"), {})
     assert (chosen.spec.name, chosen.isolation) == ("part", "interpreter")
     offer(host, "whole", "container")
@@ -147,7 +147,7 @@ async def test_sandbox_with_a_python_subset_is_chosen_if_no_other_is_strong_enou
 
 
 CONFINED = Measured(
-    makes_system_calls=True,
+    can_make_system_calls=True,
     protects_files=True,
     blocks_network=True,
     protects_processes=True,
@@ -186,13 +186,13 @@ async def test_unproved_isolation_claim_is_not_enough(host, measured):
         ("vm", replace(CONFINED, has_own_kernel=True), "vm"),
         ("container", replace(CONFINED, has_own_kernel=True), "container"),
         ("interpreter", CONFINED, "process"),
-        ("interpreter", replace(CONFINED, makes_system_calls=False), "interpreter"),
-        ("container", replace(CONFINED, makes_system_calls=False), "interpreter"),
+        ("interpreter", replace(CONFINED, can_make_system_calls=False), "interpreter"),
+        ("container", replace(CONFINED, can_make_system_calls=False), "interpreter"),
         ("vm", replace(CONFINED, protects_files=False), "process"),
         ("container", replace(CONFINED, blocks_network=False), "process"),
         (
             "interpreter",
-            replace(CONFINED, makes_system_calls=False, protects_processes=False),
+            replace(CONFINED, can_make_system_calls=False, protects_processes=False),
             "process",
         ),
     ],

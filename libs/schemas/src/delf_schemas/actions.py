@@ -116,6 +116,8 @@ def action_from_schema(
     async def call(**keywords: Any) -> Any:
         return await send(argument_schema.named(keywords))
 
+    has_result_schema = result is not None
+
     @functools.cache
     def declared_types() -> FullTypes:
         returns = unknown if result is None else result_text(result)
@@ -130,13 +132,14 @@ def action_from_schema(
         Without a declared result type, the type observed in earlier results is the result type.
         """
         declared = declared_types()
-        observed_type, forbidden_types = (
+        # Earlier results contained the undeclared types, although the schema has other types.
+        observed_type, undeclared_types = (
             (None, frozenset[Found]()) if observed_types is None else observed_types()
         )
         result_type = declared.returns
-        if result is None and observed_type is not None:
+        if not has_result_schema and observed_type is not None:
             result_type = observed_type
-        return replace(declared, returns=with_types(result_type, forbidden_types))
+        return replace(declared, returns=with_types(result_type, undeclared_types))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _MAX_SUMMARY, _MAX_DESCRIPTION)

@@ -64,9 +64,10 @@ class Samples:
 
     def __init__(self, store: Store | None) -> None:
         self._store = store
-        self.has_unapplied_types = False
-        """True if something was learned since the flag was last reset."""
+        self.has_new_types = False
+        """True if a type was learned since the last time a caller set this flag to False."""
         stored = _mapping(None if store is None else store.read())
+        # The shape of an action's results is a JSON schema that all results in the sample fit.
         self._shapes_by_action = _mapping(stored.get("shapes"))
         # Types of values in results that the action's schema does not declare, with their paths.
         # The mappings of each action's types to None are ordered sets.
@@ -119,7 +120,7 @@ class Samples:
         return new
 
     def _mark_changed(self) -> None:
-        self.has_unapplied_types = True
+        self.has_new_types = True
         if self._store is None:
             return
         self._has_unsaved_changes = True
@@ -307,9 +308,9 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge the properties of two object schemas; return the schema keywords that describe them.
 
-    The names of properties that differ completely depend on the call's arguments, as the columns
-    of a query do. In this case, the only keyword is ``additionalProperties``, with the merged
-    schema of all values.
+    If the two objects have no property in common, the names of their properties probably depend on
+    the call's arguments, as the columns of a query do. In this case, the only returned keyword is
+    ``additionalProperties``, with the merged schema of all values.
     """
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if len(objects) < 2:

@@ -435,10 +435,11 @@ class SlackChannel:
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)
         kind = str(view.get("callback_id"))
-        decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
+        # A decision of the intended kind, without the content of the form.
+        intended_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
             pending, problem = await self._find_request(
-                client, view.get("private_metadata"), user, decision
+                client, view.get("private_metadata"), user, intended_decision
             )
             if problem is not None or pending is None:
                 return _field_error(first_field, problem or _GONE)
@@ -458,8 +459,10 @@ class SlackChannel:
                 decision = _answer_to(pending.request, fields.get(ANSWER) or "")
             else:
                 arguments = edited_arguments(pending.request, fields)
-                fit = pending.request.fit
-                decision = Edited(arguments=arguments if fit is None else fit(arguments))
+                convert_arguments = pending.request.fit
+                if convert_arguments is not None:
+                    arguments = convert_arguments(arguments)
+                decision = Edited(arguments=arguments)
             problem = await self._decide(client, pending, decision, user)
         except NotJsonError as error:
             return _field_error(error.field, "this is not JSON")
@@ -505,18 +508,22 @@ class SlackChannel:
     ) -> str | None:
         """Return the reason why a person cannot decide; None if the person can."""
         is_rejection = isinstance(decision, (Rejected, ChangesRequested))
-        so_far = () if pending.record is None else pending.record.so_far
+        votes_and_comments = () if pending.record is None else pending.record.so_far
         is_shown_completely = (
             pending.request.request_id not in self._incompletely_shown
-            and lay_out(pending.request, so_far).shows_all_facts
+            and lay_out(pending.request, votes_and_comments).shows_all_facts
         )
         if not is_rejection and not is_shown_completely:
             return f"{incomplete_text(pending.request)} Decide on the page or with delf."
         person = str(user.get("id") or "")
         if not await self._people.is_approver(client, user):
             return "You may not decide this: you are not one of the configured approvers."
+        # A team's rule names people of delf, and the setting ``names`` maps Slack accounts to them.
         if pending.request.rule and person not in self._settings.names:
-            return "A rule of the team holds, and delf does not know you: `names` says who you are."
+            return (
+                "A team rule says who may decide this, and delf does not know your Slack account: "
+                "ask for an entry in the setting `names`."
+            )
         known_person = await self._people.known(person)
         if known_person is not None and (
             known_person.revoked_at is not None or "decide" not in known_person.rights

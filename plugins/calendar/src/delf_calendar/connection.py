@@ -241,7 +241,7 @@ class Calendar(GoogleConnection):
         body: dict[str, Any] = {
             "id": event_id,
             "summary": title,
-            **times(start, end, event_zone, is_zone_given=bool(zone)),
+            **times(start, end, event_zone, converts_to_zone=bool(zone)),
         }
         if description:
             body["description"] = description
@@ -437,20 +437,24 @@ class Calendar(GoogleConnection):
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         new_start = start if start is not None else old_start
-        zone_name = zone or old["zone"] or "UTC"
+        known_zone = zone or old["zone"] or ""
         if isinstance(new_start, dt.datetime):
-            zone_name = zone or old["zone"] or ""
             zone_name = await self._zone(
-                calendar, new_start, end, zone=zone_name, needs_named_zone=True
+                calendar, new_start, end, zone=known_zone, needs_named_zone=True
             )
             new_start = in_zone(new_start, zone_name)
             end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
+        else:
+            zone_name = known_zone or "UTC"
         is_all_day = not isinstance(new_start, dt.datetime)
         if end is None and is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        # A time in UTC does not change the event's zone, by whose local time a series repeats.
-        keeps_zone = isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC")
-        moved = times(new_start, end, zone_name, is_zone_given=bool(zone) or keeps_zone)
+        # A series repeats by the local time of the event's zone. A new time in UTC, or with a mere
+        # offset, is converted to this zone, so that the event keeps its zone.
+        converts_to_zone = bool(zone)
+        if isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC"):
+            converts_to_zone = True
+        moved = times(new_start, end, zone_name, converts_to_zone=converts_to_zone)
         for time_fields in moved.values():  # unset fields would keep their old values
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)

@@ -118,7 +118,7 @@ def _moment(time_fields: Mapping[str, Any]) -> When | None:
 
 
 def times(
-    start: When, end: When | None, zone: str, *, is_zone_given: bool = False
+    start: When, end: When | None, zone: str, *, converts_to_zone: bool = False
 ) -> dict[str, Any]:
     """Return start and end in the format of the Google Calendar API.
 
@@ -128,8 +128,8 @@ def times(
         start: The start.
         end: The end.
         zone: The zone of times without one.
-        is_zone_given: Whether the caller named the zone. In that case times of other zones are
-            converted to this zone, and a series repeats at its local time.
+        converts_to_zone: Whether times of other zones are converted to this zone, so that a series
+            repeats at its local time.
 
     Raises:
         ToolRefusedError: If start and end do not match.
@@ -141,10 +141,10 @@ def times(
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        event_zone = zone if is_zone_given else zone_of(start) or zone
+        event_zone = zone if converts_to_zone else zone_of(start) or zone
         start = in_zone(start, event_zone)
         end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
-        if is_zone_given:
+        if converts_to_zone:
             start = start.astimezone(zone_named(zone))
             end = end.astimezone(start.tzinfo) if end is not None else None
     if end is None:

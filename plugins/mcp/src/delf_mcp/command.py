@@ -92,10 +92,10 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
             f"{server.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
         )
     try:
-        await server.actions()
+        await server.actions()  # sets the declared effects and the notices
         if accept:
             await asyncio.to_thread(server.accept_tools)
-            await server.actions()
+            await server.actions()  # sets both again, now that the tools are trusted
         return dict(server.declared), server.notices()
     finally:
         await server.aclose()

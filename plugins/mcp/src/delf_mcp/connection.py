@@ -396,8 +396,9 @@ class MCP(Connection[MCPSettings]):
         value = result_of(tool.name, result)
         note_losses(result.meta)  # values that could not be read from the server's JSON
         context = server.questions.context  # None if the call is not made by a task
-        if faults := await self._results.learn(tool, value):
-            message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"
+        wrong_types = await self._results.record_types(tool, value)  # empty if the schema is right
+        if wrong_types:
+            message = f"{self.name}.{tool.name} answered with {wrong_types}, contrary to its schema"
             _log.warning("%s", message)
             if context is not None:
                 context.say(f"{message}\n")

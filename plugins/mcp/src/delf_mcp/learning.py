@@ -53,13 +53,13 @@ class Results:
         undeclared_types = samples.undeclared_types(tool_key) | types_in_json_texts
         return samples.type_of(tool_key), undeclared_types
 
-    async def learn(self, tool: types.Tool, value: Any) -> str:
-        """Learn the types of a result.
+    async def record_types(self, tool: types.Tool, value: Any) -> str:
+        """Record the types in a result; return a text of those that contradict the tool's schema.
 
         Returns:
-            The types that contradict the tool's schema and were not reported yet, each with the
-            path of the first such value, as ``None at a.b``. Except for ``None``, only types that
-            change the result type that the model sees. Empty if there are none.
+            The contradicting types that were not reported yet, each with the path of the first such
+            value, as ``None at a.b, str at c``. The type ``None`` is always included; another type
+            is included only if it changes the result type that the model sees. Empty without types.
         """
         samples, key = self._get_samples(), _sample_key(tool)
         if not self._settings.sample or not samples.wants(key):

@@ -58,9 +58,14 @@ def note_losses(meta: Mapping[str, Any] | None) -> None:
 
 
 def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
-    """Return the structured data of a tool result as the server sent them.
+    """Return the structured data of a tool result as the server sent the data.
 
-    The repair wraps data that are not an object in an object, and marks this in ``meta``.
+    :func:`repaired` puts data that is no object into an object with the key ``value``, because the
+    client library accepts only objects, and sets ``_WRAPPED_KEY`` in the result's metadata.
+
+    Args:
+        meta: The metadata of the result.
+        content: The structured data as the client library returns it.
     """
     return content["value"] if (meta or {}).get(_WRAPPED_KEY) else content
 

@@ -168,7 +168,7 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
         entries: The entries of one API.
         samples: The shapes of observed results.
     """
-    samples.has_unapplied_types = False  # from here on, the entries have all observed types
+    samples.has_new_types = False  # from here on, the entries have all observed types
     for entry in entries:
         sample_type = samples.type_of(entry.endpoint.name)
         if sample_type is None:

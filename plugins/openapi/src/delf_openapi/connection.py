@@ -154,7 +154,7 @@ class APITool(Connection[OpenAPISettings]):
 
     def is_stale(self) -> bool:
         """Return True if response shapes were learned that the actions' types do not show yet."""
-        return self._caller.samples is not None and self._caller.samples.has_unapplied_types
+        return self._caller.samples is not None and self._caller.samples.has_new_types
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new connections."""
@@ -166,7 +166,7 @@ class APITool(Connection[OpenAPISettings]):
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
-            if self._caller.samples is not None and self._caller.samples.has_unapplied_types:
+            if self._caller.samples is not None and self._caller.samples.has_new_types:
                 apply_samples(self._api.entries.values(), self._caller.samples)
                 self._actions = None
             if self._actions is None:

@@ -24,7 +24,7 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDe
 _EARLY_ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 
 
-def check_lazy(tree: ast.Module, functions: Functions) -> None:
+def check_generators(tree: ast.Module, functions: Functions) -> None:
     """Raise for generators whose eager evaluation could have additional effects.
 
     Monty evaluates generators at once, where Python evaluates only the items that are used.
@@ -144,9 +144,9 @@ class _Yields(ast.NodeTransformer):
         return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """Replace ``yield x`` by ``__delf_items__.append(x)``, the list of what the function gives.
+        """Replace ``yield x`` by ``__delf_items__.append(x)``, and ``yield from x`` by ``extend``.
 
-        ``yield from x`` becomes ``__delf_items__.extend(x)``.
+        ``__delf_items__`` is the list of the yielded values.
         """
         match node.value:
             case ast.Yield(value=value):
@@ -156,7 +156,9 @@ class _Yields(ast.NodeTransformer):
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)
-        function.is_called = True  # so that the lowering does not take it for a record's item
+        # A later pass rewrites every attribute that is not called, such as ``row.price``, to the item
+        # of a dict: ``row["price"]``. The mark keeps that pass from rewriting this method.
+        function.is_called = True
         node.value = ast.Call(func=function, args=[argument], keywords=[], **position_of(node))
         return node
 

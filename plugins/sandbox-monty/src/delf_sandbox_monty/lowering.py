@@ -23,7 +23,7 @@ from delf_sandbox.guest.nodes import (
 )
 from delf_sandbox.guest.rewrite import Rewriting
 from delf_sandbox.guest.scopes import CallPlace, Place
-from delf_sandbox_monty.lazy import check_lazy, lower_generator
+from delf_sandbox_monty.lazy import check_generators, lower_generator
 
 LATER: Final = "__delf_later__"
 SUBSET: Final = "this sandbox runs a subset of Python"
@@ -91,8 +91,9 @@ class MontyRewriting(Rewriting):
     await_everywhere = True
 
     def _rewrite_tree(self) -> None:
+        # Monty runs a generator to its end at once, so raise if that could have additional effects.
         # Check the original tree, because the error messages name lines and names of the script.
-        check_lazy(cast("ast.Module", self._syntax.module.node), self._functions)
+        check_generators(cast("ast.Module", self._syntax.module.node), self._functions)
         super()._rewrite_tree()
         for place, is_called in self._syntax.attributes:
             if not is_called:
@@ -163,10 +164,11 @@ class MontyRewriting(Rewriting):
         """Return a function unchanged, because Monty needs no awaitable variants of functions."""
         return function
 
-    def let_passed_functions_block(self, place: CallPlace) -> None:
+    def let_call_accept_async_functions(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` if ``fetch`` may await tool calls.
 
-        The replacement, such as ``__delf_sorted__``, awaits the passed function.
+        The called function is replaced by a variant, such as ``__delf_sorted__``, that awaits each
+        result of the passed function.
         """
         node = place.node
         match node.func:
@@ -206,8 +208,9 @@ class Lowering(ast.NodeTransformer):
         self._tools = tools
         self._modules_and_classes: set[str] = set()
         # The functions passed to ``functools.wraps``: a decorated function has their name.
-        self._wrapped_functions: set[str] = set()
-        self._number = 0
+        self._functions_passed_to_wraps: set[str] = set()
+        # The number of context managers rewritten so far, for unique names of variables.
+        self._context_manager_count = 0
 
     def lower(self, tree: ast.Module) -> None:
         """Rewrite a script in place."""
@@ -219,7 +222,7 @@ class Lowering(ast.NodeTransformer):
                 self._modules_and_classes.add(node.name)
             elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
                 functions = (item.id for item in node.args if isinstance(item, ast.Name))
-                self._wrapped_functions.update(functions)
+                self._functions_passed_to_wraps.update(functions)
         self.visit(tree)
         # Check the rewritten tree, because rewriting removes most of the unsupported syntax.
         _check_syntax(tree)
@@ -354,9 +357,10 @@ class Lowering(ast.NodeTransformer):
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
         # Numbered names, because statements nest: an inner one must not overwrite the outer flag.
-        self._number += 1
+        self._context_manager_count += 1
         manager, has_no_error, error = (
-            f"__delf_{word}_{self._number}__" for word in ("manager", "fine", "error")
+            f"__delf_{word}_{self._context_manager_count}__"
+            for word in ("manager", "fine", "error")
         )
 
         def exit_call(*arguments: Any) -> ast.expr:
@@ -566,11 +570,13 @@ class Lowering(ast.NodeTransformer):
                 | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
             ):
                 return call_of(name(node, "__delf_kind__"), [value])
-            # fetch.__name__: the name is known, unless a decorator has given fetch another name
+            # fetch.__name__: the name of the function, as the script defines it. In a script that
+            # uses functools.wraps, a decorated function has the name of the function passed to
+            # wraps(), so there only the names of the functions passed to wraps() are certain.
             case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
-                has_decorators = bool(self._wrapped_functions)
-                has_own_name = not has_decorators or word in self._wrapped_functions
-                if word not in self._modules_and_classes and has_own_name:
+                uses_wraps = bool(self._functions_passed_to_wraps)
+                is_name_certain = not uses_wraps or word in self._functions_passed_to_wraps
+                if word not in self._modules_and_classes and is_name_certain:
                     return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 pass

@@ -116,9 +116,12 @@ def _end_with_value(tree: ast.Module) -> None:
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
     last = tree.body[-1]
+    # Each branch of the last statement stores its last value in the variable VALUE.
     keep_last_value(tree.body)
-    if not any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1])):
+    stores_value = any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1]))
+    if not stores_value:  # the script has no final value
         return
+    # A branch that is not taken stores no value, so begin with None.
     none = ast.Constant(value=None, **position_of(tree.body[0]))
     tree.body.insert(0, build_assignment(tree.body[0], VALUE, none))
     value = ast.Name(id=VALUE, ctx=ast.Load(), **position_of(last))

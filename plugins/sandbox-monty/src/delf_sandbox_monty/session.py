@@ -492,6 +492,13 @@ class MontySession:
             asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        """End the script, so that the model writes another script: ``rerun()`` of scripts.
+
+        Args:
+            context: What the model has to know for the other script.
+            remaining: The work that the other script has to do.
+            carry: The names of the variables that the other script needs: one name, or a list.
+        """
         self._uncalled_tools.raise_if_in([context, remaining])
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         self._requested_rerun = Rerun(

@@ -48,23 +48,25 @@ class UncalledTools:
         self._pattern = re.compile("|".join(map(re.escape, shown_texts))) if shown_texts else None
 
     def raise_if_in(self, value: Any) -> None:
-        """Raise if a text in a value shows an action or a connection.
+        """Raise if a text in a value contains the text of an action or connection itself.
+
+        Monty makes such a text, with an internal name, if a script forgets to call an action, as in
+        ``print(mail.read)``.
 
         Raises:
-            TypeError: If the script should have called the action; the message has the call to
-                write.
+            TypeError: If the value contains such a text; the message has the call to write.
         """
         if (message := self.error_message(value)) is not None:
             raise TypeError(message)
 
     def raise_if_in_file(self, data: bytes) -> None:
-        """Raise if the content of a file shows an action that the script did not call.
+        """Raise if the content of a file contains the text of an action or connection itself.
 
-        Monty writes such an action as a text with the action's internal name.
+        Monty makes such a text, with an internal name, if a script forgets to call an action, as in
+        ``file.write(mail.read)`` instead of ``file.write(mail.read())``.
 
         Raises:
-            TypeError: If the script should have called the action; the message has the call to
-                write.
+            TypeError: If the file contains such a text; the message has the call to write.
         """
         # A quick test, because a file can be large.
         if any(mark.encode() in data for mark in _MARKS):

@@ -63,9 +63,9 @@ class _Copy:
         return self._copies[id(value)]
 
     def _copy(self, value: Any) -> Any:
-        """Copy a container or object to plain data; the whole copy grows by the container's size.
+        """Copy a container or object to plain data, and count the size of the container itself.
 
-        :meth:`of` adds the size of each member.
+        The method :meth:`of` copies the members, and counts the size of each.
         """
         from pydantic_monty import MontyClassProxy
 

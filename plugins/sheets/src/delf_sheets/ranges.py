@@ -218,7 +218,7 @@ def _is_cells(text: str) -> bool:
     first, colon, last = text.partition(":")
     if not colon:
         match = _CORNER.fullmatch(first)
-        # "A1" is a cell; "A" and "7" alone are titles.
+        # "A1" is a cell; "A" or "7" alone is the title of a sheet, not a column or row.
         return match is not None and bool(match["column"] and match["row"])
     return all(corner and _CORNER.fullmatch(corner) for corner in (first, last))
 

@@ -71,6 +71,18 @@ async def test_new_calls_wait_for_recorded_unanswered_calls():
     assert await new is None
 
 
+async def test_new_calls_wait_while_the_first_recorded_call_is_missing():
+    replay = replay_of("ab", [])
+    new = asyncio.ensure_future(replay.call("new"))
+    await asyncio.sleep(0)
+    assert (await replay.call("b")).call_id == 2
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not new.done()
+    assert (await replay.call("a")).call_id == 1
+    assert await new is None
+
+
 async def test_call_abandoned_while_waiting_wakes_no_other():
     replay = replay_of("ab", [2, 1])
     waiting = asyncio.ensure_future(replay.call("a"))

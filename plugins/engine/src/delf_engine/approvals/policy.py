@@ -187,7 +187,7 @@ class TaskApprovals:
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
-            request_was_closed=recorded_call is not None and recorded_call.has_lapsed,
+            request_was_closed=recorded_call is not None and recorded_call.request_has_lapsed,
         )
         if recorded_call is not None:
             case = await self._with_record(case, recorded_call)
@@ -285,7 +285,8 @@ class TaskApprovals:
     async def close(self, recorded_call: RecordedCall) -> None:
         """Close the pending request about a call that no longer needs approval."""
         request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
-        if request_event is not None and decision_event is None and not recorded_call.has_lapsed:
+        is_pending = decision_event is None and not recorded_call.request_has_lapsed
+        if request_event is not None and is_pending:
             await self._void(request_event, "the action needs no approval any more")
 
     async def _void(self, request_event: ApprovalRequested, reason: str) -> None:

@@ -29,10 +29,10 @@ class RecordedCall:
             call.
         repeat_decision: The answer to that question, if any.
         finished: The end event, if the call has ended.
-        has_lapsed: Whether the request for approval was closed because the sandbox died.
-        is_cut_off: Whether the sandbox died during the call, so that its outcome is unknown.
+        request_has_lapsed: Whether the request for approval was closed because the sandbox died.
+        was_interrupted: Whether the sandbox died before the call ended.
         is_script_over: Whether the script has ended and is not run again.
-        is_unanswered: Whether the script stopped waiting before the call ended.
+        script_stopped_waiting: Whether the script stopped waiting before the call ended.
         edits: The earlier requests that a person answered by editing the arguments, each with that
             answer. Each answer led to a new request.
     """
@@ -46,10 +46,10 @@ class RecordedCall:
     repeat_request: ev.ApprovalRequested | None = None
     repeat_decision: ev.ApprovalDecided | None = None
     finished: ev.CallFinished | None = None
-    has_lapsed: bool = False
-    is_cut_off: bool = False
+    request_has_lapsed: bool = False
+    was_interrupted: bool = False
     is_script_over: bool = False
-    is_unanswered: bool = False
+    script_stopped_waiting: bool = False
     edits: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = field(
         default_factory=list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]]
     )
@@ -57,13 +57,13 @@ class RecordedCall:
     @property
     def was_abandoned(self) -> bool:
         """True if the script abandoned the call and never got an answer."""
-        if self.is_unanswered:
+        if self.script_stopped_waiting:
             return True
-        # The sandbox died during a call that was cut off. If its script is run again, the script
-        # makes the call again, and then gets an answer.
-        if self.finished is None:
-            return self.is_cut_off and self.is_script_over
-        return self.finished.status == "cancelled"
+        if self.finished is not None:
+            return self.finished.status == "cancelled"
+        # If the sandbox died before the call ended, the script is usually run again, makes the call
+        # again, and gets an answer. Only a script that is not run again has abandoned the call.
+        return self.was_interrupted and self.is_script_over
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
@@ -258,13 +258,13 @@ class Recording:
             case ev.ApprovalDecided() if event.request_id in self._script_by_request:
                 self._script_by_request[event.request_id].decision = event
             case ev.ApprovalRequested():
-                self._add_request(event, self._call(event, event.digest, script))
+                self._add_request(event, self._find_or_add_call(event, event.digest, script))
             case ev.ApprovalDecided():
                 self._add_decision(event)
             case ev.ApprovalRemembered() if event.call_id:
-                self._call(event, event.digest, script)
+                self._find_or_add_call(event, event.digest, script)
             case ev.CallStarted():
-                self._call(event, event.digest, script).started = event
+                self._find_or_add_call(event, event.digest, script).started = event
             case ev.CallFinished():
                 self._add_end(event, script)
             case ev.CallAbandoned():
@@ -287,7 +287,7 @@ class Recording:
             reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
             self.replies[purpose].append(reply)
 
-    def _call(
+    def _find_or_add_call(
         self,
         event: ev.ApprovalRequested | ev.ApprovalRemembered | ev.CallStarted | ev.CallFinished,
         digest: str,
@@ -301,7 +301,7 @@ class Recording:
                 action=event.action,
                 digest=digest,
                 # The script may give up a call before the call's first event is recorded.
-                is_unanswered=event.call_id in self._abandoned,
+                script_stopped_waiting=event.call_id in self._abandoned,
             )
             self._calls[event.call_id] = recorded_call
             self._callers[event.call_id] = script
@@ -315,7 +315,7 @@ class Recording:
         if event.action != recorded_call.action:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
-        recorded_call.has_lapsed = False
+        recorded_call.request_has_lapsed = False
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
         else:
@@ -332,7 +332,8 @@ class Recording:
         if recorded_call is None:
             return
         if event.source == "sandbox_died":
-            recorded_call.has_lapsed = True
+            recorded_call.request_has_lapsed = True
+        # After a crash, a person is asked in a second request whether to repeat the call.
         elif _is_answered_by(recorded_call.repeat_request, event):
             recorded_call.repeat_decision = event
         elif _is_answered_by(recorded_call.request, event):
@@ -350,25 +351,29 @@ class Recording:
         if recorded_call is None:
             self._abandoned.add(event.call_id)
             return
-        recorded_call.is_unanswered = True
+        recorded_call.script_stopped_waiting = True
 
     def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         """Add the end of a call, unless the call may have continued after that event."""
         self.last_call = max(self.last_call, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None and event.digest is not None:
-            recorded_call = self._call(event, event.digest, script)
+            recorded_call = self._find_or_add_call(event, event.digest, script)
         if recorded_call is None:
+            # Only a call that was refused as invalid ends without a digest and without any earlier
+            # event.
             self.unmatched[_refusal_key(event.action, event.error)] += 1
             return
         # The call may have continued after its sandbox died, so this event is not its end: a resume
         # asks a person whether to repeat the call.
         if event.cancellation == "cut_off":
-            recorded_call.is_cut_off = True
+            recorded_call.was_interrupted = True
             return
-        if event.cancellation == "not_started":  # a recorded decision about the call stays valid
+        # The sandbox died after the decision about the call and before its start. The decision
+        # stays valid, and a resume starts the call.
+        if event.cancellation == "not_started":
             recorded_call.started = None
-            recorded_call.is_cut_off = True
+            recorded_call.was_interrupted = True
             return
         recorded_call.finished = event
         # In the steps of a script, ``n`` is the answer to call ``n``; ``-n`` is its start.

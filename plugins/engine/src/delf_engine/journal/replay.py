@@ -28,10 +28,10 @@ _REPLAYED_PURPOSES: Final[frozenset[Purpose]] = frozenset(
 )
 
 # The key of waiting calls that have no recorded end; their turn is after all recorded answers.
-_AFTER_ANSWERS: Final = 0
+_AFTER_ALL_ANSWERS: Final = 0
 
 # The key of waiting calls that are not recorded; their turn is after all recorded steps.
-_AFTER_RECORD: Final = -1
+_AFTER_ALL_STEPS: Final = -1
 
 
 class _CallOrder:
@@ -55,10 +55,10 @@ class _CallOrder:
         # Each step is ``-n`` if call ``n`` was made, and ``n`` if it was answered. Steps of
         # abandoned calls are left out: whether the script makes these calls again depends on
         # timing, and a replay that waited for them could hang.
-        self._steps = deque(step for step in script.steps if abs(step) in self._expected)
+        self._remaining_steps = deque(step for step in script.steps if abs(step) in self._expected)
         # Counted once and then decreased, because counting again at each call would take quadratic
         # time.
-        self._remaining_answers = sum(step > 0 for step in self._steps)
+        self._remaining_answer_count = sum(step > 0 for step in self._remaining_steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._waiting_count = 0
 
@@ -92,15 +92,18 @@ class _CallOrder:
         Raises:
             ReplayMismatch: If the turn can never come.
         """
+        # The remaining steps are recorded calls and answers. A new call waits until no step is left,
+        # a recorded call without an answer until no answer is left, and any other recorded call
+        # until its own answer is the next step.
         if recorded_call is None:
-            turn_key = _AFTER_RECORD
-            is_turn = not self._steps
+            turn_key = _AFTER_ALL_STEPS
+            is_turn = not self._remaining_steps
         elif recorded_call.finished is None:
-            turn_key = _AFTER_ANSWERS
-            is_turn = not self._remaining_answers
+            turn_key = _AFTER_ALL_ANSWERS
+            is_turn = not self._remaining_answer_count
         else:
             turn_key = recorded_call.call_id
-            is_turn = bool(self._steps) and self._steps[0] == turn_key
+            is_turn = bool(self._remaining_steps) and self._remaining_steps[0] == turn_key
         if not is_turn:
             if blocks_script:
                 # A blocked script makes no other call, so the steps before this one never happen:
@@ -110,8 +113,8 @@ class _CallOrder:
         # The step of the answer is removed only now: removed earlier, it would let the next answer
         # overtake this one. Only a call with a recorded answer has such a step.
         if recorded_call is not None and recorded_call.finished is not None:
-            self._steps.popleft()
-            self._remaining_answers -= 1
+            self._remaining_steps.popleft()
+            self._remaining_answer_count -= 1
             self._advance()
 
     async def _wait(self, turn_key: int) -> None:
@@ -124,16 +127,20 @@ class _CallOrder:
             self._waiting_count -= 1
 
     def _advance(self) -> None:
-        """Remove the next steps that the script has repeated, and wake the call whose turn it is.
+        """Remove the steps that the script has repeated, and wake the call whose turn comes next.
 
-        A negative step ``-n`` means that the script makes call ``n``. The script has repeated this
-        step if the call is no longer expected.
+        A step ``-n`` means that the script made call ``n``, and a step ``n`` that call ``n`` was
+        answered. The script has made a call again if the call is no longer expected.
         """
-        while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
-            self._steps.popleft()
-        if not self._remaining_answers:
-            self._wake(_AFTER_ANSWERS)
-        self._wake(self._steps[0] if self._steps else _AFTER_RECORD)
+        steps = self._remaining_steps
+        while steps and steps[0] < 0 and -steps[0] not in self._expected:
+            steps.popleft()
+        if not self._remaining_answer_count:
+            self._wake(_AFTER_ALL_ANSWERS)
+        if not steps:
+            self._wake(_AFTER_ALL_STEPS)
+        elif steps[0] > 0:
+            self._wake(steps[0])
 
     def _wake(self, turn_key: int) -> None:
         for waiter in self._waiting.pop(turn_key, ()):
@@ -275,8 +282,8 @@ class Replay:
             return None
         recorded_call, recorded_end = order.take(digest), order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
-            # The recorded script stopped waiting for this call, and got to its end. A script that
-            # is blocked by the call cannot do so.
+            # The recorded script stopped waiting for this call, and then ran to its end. A script
+            # that is blocked by the call can do neither, so it differs from the recorded script.
             if blocks_script and recorded_end is not None:
                 raise _further_call_error(recorded_end)
             # The replay must not answer the call either: wait until the script cancels it again.

@@ -42,8 +42,8 @@ def next_try(
         return None
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
-    # A script that has failed is not run again, except because of a read call: its end can be
-    # removed from the record, so that the call is made again.
+    # A failed script would fail again, unless a failed read call was the cause: the end of the call
+    # can be removed from the recorded events, so that the call is made again.
     if _failed_after_script(events) and _failed_read(events) is None:
         return None
     return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)

@@ -97,6 +97,6 @@ class Probed:
             return f"{summary}: the isolation was not measured"
         if any(measurement.reached):
             return f"{summary}: a script reached {', '.join(measurement.reached)}"
-        if not measurement.makes_system_calls:
+        if not measurement.can_make_system_calls:
             return f"{summary}: a script could make no system call, so nothing else was tested"
         return f"{summary}: a script reached the kernel of this machine"

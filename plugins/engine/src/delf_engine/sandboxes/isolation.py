@@ -47,8 +47,8 @@ class Measured:
     """The results of the isolation tests: unreachable resources and enforced limits.
 
     Args:
-        makes_system_calls: Whether scripts can make system calls at all; an interpreter other than
-            CPython may have none.
+        can_make_system_calls: Whether scripts can make system calls at all; an interpreter other
+            than CPython may have none.
         protects_files: Whether host files can neither be read nor created, and input files not
             changed.
         blocks_network: Whether neither servers of the host nor other networks can be reached.
@@ -61,7 +61,7 @@ class Measured:
         reached: The reached resources, in words.
     """
 
-    makes_system_calls: bool
+    can_make_system_calls: bool
     protects_files: bool
     blocks_network: bool
     protects_processes: bool
@@ -78,12 +78,13 @@ class Measured:
         Args:
             claimed: The declared isolation.
         """
+        # The levels from weak to strong: process, interpreter, container, vm.
         is_confined = self.protects_files and self.blocks_network and self.protects_processes
         if claimed == "process" or not is_confined:
             return "process"
         if claimed == "interpreter":
-            return "process" if self.makes_system_calls else claimed
-        if not self.makes_system_calls:
+            return "process" if self.can_make_system_calls else claimed
+        if not self.can_make_system_calls:
             # The tests could try nothing, so a script that does find a way to make system calls may
             # reach the host.
             return "interpreter"
@@ -213,7 +214,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         try:
             # Scripts one by one, because a sandbox may kill the first that tries something.
             # All scripts begin with `FIND_POSIX`, which prints "calls" after a system call.
-            makes_system_calls = "calls" in await probe.run("")
+            can_make_system_calls = "calls" in await probe.run("")
             kernel_text = await probe.run(_KERNEL)
             file_texts = await probe.run(_FILES)
             await probe.run(CHANGES_INPUTS)
@@ -238,7 +239,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         new_processes = _reached_in_output(process_findings)
         reached = [*reached_files, *reached_network, *reached_processes, *new_processes]
         measurement = Measured(
-            makes_system_calls=makes_system_calls,
+            can_make_system_calls=can_make_system_calls,
             protects_files=not reached_files,
             blocks_network=not reached_network,
             protects_processes=not reached_processes,

@@ -86,7 +86,7 @@ class SandboxContract(SandboxCalls):
         proven = measured.trusted_isolation(backend.isolation)
         if measured.reached:
             evidence = f"a script could access {', '.join(measured.reached)}"
-        elif measured.makes_system_calls:
+        elif measured.can_make_system_calls:
             evidence = "a script could make system calls of the host's kernel"
         else:
             evidence = "no script found a way to make the system calls that would test the claim"

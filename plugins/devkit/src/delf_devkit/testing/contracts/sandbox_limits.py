@@ -466,7 +466,7 @@ for number in range(40):
         """Check by system calls, below Python's own checks, that a resource is unreachable."""
         measured = await self._measure_once(backend)
         if self.cpython:
-            assert measured.makes_system_calls, (
+            assert measured.can_make_system_calls, (
                 "delf's attempts find no way to a system call here; tell delf"
             )
         cannot_touch_host_processes = measured.protects_processes
