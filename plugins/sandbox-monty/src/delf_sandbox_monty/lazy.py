@@ -156,7 +156,7 @@ class _Yields(ast.NodeTransformer):
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)
-        # A later pass rewrites every attribute that is not called, such as ``row.price``, to the item
+        # A later pass rewrites an attribute that is not called, such as ``row.price``, to the item
         # of a dict: ``row["price"]``. The mark keeps that pass from rewriting this method.
         function.is_called = True
         node.value = ast.Call(func=function, args=[argument], keywords=[], **position_of(node))

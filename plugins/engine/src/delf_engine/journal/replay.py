@@ -92,9 +92,9 @@ class _CallOrder:
         Raises:
             ReplayMismatch: If the turn can never come.
         """
-        # The remaining steps are recorded calls and answers. A new call waits until no step is left,
-        # a recorded call without an answer until no answer is left, and any other recorded call
-        # until its own answer is the next step.
+        # The remaining steps are recorded calls and answers. A new call waits until no step is
+        # left, a recorded call without an answer until no answer is left, and any other recorded
+        # call until its own answer is the next step.
         if recorded_call is None:
             turn_key = _AFTER_ALL_STEPS
             is_turn = not self._remaining_steps
