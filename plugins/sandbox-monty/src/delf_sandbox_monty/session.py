@@ -495,7 +495,7 @@ class MontySession:
         """End the script, so that the model writes another script: ``rerun()`` of scripts.
 
         Args:
-            context: What the model has to know for the other script.
+            context: The facts that the model needs for the other script.
             remaining: The work that the other script has to do.
             carry: The names of the variables that the other script needs: one name, or a list.
         """
