@@ -353,7 +353,7 @@ class TaskRun:
     def trust_of(self, call: Call) -> Trust:
         """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""
         self._values.follow(self.log.events)
-        is_own = self._values.are_own(call.bound.name, call.arguments, call.line)
+        is_own = self._values.are_only_from_user(call.bound.name, call.arguments, call.line)
         return "own" if is_own else "outside"
 
     @property

@@ -534,7 +534,7 @@ def test_value_of_a_clean_script_from_own_data_is_own(code, is_own):
     )
     value = "7" if "'id'" in code else "GB44"
     lines = [number for number, line in enumerate(code.splitlines(), 1) if "pay(" in line]
-    assert origins.is_own("pay", "to", value, lines[-1] if lines else 1) is is_own
+    assert origins.is_only_from_user("pay", "to", value, lines[-1] if lines else 1) is is_own
 
 
 def test_origin_comes_from_the_call_on_the_same_line():
@@ -547,7 +547,11 @@ def test_origin_comes_from_the_call_on_the_same_line():
             ScriptGenerated(**SEEN, code=code, attempt=1),
         ]
     )
-    assert [origins.is_own("pay", "to", "x", line) for line in (1, 2, None)] == [True, False, False]
+    assert [origins.is_only_from_user("pay", "to", "x", line) for line in (1, 2, None)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ class _Suspect:
         comes_from_a_result = bool(self.origins.sources(action, path, self.line))
         # A constant of the script contains nothing that must not leave the user's services.
         carries_data_out = self.bound.action.egress and comes_from_a_result
-        is_own = self.origins.is_own(action, path, self.leaves[path], self.line)
+        is_own = self.origins.is_only_from_user(action, path, self.leaves[path], self.line)
         if is_own and not carries_data_out:
             return False
         origin = self.origins.find(self.leaves[path]) if self.rules else None

@@ -44,7 +44,7 @@ PARENT: Final = "the words of this task"
 # In characters; a longer text is truncated.
 _MAX_FOLLOWED_LENGTH: Final = 20_000
 # Patterns that show that a text quotes another person.
-_QUOTES: Final = re.compile(
+_QUOTATION_SIGNS: Final = re.compile(
     r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
 
@@ -78,10 +78,14 @@ class Origins:
         self._words = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        self._context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = context_texts
+        # Returns each text of the model's first context, as a tuple of the trust in the text, the
+        # text, and the text's source in words. None once the model has been called.
+        self._unread_context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = (
+            context_texts
+        )
         self._tool_of = tool_of
         self._files = files
-        self._processed_count = 0
+        self._processed_event_count = 0
         # A task without words of the user was written by a script, and counts as untrusted data.
         self.has_received_untrusted = has_received_untrusted or not task
         """True if the task has received untrusted data, even if no model has read the data.
@@ -111,7 +115,7 @@ class Origins:
             self._calls_by_action,
             tool_of,
             self._sources_in_outline,
-            self._is_mentioned_by_others,
+            self._is_mentioned_in_untrusted_text,
             self.is_in_user_words,
         )
 
@@ -122,7 +126,7 @@ class Origins:
 
     def follow(self, events: Sequence[Event]) -> None:
         """Process the events that are new since the last call of this method."""
-        for event in events[self._processed_count :]:
+        for event in events[self._processed_event_count :]:
             match event:
                 case CallStarted():
                     self._record_call(event)
@@ -138,9 +142,10 @@ class Origins:
                     self._code = None
                 case ScriptGenerated(code=code):
                     self._code = code
-                    # A script without a model call comes from a routine, which the user trusts.
-                    is_from_routine = self._context_texts is not None
-                    if is_from_routine:
+                    # Only the first call of a model makes _unread_context_texts None. A script that
+                    # no model wrote comes from a routine, which the user trusts.
+                    was_model_called = self._unread_context_texts is None
+                    if not was_model_called:
                         self.is_author_untainted = True
                     if self.is_author_untainted:
                         self._analysed_scripts.add(code)
@@ -158,16 +163,17 @@ class Origins:
                         self.has_received_untrusted = True
                 case _:
                     pass
-        self._processed_count = len(events)
+        self._processed_event_count = len(events)
 
     def _record_context_texts(self) -> None:
         """Record the model's initial context, when a model is first asked."""
-        for trust, text, where in self._context_texts() if self._context_texts else ():
+        context_texts = self._unread_context_texts
+        for trust, text, where in context_texts() if context_texts else ():
             if trust == "own" and where == CONVERSATION:
                 self._words.append(text)
             else:
                 self._record_text(trust, text, where)
-        self._context_texts = None
+        self._unread_context_texts = None
 
     def _record_text(self, trust: Trust, text: str, where: str) -> None:
         self._texts.append(_as_result(where, text, trust))
@@ -176,7 +182,9 @@ class Origins:
     def _record_call(self, event: CallStarted) -> None:
         """Record a call and the trust of its result, and mark a connection that the call taints.
 
-        A connection is tainted if a call may send it untrusted data.
+        A connection is tainted if a call may send it untrusted data. The author of a call is the
+        model, or the user who saved a routine. An untainted author wrote the call before reading
+        any untrusted data.
         """
         tool = self._tool_of(event.action)
         declared = tool.trust_of(event.arguments) if tool else None
@@ -194,9 +202,12 @@ class Origins:
         may_send_untrusted = self.has_received_untrusted and can_store_arguments
         may_taint = may_send_untrusted and call.connection not in self._tainted_connections
         needs_argument_check = bool(declared) or may_taint
-        if needs_argument_check and not self.are_own(event.action, event.arguments, event.line):
+        if needs_argument_check and not self.are_only_from_user(
+            event.action, event.arguments, event.line
+        ):
             # Untrusted data in the arguments decides what the call finds, so the declared trust of
-            # the result does not hold.
+            # the result does not hold. A call of a tainted author is compared with the outline
+            # instead.
             if self.is_author_untainted and declared:
                 call.trust = "outside"
             if may_send_untrusted:
@@ -229,13 +240,14 @@ class Origins:
         """Yield the texts whose instructions the user tells the agent to obey.
 
         A text counts if the task's outline has a call that reads the text in order to obey it, if
-        the user's words name the text's author, and if the service reports the same author.
+        the user's words name the text's author, and if the service reports the same author. A text
+        that seems to quote another person does not count.
         """
         for call in self._calls.values():
             author_field = None if call.tool is None else call.tool.action.author
             if not author_field:
                 continue
-            planned_calls = self.outline.calls_to_obey
+            planned_calls = self.outline.calls_with_instructions
             if not any(self.outline.is_call(planned, call) for planned in planned_calls):
                 continue
             for record in items_of(call.result):
@@ -245,18 +257,21 @@ class Origins:
                     f"{path.lstrip('.')}: {text}" for _, path, text in texts_with_trust(record)
                 )
                 text, author = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author_field)
+                # A quotation may contain instructions of another person than the text's author.
+                may_quote_others = _QUOTATION_SIGNS.search(text) is not None
                 if (
                     isinstance(author, str)
                     and self.is_in_user_words(author)
-                    and not _QUOTES.search(text)
+                    and not may_quote_others
                 ):
                     yield text
 
-    def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
+    def is_only_from_user(self, action: str, path: str, text: str, line: int | None) -> bool:
         """Return whether a value in a call comes only from the user's own data.
 
-        The model must have written the script before it read untrusted data, and the script must
-        compute the value only from constants and from results that the user wrote.
+        The script's author, a model or the user, must have written the script before reading any
+        untrusted data. The script must compute the value only from constants, and from parts of
+        results that have the user's own data.
 
         Args:
             action: The called action.
@@ -264,15 +279,20 @@ class Origins:
             text: The value.
             line: The line of the script with the call, if known.
         """
-        sources = self.untrusted_sources(action, path, line) if self.is_author_untainted else None
-        if sources is None:
+        if not self.is_author_untainted:
             return False
         # A source is the name of an action, or FIELD and the name of a field that the script reads.
+        sources = self.untrusted_sources(action, path, line)
+        if sources is None:  # the script does not show where the value comes from
+            return False
         actions = {source for source in sources if source[0] != FIELD}
         field_names = {source.removeprefix(FIELD) for source in sources - actions}
-        return all(self._has_only_own(source, text, field_names) for source in actions)
+        # An action may return untrusted data in some fields, and the user's own data in others.
+        return all(self._is_only_in_trusted_fields(name, text, field_names) for name in actions)
 
-    def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
+    def are_only_from_user(
+        self, action: str, arguments: Mapping[str, Any], line: int | None
+    ) -> bool:
         """Return whether all values in a call come only from the user's own data.
 
         Args:
@@ -283,7 +303,9 @@ class Origins:
         # Until the task has received data of others, the user's data is all that there is.
         if not self.has_received_untrusted:
             return True
-        return all(self.is_own(action, path, text, line) for path, text in values_of(arguments))
+        return all(
+            self.is_only_from_user(action, path, text, line) for path, text in values_of(arguments)
+        )
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions whose results flow into an argument, as analysed in the script.
@@ -328,10 +350,12 @@ class Origins:
         tool = self._tool_of(action)
         if tool is None or action in self._untrusted_actions:
             return False
-        # Before the first result, the declaration of the action decides.
-        return bool(self._finished_calls_by_action[action]) or tool.action.trust == "own"
+        # An action with a finished call has returned only the user's own data, because the action
+        # is not in _untrusted_actions. Before the first result, the action's declaration decides.
+        has_result = bool(self._finished_calls_by_action[action])
+        return has_result or tool.action.trust == "own"
 
-    def _has_only_own(self, action: str, text: str, fields: Collection[str]) -> bool:
+    def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
         """Return whether a value is in an action's results, and only in trusted parts of them.
 
         Args:
@@ -365,12 +389,13 @@ class Origins:
             return Origin(kind="task", trust="own")
         code = self._code
         is_in_script = code is not None and mentions(code, text)
-        # The author of the script had read no untrusted data, so the author's words are the user's.
+        # An untainted author, the model or the user, wrote the script before reading any
+        # untrusted data. The value in the script can therefore only come from the user.
         if self.is_author_untainted and is_in_script:
             return Origin(kind="script", trust="own")
-        if found := find_in(self._all_texts(), text):
+        if found := find_in(self._all_read_calls(), text):
             return found
-        # The author may have made up the value under the influence of untrusted data. Without a
+        # The model may have made up the value under the influence of untrusted data. Without a
         # script, the model wrote the call's arguments directly.
         if not self.is_author_untainted and (code is None or is_in_script):
             return Origin(kind="script", trust="outside")
@@ -387,15 +412,19 @@ class Origins:
         """Return whether a value is the whole answer of a person to a question."""
         return normalized_text(text) in self._answers
 
-    def _is_mentioned_by_others(self, identifier: str) -> bool:
-        """Return whether an untrusted text contains a record's identifier among other words."""
+    def _is_mentioned_in_untrusted_text(self, identifier: str) -> bool:
+        """Return whether an untrusted text has a record's identifier and also other words.
+
+        A text that is only the identifier, such as a field ``id``, does not mention the record.
+        """
+        # A text without a call, such as an input file, stands here as the result of a call, too.
         return any(
             trust == "outside" and mentions_record(text, identifier)
-            for call in self._all_texts()
+            for call in self._all_read_calls()
             for trust, _, text in texts_with_trust(call.result, call.trust)
         )
 
-    def _all_texts(self) -> Sequence[ReadCall]:
+    def _all_read_calls(self) -> Sequence[ReadCall]:
         """Return all texts that the task has read, as results of calls.
 
         The task's input files are read when this method is first called.

@@ -23,7 +23,7 @@ from delf_engine.origins.syntax import (
     dotted,
     field_of,
     is_constant,
-    letters_of_name,
+    normalized_name,
 )
 from delf_engine.origins.texts import is_only_one, normalized_text
 from delf_engine.origins.values import (
@@ -79,8 +79,8 @@ class Outline:
         past_calls: The calls of the task so far, by action.
         tool_of: Returns an action by its name.
         sources_of_expression: Returns the actions and fields that an expression uses.
-        is_mentioned_by_others: Returns whether a record is mentioned in a text that the user did
-            not write.
+        is_mentioned_in_untrusted_text: Returns whether an untrusted text mentions a record by its
+            identifier.
         is_in_user_words: Returns whether the user's words contain a value. Such a value fits an
             argument that the outline leaves open.
     """
@@ -90,20 +90,20 @@ class Outline:
         past_calls: Mapping[str, Sequence[ReadCall]],
         tool_of: Callable[[str], BoundAction | None],
         sources_of_expression: Callable[[ast.expr], AbstractSet[str]],
-        is_mentioned_by_others: Callable[[str], bool],
+        is_mentioned_in_untrusted_text: Callable[[str], bool],
         is_in_user_words: Callable[[str], bool],
     ) -> None:
         self._past_calls = past_calls
         self._tool_of = tool_of
         self._sources_of_expression = sources_of_expression
-        self._is_mentioned_by_others = is_mentioned_by_others
+        self._is_mentioned_in_untrusted_text = is_mentioned_in_untrusted_text
         self._is_in_user_words = is_in_user_words
-        # The calls that the user's words ask for, as a model wrote them.
+        # The outline: the calls that the user's words ask for, as a model wrote them.
         self._planned_calls: list[ast.Call] = []
-        self.calls_to_obey: Sequence[ast.Call] = ()
+        self.calls_with_instructions: Sequence[ast.Call] = ()
         """The planned calls that read texts whose instructions the user tells the agent to obey."""
         self.answers = 0
-        """The number of the model's answers to the question for an outline."""
+        """The number of the model's answers that list planned calls."""
         # How often :meth:`reaches_planned_count` has allowed a call. The key is the action with the
         # values that decide the effect of the call.
         self._allowed_counts: Counter[tuple[str, ...]] = Counter()
@@ -116,11 +116,11 @@ class Outline:
         """
         is_first_answer = self.answers == 0
         for call in parse_calls(answer):
-            # A call may contain other calls as its arguments.
-            inner_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
-            self._planned_calls += inner_calls
+            # The call itself and the calls in its arguments, without ``follow``.
+            planned_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
+            self._planned_calls += planned_calls
             if dotted(call.func) == "follow" and is_first_answer:
-                self.calls_to_obey = [*self.calls_to_obey, *inner_calls]
+                self.calls_with_instructions = [*self.calls_with_instructions, *planned_calls]
         self.answers += 1
 
     def differing_arguments(
@@ -142,13 +142,13 @@ class Outline:
             arguments: The arguments of the call.
             is_content: Decides which values are content.
             has_only_content: Whether all arguments of the call are content.
-            sources_by_parameter: The untrusted sources of the parameters to compare; all parameters
-                are compared when omitted. Given only for a script that the model wrote before it
-                read untrusted data.
+            sources_by_parameter: By parameter, the untrusted results and fields from which the
+                script computes the argument. Only the parameters in this mapping are compared; all
+                parameters when omitted.
 
         Returns:
-            For each planned call, the names of the parameters in which the call differs. A planned
-            call that equals the call has no names.
+            One sequence for each planned call, with the parameters in which the call differs from
+            that planned call. The sequence is empty if there is no difference.
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
@@ -165,7 +165,7 @@ class Outline:
     def states(self, action: str, name: str, value: Any) -> bool:
         """Return True if a planned call of the action has this value as a literal argument."""
         values = (
-            self._planned_arguments(call).get(letters_of_name(name))
+            self._planned_arguments(call).get(normalized_name(name))
             for call in self._planned_calls_of(action)
         )
         nodes = (node for node in values if node is not None and is_constant(node))
@@ -215,14 +215,16 @@ class Outline:
     def is_call(self, planned_call: ast.Call, past_call: ReadCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
-        An argument without a planned literal may have any value if the author of the past call had
-        read no untrusted data, or if the past call is a change: a change had its own review.
+        An argument that is no literal in the planned call may have any value if the model wrote the
+        past call before reading any untrusted data, or if the past call is a change: changes were
+        checked before they ran.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        may_differ = past_call.is_author_untainted or past_call.changes
-        is_content = _always_content if may_differ else _never_content
+        accepts_any_value = past_call.is_author_untainted or past_call.changes
+        # Only a value that counts as content may differ from a planned expression.
+        is_content = _always_content if accepts_any_value else _never_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, is_content))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
@@ -245,19 +247,20 @@ class Outline:
             planned_call: The planned call.
             arguments: The arguments of the real call.
             is_content: Decides which values are content that may differ.
-            sources_by_parameter: The untrusted sources of parameters, for a script; only these
-                parameters are compared. All parameters are compared when omitted.
+            sources_by_parameter: By parameter, the untrusted results and fields from which the
+                script computes the argument. Only the parameters in this mapping are compared; all
+                parameters when omitted.
         """
         planned_nodes = self._planned_arguments(planned_call)
         tool = self._tool_of(dotted(planned_call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}
         # Names are compared without case and underscores.
-        names = {letters_of_name(name): name for name in values}
+        names = {normalized_name(name): name for name in values}
         if sources_by_parameter is None:
             compared = {*planned_nodes, *names}
         else:
-            compared = {*map(letters_of_name, sources_by_parameter)}
+            compared = {*map(normalized_name, sources_by_parameter)}
         for letters in sorted(compared):
             name, planned_node = names.get(letters, letters), planned_nodes.get(letters)
             value = values.get(name)
@@ -283,9 +286,10 @@ class Outline:
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
         """Return whether a value equals the planned value, or is allowed by the planned expression.
 
-        A planned literal must equal the value. Any other planned expression allows content, and the
-        values of the field that the expression names; ``...`` allows all values that the user's
-        words contain.
+        A planned literal must equal the value, and ``choose(a, b)`` allows either choice. Any other
+        expression, such as ``find_contact(name="Ada").mail``, allows text for people (content), and
+        each value that the field ``mail`` has in the results of this call. ``...`` allows content
+        and each value that the user's words contain.
 
         Args:
             node: The planned expression; None if the planned call does not have the argument.
@@ -293,27 +297,9 @@ class Outline:
             path: The path of the value in the arguments.
             is_content: Decides which values are content that may differ.
         """
-        items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
-                # Each planned constant must equal one item of the value; the item is then done.
-                for constant in filter(is_constant, nodes):
-                    fitting = (
-                        index
-                        for index, item in enumerate(items)
-                        if self._fits(constant, item, path, is_content)
-                    )
-                    if (fitting_index := next(fitting, None)) is None:
-                        return False
-                    del items[fitting_index]
-                # Each other item must fit some planned expression, such as ``...``.
-                expressions = [*filterfalse(is_constant, nodes)]
-                return all(
-                    any(
-                        self._fits(expression, item, path, is_content) for expression in expressions
-                    )
-                    for item in items
-                )
+                return self._items_fit(nodes, value, path, is_content)
             case ast.Dict(keys=keys, values=nodes) if (fields := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
                 planned = dict(zip(names, nodes, strict=True))
@@ -327,6 +313,7 @@ class Outline:
                 return any(self._fits(choice, value, path, is_content) for choice in choices)
             case ast.expr() if is_constant(node):
                 # A list with one item counts as the item.
+                items = [*items_of(value)]
                 single_value = items[0] if len(items) == 1 else value
                 return _is_same(ast.literal_eval(node), single_value)
             case _:
@@ -337,6 +324,35 @@ class Outline:
                     for leaf_path, text in leaves_of(value, path)
                 )
 
+    def _items_fit(
+        self, planned_items: Sequence[ast.expr], value: Any, path: str, is_content: IsContent
+    ) -> bool:
+        """Return whether a value has all planned constants, and no items that are not planned.
+
+        Args:
+            planned_items: The items of the planned list, tuple or set.
+            value: The value in the call, with any number of items.
+            path: The path of the value in the arguments.
+            is_content: Decides which values are content that may differ.
+        """
+        unmatched_items = [*items_of(value)]
+        # Each planned constant must equal an item of its own.
+        for constant in filter(is_constant, planned_items):
+            fitting = (
+                index
+                for index, item in enumerate(unmatched_items)
+                if self._fits(constant, item, path, is_content)
+            )
+            if (fitting_index := next(fitting, None)) is None:
+                return False
+            del unmatched_items[fitting_index]
+        # Each other item must fit some planned expression, such as ``...``.
+        expressions = [*filterfalse(is_constant, planned_items)]
+        return all(
+            any(self._fits(expression, item, path, is_content) for expression in expressions)
+            for item in unmatched_items
+        )
+
     def _is_from_field(self, node: ast.expr | None, text: str, inner: Sequence[str]) -> bool:
         field = None if node is None else field_of(node)
         return field is not None and self._field_contains(*field, text, inner)
@@ -346,8 +362,9 @@ class Outline:
     ) -> bool:
         """Return whether a script computes a value only from what a planned expression uses.
 
-        The expression uses the results of planned calls. The task's past calls of the same actions
-        must set all parameters that the planned calls set, but may set them to other values.
+        For the planned ``find(sender="Ada").mail``, the value must come only from results of the
+        action ``find`` and from the field ``mail``. Each past call of ``find`` must have set the
+        parameter ``sender``, to any value.
 
         Args:
             planned_node: The planned expression.
@@ -359,13 +376,17 @@ class Outline:
         if not script_sources <= self._sources_of_expression(planned_node):
             return False
         return all(
-            self._planned_arguments(planned_call).keys()
-            <= {*map(letters_of_name, self._filters(past_call))}
+            self._sets_planned_parameters(planned_call, past_call)
             for planned_call in calls_in(planned_node)
             for past_call in self._past_calls.get(dotted(planned_call.func), ())
         )
 
-    def _filters(self, past_call: ReadCall) -> Iterator[str]:
+    def _sets_planned_parameters(self, planned_call: ast.Call, past_call: ReadCall) -> bool:
+        """Return whether a past call sets each parameter of a planned call, to any value."""
+        planned_names = self._planned_arguments(planned_call).keys()
+        return planned_names <= {*map(normalized_name, self._parameters_set_by(past_call))}
+
+    def _parameters_set_by(self, past_call: ReadCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
         tool = self._tool_of(past_call.action)
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
@@ -391,34 +412,44 @@ class Outline:
         items = (item for result in results for item in result)
         texts = {text for item in items for _, text in leaves_of(item)}
         if normalized_text(value) in map(normalized_text, texts):
-            return len(texts) == 1 or not self._is_mentioned_by_others(value)
+            return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
         return any(is_only_one(value, text) for text in texts)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
         """Yield the values of a field in the results of past calls that match a planned call.
 
-        A past call may leave out parameters that the planned call sets. Of its result, only the
-        records count whose fields of the same names have the planned values. Yields one iterator
-        for each past call.
+        If a past call leaves out a parameter of the planned call, such as ``sender="Bob"``, only
+        the records of its result that have ``Bob`` as ``sender`` are used.
+
+        Yields:
+            An iterator for each past call.
         """
-        planned_nodes = self._planned_arguments(planned_call)
         for past_call in self._past_calls.get(dotted(planned_call.func), ()):
             if self.is_call(planned_call, past_call):
                 yield fields_at(past_call.result, path)
                 continue
-            arguments = past_call.arguments
-            differing = [*self._differing_arguments(planned_call, arguments, _never_content)]
-            # The call may only lack a planned filter, but must not have another value for it.
-            has_other_filter = not {*self._filters(past_call)}.isdisjoint(differing)
-            nodes = [planned_nodes.get(letters_of_name(name)) for name in differing]
-            planned_values = [
-                ast.literal_eval(node) for node in nodes if node and is_constant(node)
-            ]
-            is_usable = not (past_call.has_failed or past_call.changes or has_other_filter)
-            # Records can be filtered only by planned values that are constants.
-            if is_usable and len(planned_values) == len(differing):
-                conditions = dict(zip(differing, planned_values, strict=True))
+            conditions = self._left_out_arguments(planned_call, past_call)
+            if conditions is not None:
                 yield fields_at(past_call.result, path, conditions)
+
+    def _left_out_arguments(
+        self, planned_call: ast.Call, past_call: ReadCall
+    ) -> Mapping[str, Any] | None:
+        """Return the planned arguments that a successful read left out, by parameter.
+
+        None for a failed call and for a change, if the read has another value for a planned
+        argument, or if a planned argument that the read left out is no constant.
+        """
+        differing = [*self._differing_arguments(planned_call, past_call.arguments, _never_content)]
+        has_other_value = not {*self._parameters_set_by(past_call)}.isdisjoint(differing)
+        if past_call.has_failed or past_call.changes or has_other_value:
+            return None
+        planned_nodes = self._planned_arguments(planned_call)
+        nodes = [planned_nodes.get(normalized_name(name)) for name in differing]
+        planned_values = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
+        if len(planned_values) < len(differing):
+            return None
+        return dict(zip(differing, planned_values, strict=True))
 
 
 def _is_ellipsis(node: ast.expr | None) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Final
 
-from delf_engine.origins.syntax import arguments_of, dotted, letters_of_name
+from delf_engine.origins.syntax import arguments_of, dotted, normalized_name
 from delf_engine.origins.values import parameter_of
 
 # Builtins that return no untrusted data and change no argument, except ``next``.
@@ -84,6 +84,9 @@ class Scripts:
     ) -> None:
         self._parameters_of = parameters_of
         self._trees: list[ast.Module] = []
+        # Here, the sources of a value are the actions whose results flow into the value, and the
+        # fields that the scripts read from the results.
+        #
         # The sources of the arguments of each call in the last script, by action and call.
         self._argument_sources: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(
             dict
@@ -92,14 +95,16 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
-        # For each variable, the other variables whose objects the variable's value may contain.
+        # For each variable, the other variables whose objects it may contain: ``b`` for ``a`` after
+        # ``a = [b]``.
         self._contained_variables: dict[str, _Sources] = defaultdict(set)
-        # The variables whose object another variable may also refer to, or contain, so that a
-        # change of one of the two variables changes both.
+        # The variables whose object may also belong to another variable, as in ``a = b = []``:
+        # ``a.append(x)`` changes ``b``, too.
         self._aliased_variables: set[str] = set()
         # The variables that refer only to immutable values: texts and numbers.
         self._immutable_variables: set[str] = set()
-        # The sources of all changes to aliased objects, to which any variable may refer.
+        # The sources of all values that the scripts put into objects of aliased variables. Any
+        # variable that is not immutable may refer to such an object.
         self._alias_change_sources: _Sources = set()
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The sources that decide whether or how often a statement runs.
@@ -124,7 +129,10 @@ class Scripts:
         self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
 
     def add(self, code: str) -> None:
-        """Analyse another script of the task; invalid Python is ignored."""
+        """Analyse another script of the task.
+
+        If the script is no valid Python or too complex, :meth:`sources` returns None for its calls.
+        """
         self._cached_sources.clear()
         try:
             tree = ast.parse(code)
@@ -145,7 +153,8 @@ class Scripts:
                     return
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
-        # The analysis did not end, so that the sources of every call count as unknown.
+        # The script is invalid, or even the last pass found new sources. Without recorded
+        # arguments, the sources of all calls are unknown.
         self._argument_sources.clear()
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
@@ -181,7 +190,7 @@ class Scripts:
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
         if not sources_by_parameter_of_calls or can_hide_calls:
             return None
-        name = letters_of_name(parameter)
+        name = normalized_name(parameter)
         # The name "*" stands for arguments that a call passes with * or **.
         found = [
             sources_by_parameter.get(name, sources_by_parameter.get("*"))
@@ -191,11 +200,12 @@ class Scripts:
         return frozenset[str]().union(*known or [{UNKNOWN}])
 
     def _declare(self, tree: ast.Module) -> None:
-        """Record the names that a script binds, before their values are followed.
+        """Record the names that a script binds; :meth:`read` later records where values come from.
 
-        Names bound by other means than an assignment, a call or a harmless import have unknown
-        sources. The parameters of functions, and names with unknown sources, count as aliases:
-        their objects may also be the objects of other variables.
+        Variables and the parameters of functions have no sources yet. All other names, such as
+        classes and caught exceptions, have unknown sources, except harmless modules and functions.
+        The parameters, and the names with unknown sources, count as aliased: their objects may also
+        be the objects of other variables.
         """
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
@@ -308,16 +318,18 @@ class Scripts:
         return set[str]().union(*map(self.read, nodes))
 
     def _read_branching(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
-        """Read a node in which any part may decide whether another part runs, such as ``a or b``.
+        """Collect the sources of a node whose parts decide which parts run, such as ``a or b``.
 
         Returns:
-            The actions and fields from which the values in all parts come.
+            The sources: the actions and fields from which the values in all parts come.
         """
+        # The conditions of the node are known only after all parts have been read.
         with self._visiting(node, set()):
-            self._add_to(self._sources_read_in[node], self._read_all(parts))
-            # All parts count as conditions of the whole node.
-            self._add_to(self._condition_sources[node], self._sources_read_in[node])
-            return self._sources_read_in[node]
+            sources = self._sources_read_in[node]
+            self._add_to(sources, self._read_all(parts))
+            # Each part may decide whether another part runs.
+            self._add_to(self._condition_sources[node], sources)
+            return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
         return self._read_all(ast.iter_child_nodes(node))
@@ -378,11 +390,11 @@ class Scripts:
         for each in functions:
             sources |= self._follow_into_function(each, call, arguments)
         is_known = root in self._modules or name in _HARMLESS_BUILTINS.split()
+        # next() is a known function, but changes its argument: it takes an item of the iterator.
         is_harmless = is_known and name != "next" and not is_bound
-        if (
-            method in _CHANGING_METHODS.split()
-            and dotted(receiver) not in _HARMLESS_BUILTINS.split()
-        ):
+        # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
+        is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
+        if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
             self._record_change(receiver, argument_sources, call)
         elif not (functions or is_harmless or method in _READING_METHODS.split()):
             # An unknown function may put any argument into any other argument.
@@ -400,12 +412,15 @@ class Scripts:
             The sources of the function's result.
         """
         names = function.args
+        # The arguments by the parameters' names without case and underscores.
         named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
         # The conditions around this call also decide whether the function changes variables that
         # are defined outside of it.
         self._add_to(self._condition_sources[function], *self._enclosing_conditions())
+        # An argument that the call passes with * or ** may belong to any parameter.
+        unpacked_arguments = named.get("*")
         for each in (*names.posonlyargs, *names.args, *names.kwonlyargs):
-            if value := named.get(letters_of_name(each.arg), named.get("*")):
+            if value := named.get(normalized_name(each.arg), unpacked_arguments):
                 self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
         for each in filter(None, (names.vararg, names.kwarg)):
             rest = ast.Tuple([*arguments])
@@ -415,13 +430,15 @@ class Scripts:
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         """Record that an assignment binds its targets to a value; return the value's sources."""
         sources = self.read(value)
-        bound_value = value
-        # The variables of ``a = b = []`` refer to the same object. Inside an ast.Starred, the value
-        # does not count as a new object, so that the targets count as aliases of each other.
-        if len(targets) > 1:
-            bound_value = ast.Starred(ast.Tuple([value, *targets]))
+        if len(targets) == 1:
+            self._bind(targets[0], sources, value)
+            return sources
+        # The variables of ``a = b = []`` refer to one object. Each target is therefore bound to an
+        # expression that contains all targets. _bind() takes a list display for a new object of its
+        # variable alone, but not a starred expression, so that the targets count as aliased.
+        shared_value = ast.Starred(ast.Tuple([value, *targets]))
         for target in targets:
-            self._bind(target, sources, bound_value)
+            self._bind(target, sources, shared_value)
         return sources
 
     def _bind(
@@ -444,7 +461,7 @@ class Scripts:
                 self._add_to(self._contained_variables[name], _names_in(value))
                 if not isinstance(value, (ast.Constant, ast.JoinedStr)):
                     self._immutable_variables.discard(name)
-                # The variable may then refer to the same object as another variable.
+                # Without a new object, the variable may refer to the object of another variable.
                 if not self._creates_object(value):
                     self._add_to(self._aliased_variables, [name])
             case ast.Attribute(value=changed_node) | ast.Subscript(value=changed_node):
@@ -452,8 +469,11 @@ class Scripts:
                 index = target.slice if isinstance(target, ast.Subscript) else ast.Constant(0)
                 self._record_change(changed_node, sources | self.read(index), value)
             case _:
+                # Each variable of ``a, b = value`` gets an item of the value, which is no new
+                # object and is written as ``*value`` here.
+                item = ast.Starred(value)
                 for each in ast.iter_child_nodes(target):
-                    self._bind(each, sources, ast.Starred(value), is_passed=is_passed)
+                    self._bind(each, sources, item, is_passed=is_passed)
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -475,14 +495,17 @@ class Scripts:
         names = [*_variables_reaching(node)]
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
-        # An object that other variables may refer to, too, such as an argument or a loop's item,
-        # may be the object of any variable. The change is therefore recorded for all variables.
+        # An aliased object, such as a loop's item, may be the object of any variable. The actions
+        # from which the change comes are therefore recorded as sources of all variables.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
-        if not names or not {*names} <= unaliased_variables:
+        is_unaliased = bool(names) and {*names} <= unaliased_variables
+        if not is_unaliased:
             actions = (source for source in sources if source[0] != FIELD)
             self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
-        # A change of the list that a variable refers to does not change the objects in the list.
-        self._add_to_variables(names, sources, is_deep=not isinstance(node, ast.Name))
+        # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
+        # list, which may also be the object of a variable that ``a`` contains.
+        is_part_changed = not isinstance(node, ast.Name)
+        self._add_to_variables(names, sources, is_deep=is_part_changed)
 
     def _add_to_variables(
         self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True
@@ -491,16 +514,18 @@ class Scripts:
 
         Args:
             changed: The names of the changed variables.
-            sources: The sources of the change.
+            sources: The actions and fields from which the new values in the variables come.
             is_deep: Whether to add the sources also to each variable whose object may be contained
                 in the object of a changed variable.
         """
         names = [*changed]
+        # The list grows during this loop, by the contained variables, which are then visited, too.
         for name in names:
             if name in self._variable_sources or name in self._modules:
                 known = self._variable_sources.setdefault(name, set())
                 self._add_to(known, sources, *self._enclosing_conditions(name))
-            names += self._contained_variables[name].difference(names) if is_deep else ()
+            if is_deep:
+                names += self._contained_variables[name].difference(names)
 
     @contextmanager
     def _visiting(self, node: ast.AST, sources: _Sources) -> Generator[None]:
@@ -508,12 +533,13 @@ class Scripts:
 
         Args:
             node: The node.
-            sources: The sources that decide whether or how often the parts run.
+            sources: The actions and fields that decide whether or how often the parts run.
         """
         self._add_to(self._condition_sources[node], sources)
+        # The counts show whether a variable is also used outside of the node: the whole script then
+        # has more uses of its name. The handlers of a ``try`` count as outside of the node, because
+        # they run even if an exception skips the rest of the body.
         if node not in self._use_counts_in:
-            # An exception in the body of a ``try`` skips the rest of the body, but its handlers
-            # run. Variables that the handlers use are therefore used outside of the body.
             body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
             self._use_counts_in[node] = Counter(name for each in body for name in _names_in(each))
         self._enclosing_nodes.append(node)
@@ -523,10 +549,16 @@ class Scripts:
             self._enclosing_nodes.pop()
 
     def _enclosing_conditions(self, name: str | None = None) -> Iterator[_Sources]:
-        """Yield the sources of each enclosing loop's or condition's decision to run its body.
+        """Yield, for each enclosing loop or condition, what decides whether its body runs.
 
-        With the name of a variable, the nodes that contain all uses of the variable are left out:
-        the variable has no value where such a node did not run.
+        A loop or condition that contains all uses of a variable does not affect the variable's
+        value: no statement outside can read the variable.
+
+        Args:
+            name: The variable whose nodes with all uses are left out; None to leave out no node.
+
+        Yields:
+            The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
             has_all_uses = (
@@ -538,8 +570,9 @@ class Scripts:
     def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        The conditions of the jump decide whether the statements after the jump run. The sources of
-        these conditions therefore become sources of the conditions of each enclosing node.
+        The statements after the jump run only if the jump did not. The sources of the
+        jump's own value and of the conditions around the jump therefore become sources of the
+        conditions of each enclosing node.
 
         Args:
             sources: The actions and fields from which the jump's own value comes, if any.
@@ -547,9 +580,9 @@ class Scripts:
         Returns:
             ``sources``, unchanged.
         """
-        jump_conditions = sources.union(*self._enclosing_conditions())
+        jump_sources = sources.union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
-            self._add_to(self._condition_sources[node], jump_conditions)
+            self._add_to(self._condition_sources[node], jump_sources)
         return sources
 
     def _add_to_parameters(self, node: ast.AST, sources: _Sources) -> None:

@@ -27,16 +27,16 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
         call: The call.
         parameters: The names of the function's parameters, in order.
     """
-    named = {letters_of_name(each.arg): each.value for each in call.keywords if each.arg}
+    named = {normalized_name(each.arg): each.value for each in call.keywords if each.arg}
     spread = [each.value for each in call.keywords if not each.arg]
     if any(isinstance(each, ast.Starred) for each in call.args):
         spread += call.args
     else:
-        named |= dict(zip(map(letters_of_name, parameters), call.args, strict=False))
+        named |= dict(zip(map(normalized_name, parameters), call.args, strict=False))
     return {**named, "*": ast.Tuple(elts=spread)} if spread else named
 
 
-def letters_of_name(name: str) -> str:
+def normalized_name(name: str) -> str:
     """Normalise a parameter name, so that ``customerId`` equals ``customer_id``."""
     return name.replace("_", "").lower()
 

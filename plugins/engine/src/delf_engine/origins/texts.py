@@ -64,15 +64,16 @@ def mentions(text: str, value: str) -> bool:
 def mentions_record(text: str, value: str) -> bool:
     """Return whether a text mentions a record by its identifier, or by the identifier's number.
 
-    The number must follow a quote, ``#`` or a word in lower case, and must not begin a date, a
-    time, a decimal number or a measure. So ``11`` is a record's number in "file '11'" and
-    "delete 11", but not in "June 11 is".
+    The text must have other words, too: a text that is only the identifier is no mention. A number
+    must follow a quote, ``#`` or a word in lower case, and must not begin a date, a time, a decimal
+    number or a measure. So ``11`` is a record's number in "file '11'" and "delete 11", but not in
+    "June 11 is".
 
     Args:
         text: The text.
         value: The identifier of the record.
     """
-    # A text that is not longer than the identifier can only be the identifier itself.
+    # Other words make the text longer than the identifier.
     has_other_words = len(text.strip()) > len(value)
     if not has_other_words or not re.search(r"\d", value):
         return False
@@ -90,11 +91,11 @@ def mentions_record(text: str, value: str) -> bool:
 def is_only_one(word: str, text: str) -> bool:
     """Return whether a word is the only one of its kind in a text.
 
-    The kinds are mail addresses, web addresses, account numbers and numbers.
+    The kinds are mail addresses, web addresses, account numbers and numbers. Return False for a
+    word of no kind, but True for an empty word, which carries no data.
     """
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     if kind is None:
-        # Of the words without a kind, only an empty word counts: it discloses nothing.
         return not word.strip()
     words = {match[0].casefold().rstrip(".") for match in kind.finditer(text)}
     return words == {word.strip().casefold()}

@@ -210,8 +210,13 @@ def _in_folder(root: Path, name: str) -> Path | None:
     return path if is_inside and path.resolve().is_relative_to(root.resolve()) else None
 
 
-def _digest_and_size(path: Path, root: Path, max_bytes: int) -> tuple[str, int]:
+def _digest_and_size(path: Path, root: Path, remaining_bytes: int) -> tuple[str, int]:
     """Return the digest of a file, and the file's size in bytes.
+
+    Args:
+        path: The path of the file.
+        root: The folder, without links in its path.
+        remaining_bytes: The rest of ``_MAX_BYTES``, the limit for all files that need trust.
 
     Raises:
         ConfigurationError: If the file is a link out of the folder, too large or unreadable.
@@ -223,7 +228,7 @@ def _digest_and_size(path: Path, root: Path, max_bytes: int) -> tuple[str, int]:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size > max_bytes:
+            if size > remaining_bytes:
                 raise ConfigurationError(
                     f"{path}: the files that need trust have more than {_MAX_BYTES:,} bytes"
                 )
