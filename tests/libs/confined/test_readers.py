@@ -298,8 +298,8 @@ async def test_long_call_yields_to_another_caller(turn, other, preempted):
     async with turns.acquire(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
         end = loop.time() + 4 * MIN_RUN_SECONDS
-        await until(lambda: turn.preempted.done() or loop.time() > end)
-        assert turn.preempted.done() == preempted
+        await until(lambda: turn.preemption_request.done() or loop.time() > end)
+        assert turn.preemption_request.done() == preempted
     await waiting
 
 
@@ -318,7 +318,7 @@ async def test_time_of_a_preempted_call_is_counted_once():
         others = [asyncio.create_task(other) for other in others]
         end = loop.time() + 0.05
         await until(lambda: loop.time() > end)
-        preempted.preempted.set_result(None)
+        preempted.preemption_request.set_result(None)
     await asyncio.gather(take("a1", preempted), *others)
     assert order[:2] == ["b1", "a2"], "b has run 1.5 times as long as a"
 

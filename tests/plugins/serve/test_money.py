@@ -7,6 +7,7 @@ import pytest
 from delf.llm import LLMConfig
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.config import AgentConfig
+from delf_serve.keys import Key
 from plugins.serve.test_people import add, person
 from support.serving import bearer, doing
 
@@ -214,6 +215,17 @@ async def test_budget_of_a_team_is_shared(serve):
     assert (await spend(server, "ben"))["state"] == "done"
     assert (await spend(server, "ada"))["status"] == 402
     assert (await spend(server, "cy"))["state"] == "done"
+
+
+async def test_budget_of_a_team_without_members_counts_no_tasks(serve):
+    server = await serve(agent=PAID, budgets={"finance": 1.0})
+    await add(server, person("ada"))
+    assert (await spend(server, "ada"))["state"] == "done"
+    former_member = Key(
+        "ben", frozenset(), digest=b"", uid="no longer known", teams=frozenset({"finance"})
+    )
+    shown = await server.app.tasks.budgets.shown(former_member)
+    assert [budget.cost_usd for budget in shown] == [0]
 
 
 async def test_running_task_stops_at_the_budget_of_its_person(serve):

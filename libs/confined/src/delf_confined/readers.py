@@ -119,7 +119,7 @@ class Readers:
         loop = asyncio.get_running_loop()
         exchange = loop.create_task(_exchange(child, payload, limits.answer))
         awaited: set[asyncio.Future[Any]] = {exchange}
-        preempted = turn.preempted
+        preempted = turn.preemption_request
         if preempted is not None:
             awaited.add(preempted)
         try:

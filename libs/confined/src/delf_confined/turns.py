@@ -33,7 +33,7 @@ class Turn:
         """The seconds for which the call's earlier, preempted attempts ran; 0 in the first one."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
-        self.preempted: asyncio.Future[None] | None = None
+        self.preemption_request: asyncio.Future[None] | None = None
         """A future that is completed when the call must release its permit and wait again."""
 
     @property
@@ -73,7 +73,7 @@ class Turns:
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
         """Wait for a permit, and release it at the end of the ``async with`` block."""
         loop = asyncio.get_running_loop()
-        turn.permit, turn.preempted = loop.create_future(), loop.create_future()
+        turn.permit, turn.preemption_request = loop.create_future(), loop.create_future()
         # While a preempted call waits or runs again, _recent_use() counts its running time.
         if turn.was_preempted and turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.earlier_run_seconds
@@ -137,34 +137,37 @@ class Turns:
         return used_seconds + self._seconds_used.get(key, 0.0)
 
     def _preempt_one_call(self) -> None:
-        """Preempt a running call if a call of another caller waits.
+        """Preempt a running call if a call of a caller with less use waits for a permit.
 
-        Only calls that can be restarted and have run long enough are preempted. If a call has not
-        yet run long enough, this method is scheduled again.
+        The use of a caller is the running time of the caller's calls. Only a call that can be
+        restarted and has run long enough is preempted. If no call can be preempted yet, this method
+        is scheduled again.
         """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting = self._next()
-        if waiting is None or any(t.preempted and t.preempted.done() for t in self._running):
+        waiting_call = self._next()
+        if waiting_call is None or any(
+            call.preemption_request and call.preemption_request.done() for call in self._running
+        ):
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         # Each attempt may run as long as all earlier ones together, so that the call ends some day.
         preemption_times = [
-            ((turn.began or now) + max(MIN_RUN_SECONDS, turn.earlier_run_seconds), turn)
-            for turn in self._running
-            if turn.can_restart and turn.key != waiting.key
+            ((call.began or now) + max(MIN_RUN_SECONDS, call.earlier_run_seconds), call)
+            for call in self._running
+            if call.can_restart and call.key != waiting_call.key
         ]
         if not preemption_times:
             return
-        time, turn = min(preemption_times, key=lambda pair: pair[0])
+        time, running_call = min(preemption_times, key=lambda pair: pair[0])
         if time > now:
             self._timer = loop.call_at(time, self._preempt_one_call)
-        elif (
-            self._recent_use(turn.key) > self._recent_use(waiting.key)
-            and turn.preempted is not None
-        ):
-            turn.preempted.set_result(None)
+            return
+        has_more_use = self._recent_use(running_call.key) > self._recent_use(waiting_call.key)
+        request = running_call.preemption_request
+        if has_more_use and request is not None:
+            request.set_result(None)
         else:
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)

@@ -195,7 +195,7 @@ class _EndpointResolver:
         base_url = base_url or _first_variable(self.context, provider.addresses)
         custom = base_url is not None
         address_source = source_of(base_url) if custom else None
-        key = _find_key(self.config, self.context, provider.words, provider.keys, base_url)
+        key = _find_key(self.config, self.context, provider, provider.keys, base_url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
         missing_variable = None
         if key.text is None and custom:
@@ -224,7 +224,7 @@ class _EndpointResolver:
         # A name may hold an address, too: huggingface/https://host
         url = base_url or (self.config.model if "://" in self.config.model else None)
         address_source = None if url is None else source_of(url)
-        key = _find_key(self.config, self.context, provider.words, keys, url)
+        key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
         if key.text is None and address_source in ("program", "project"):
             if address_source == "project" and provider.login != "none":
@@ -293,14 +293,14 @@ def _may_send_key(key: Source, address: Source | None) -> bool:
 def _find_key(
     config: LLMConfig,
     context: PluginContext,
-    aliases: tuple[str, ...],
+    provider: Provider,
     variables: tuple[str, ...],
     address: str | None,
 ) -> _Key:
     """Find the first usable key, in order of precedence.
 
-    The order is: the configuration, ``api_key_for`` the address, ``providers`` by alias, and the
-    environment variables.
+    The order is: the configuration, ``api_key_for`` the address, ``providers`` by the provider's
+    name or alias, and the environment variables.
 
     Raises:
         KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
@@ -318,7 +318,8 @@ def _find_key(
         )
     ]
     configured_keys += [
-        (f"providers[{alias!r}]", context.providers.get(alias)) for alias in aliases
+        (f"providers[{name!r}]", context.providers.get(name))
+        for name in (provider.name, *provider.aliases)
     ]
     configured_keys += [(name, _variable(context, name)) for name in variables]
     first_rejected: _Key | None = None
@@ -346,15 +347,23 @@ def _find_key(
     )
 
 
-def _key_address_error(model: str, location: str, key: Source, address: Source) -> KeyAddressError:
-    variable = location if location.isupper() else "OPENAI_API_KEY"
+def _key_address_error(
+    model: str, key_location: str, key_source: Source, address_source: Source
+) -> KeyAddressError:
+    if address_source == "project":
+        message = (
+            f"the model {model!r}: a file of the project gives the address, and the key is of the "
+            f"{key_source} ({key_location}): the key is sent to this address only if you configure "
+            "the key for the address"
+        )
+    else:
+        message = (
+            f"the model {model!r}: the address is of the {address_source}, and the key is of the "
+            f"{key_source} ({key_location})"
+        )
+    variable = key_location if key_location.isupper() else "OPENAI_API_KEY"
     return KeyAddressError(
-        f"the model {model!r}: a file of the project gives the address, and the key is of the "
-        f"{key} ({location}): the key is sent to this address only if you configure the key for "
-        "the address"
-        if address == "project"
-        else f"the model {model!r}: the address is of the {address}, and the key is of the "
-        f"{key} ({location})",
+        message,
         hint=f'set the key for this address next to base_url, as api_key = "${{{variable}}}", '
         'or api_key = "none" where none is needed; api_key_for maps hosts to keys, for any address',
     )

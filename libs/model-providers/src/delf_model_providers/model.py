@@ -16,7 +16,7 @@ from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
-from delf_model_providers.signatures import keep_own_tokens, label_token, label_tokens
+from delf_model_providers.signatures import keep_own_signatures, label_signature, label_signatures
 
 # HTTP statuses with which servers refuse a kind of request permanently.
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
@@ -100,11 +100,11 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        prepared_request = keep_own_tokens(request, self._full_name)
+        prepared_request = keep_own_signatures(request, self._full_name)
         reply = await self._attempts(prepared_request).complete(
             lambda: self._complete_in_any_mode(prepared_request)
         )
-        return label_tokens(reply, self._full_name)
+        return label_signatures(reply, self._full_name)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the answer in pieces as they arrive, then the complete reply with its usage.
@@ -121,16 +121,19 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        prepared_request = keep_own_tokens(request, self._full_name)
+        prepared_request = keep_own_signatures(request, self._full_name)
         attempts = self._attempts(prepared_request)
         async with aclosing(
             attempts.stream(lambda: self._stream_in_any_mode(prepared_request))
         ) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
-                    yield label_tokens(piece, self._full_name)
+                    yield label_signatures(piece, self._full_name)
                 elif piece.whole is not None:
-                    yield replace(piece, whole=label_token(piece.whole, self._full_name))
+                    # The last piece of a tool call has the whole call, with the provider's
+                    # signature, if any.
+                    whole_call = label_signature(piece.whole, self._full_name)
+                    yield replace(piece, whole=whole_call)
                 else:
                     yield piece
 

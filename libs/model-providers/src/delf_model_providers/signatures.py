@@ -17,12 +17,12 @@ from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall, Too
 _SEPARATOR: Final = "\n"
 
 
-def label_token(call: ToolCall, model: str) -> ToolCall:
+def label_signature(call: ToolCall, model: str) -> ToolCall:
     """Prefix a call's opaque data of the provider, if any, with the model that made the call."""
     return call if call.token is None else replace(call, token=f"{model}{_SEPARATOR}{call.token}")
 
 
-def label_tokens(reply: ModelReply, model: str) -> ModelReply:
+def label_signatures(reply: ModelReply, model: str) -> ModelReply:
     """Prefix each call's opaque data of the provider with the model that made the reply.
 
     Args:
@@ -31,10 +31,10 @@ def label_tokens(reply: ModelReply, model: str) -> ModelReply:
     """
     if all(call.token is None for call in reply.calls):
         return reply
-    return replace(reply, calls=tuple(label_token(call, model) for call in reply.calls))
+    return replace(reply, calls=tuple(label_signature(call, model) for call in reply.calls))
 
 
-def keep_own_tokens(request: ModelRequest, model: str) -> ModelRequest:
+def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
     """Keep the opaque data of earlier tool calls, such as signatures, if this model made them.
 
     Other models reject the data (``ToolCall.token``), so a call of another model loses it. The

@@ -138,12 +138,14 @@ def _is_fresh(uri: str, cached_version: list[int], current_version: list[int]) -
 
     Args:
         uri: The address of the specification.
-        cached_version: The result of :func:`_file_version` when the specification was cached.
-        current_version: The result of :func:`_file_version` now.
+        cached_version: For a file, its modification time and size when the specification was
+            cached; for another address, only the time of caching in seconds.
+        current_version: The same values now.
     """
     if uri.startswith("file:"):
         return cached_version == current_version
-    if len(cached_version) != 1:
+    if len(cached_version) != 1:  # the cached entry is damaged
         return False
-    age_in_seconds = current_version[0] - cached_version[0]
+    (caching_time,), (current_time,) = cached_version, current_version
+    age_in_seconds = current_time - caching_time
     return 0 <= age_in_seconds <= _FRESH_SECONDS

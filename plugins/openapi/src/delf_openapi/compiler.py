@@ -264,14 +264,20 @@ def effect_of(endpoint: Endpoint) -> Effect:
 def _parameter_argument(
     param: Param, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
+    """Describe a parameter of an operation for the model.
+
+    The parameter's ``doc`` has its constraints and description in one line. Its ``notes`` have the
+    rest of the description.
+    """
     schema = param.schema
     description = param.doc or text_of(document, schema)
     doc, notes = _parameter_texts(description, schema, document, limits)
+    type_as_text = safe_text(shapes, schema, _INPUT, limits.argument)
     return Argument(
         arg=param.arg,
         name=param.name,
         place=param.place,
-        type=safe_text(shapes, schema, _INPUT, limits.argument),
+        type=type_as_text,
         default=None if param.required else default_text(_resolved(document, schema)),
         doc=doc,
         notes=notes,
@@ -414,7 +420,7 @@ def _explains_values(schema: Mapping[str, Any]) -> bool:
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
 
 
-_EMPTY_STATUSES: Final = frozenset({"204", "205"})
+_STATUSES_WITHOUT_CONTENT: Final = frozenset({"204", "205"})
 
 
 def return_type(
@@ -429,9 +435,11 @@ def return_type(
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
     if result is None:
-        # Many specifications do not declare results; only these statuses mean an empty one.
+        # A success status without content suggests the result None. Many specifications only forget
+        # the content, so that the result counts as declared only if a status forbids content.
         statuses = _success_statuses(raw)
-        return bool(_EMPTY_STATUSES.intersection(statuses)), "None" if statuses else "Any"
+        has_status_without_content = bool(_STATUSES_WITHOUT_CONTENT.intersection(statuses))
+        return has_status_without_content, "None" if statuses else "Any"
     _, kind, schema = result
     if kind == "json":
         if schema is None or schema in ({}, {"type": "object"}):

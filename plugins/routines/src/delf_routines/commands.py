@@ -158,7 +158,8 @@ def save(
         cost = "" if draft.cost_usd is None else f", which cost {draft.cost_usd:.4f} USD"
         click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
-    draft.require_no_differences()
+    # With the task's recorded results, the routine must make the task's calls and give its answer.
+    draft.raise_if_replay_differs()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
     draft.keep()
@@ -377,9 +378,10 @@ def _pending_change(
     have_tools_changed = bool(drift_of(routine, described))
     if not have_tools_changed:
         return routine, None
-    always_with_data = {name for name, used in routine.actions.items() if not used.empty}
+    # The actions for which the header of the routine does not accept an empty result.
+    never_empty = {name for name, recorded in routine.actions.items() if not recorded.empty}
     actions = named_actions(
-        routine.script, described, called=routine.actions, always_with_data=always_with_data
+        routine.script, described, called=routine.actions, never_empty=never_empty
     )
     return replace(routine, actions=actions), None
 

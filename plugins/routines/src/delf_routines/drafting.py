@@ -145,7 +145,7 @@ class BoundDraft:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
 
-    def require_no_differences(self) -> None:
+    def raise_if_replay_differs(self) -> None:
         """Check that the routine's test run did the same as the task.
 
         Raises:
@@ -165,7 +165,7 @@ class BoundDraft:
             ConfigurationError: If the routine does not do the same as the task from which it was
                 made.
         """
-        self.require_no_differences()
+        self.raise_if_replay_differs()
         self.store.keep(self.routine, self.case.text())
         return BoundRoutine(self.agent, self.routine)
 
@@ -227,7 +227,8 @@ class _ScriptMerger:
         tools: Iterable[ToolDescription],
     ) -> None:
         self._scripts = scripts
-        self._case_of_all_scripts = case
+        # The calls and answers of all scripts, against which a merged script is checked.
+        self._recorded_run = case
         codes = [*(code for code, _ in scripts.earlier), scripts.code]
         # A routine of all scripts one after the other, which has the actions that a merged script
         # may call. This routine is never saved, so that its name does not matter.
@@ -238,13 +239,14 @@ class _ScriptMerger:
             script="\n".join(codes),
             actions=named_actions("\n\n".join(codes), tools, called=actions_called(events)),
         )
-        self._recorded = Recorded(case)
+        # Gives a merged script the results of the recorded run, and notes all differences.
+        self._replay = Recorded(case)
         self.script = ""
 
     @property
     def case(self) -> Case:
         """The recorded run, reduced to the calls that the merged script repeats."""
-        return replace(self._case_of_all_scripts, calls=self._recorded.used)
+        return replace(self._recorded_run, calls=self._replay.used)
 
     async def ask(self, make_similar_agent: MakeSimilarAgent) -> float | None:
         """Ask the model for a merged script, with retries.
@@ -258,7 +260,7 @@ class _ScriptMerger:
         Raises:
             ConfigurationError: If no script behaved like the recorded run.
         """
-        tools = stand_ins(self._routine.actions, self._recorded)
+        tools = stand_ins(self._routine.actions, self._replay)
         async with make_similar_agent(tools=tools, strategy=self) as agent:
             response = await agent.arun(self._routine.task)
         if not response.status or not self.script:
@@ -277,9 +279,7 @@ class _ScriptMerger:
             The answer that this script gave.
         """
         request = self._merge_request()
-        merging_host = _MergingHost(
-            host, self._routine, request, self._recorded, self._case_of_all_scripts
-        )
+        merging_host = _MergingHost(host, self._routine, request, self._replay, self._recorded_run)
         answer = await host.strategy(WRITER).solve(as_host(merging_host))
         self.script = merging_host.script
         return answer
@@ -291,7 +291,7 @@ class _ScriptMerger:
         calls = [
             f"- {call.action}({_short(dict(call.arguments))}) "
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
-            for call in self._case_of_all_scripts.calls
+            for call in self._recorded_run.calls
         ]
         hidden_count = len(calls) - _MAX_CALLS
         lines = [
@@ -302,7 +302,7 @@ class _ScriptMerger:
             task=self._routine.task,
             scripts="\n\n".join(scripts),
             calls="\n".join(lines),
-            answer=self._case_of_all_scripts.answer,
+            answer=self._recorded_run.answer,
         )
 
 

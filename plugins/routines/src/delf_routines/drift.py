@@ -165,7 +165,7 @@ def named_actions(
     tools: Iterable[ToolDescription],
     *,
     called: Collection[str] = (),
-    always_with_data: Collection[str] = (),
+    never_empty: Collection[str] = (),
 ) -> dict[str, UsedAction]:
     """Return the tools named in a script, in the form that a routine's header records.
 
@@ -173,14 +173,14 @@ def named_actions(
         script: The Python source.
         tools: The known tools.
         called: The names of further tools, which the script called.
-        always_with_data: The names of tools that always returned data.
+        never_empty: The names of tools that always returned data.
 
     Returns:
         A mapping from full name to recorded action.
     """
     names = names_in(script) | set(called)
     return {
-        tool.name: used_action(tool, empty=tool.name not in always_with_data)
+        tool.name: used_action(tool, empty=tool.name not in never_empty)
         for tool in tools
         if tool.name in names and not tool.built_in
     }

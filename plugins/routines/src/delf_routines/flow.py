@@ -193,9 +193,12 @@ class _VariableUses:
                 is_quoted = self._accepts_quoted and is_f_string and _in_quotes(parent, f_string)
                 return parent.value is node and (is_quoted or self._is_only_printed(f_string))
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-                # The other variable gets the value, so that its uses count, too.
-                is_text = isinstance(node, (ast.Name, ast.Call)) and not self._in_class(parent)
-                return is_text and self.is_never_inserted(word)
+                # The uses of the other variable count, too. They are only followed if the variable
+                # gets exactly the value, from a name or a call such as str(name). Any other
+                # expression, such as a list with the value, could be taken apart later.
+                has_exact_value = isinstance(node, (ast.Name, ast.Call))
+                can_be_followed = has_exact_value and not self._in_class(parent)
+                return can_be_followed and self.is_never_inserted(word)
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
                 # A loop over a literal such as [name] gives the value to the loop's variable. A
                 # loop over the value itself takes its characters.
@@ -241,7 +244,11 @@ class _VariableUses:
                 return False
 
     def _is_harmless_method(self, attribute: Any) -> bool:
-        """Return True for a call of a method such as ``strip`` whose result is used harmlessly."""
+        """Return True if an attribute is called as a method, and the result is used harmlessly.
+
+        The method must be one that returns the whole text, such as ``strip`` or ``lower``. A use is
+        harmless if it neither inserts the result into another text nor takes a part of it.
+        """
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False

@@ -89,8 +89,9 @@ class RoutineGuard:
     def check(self, call: ScriptCall) -> Verdict:
         """Check a call against the allowed actions and the limits of the routine's header.
 
-        A change also needs approval after an unexpectedly empty result, and if the script has
-        not repeated an earlier change by the same action.
+        A change also needs approval after an unexpectedly empty result. In a repaired routine, a
+        change needs approval, too, if the script that failed made a change by the same action that
+        the repaired script has not repeated.
         """
         if call.built_in:
             return _ALLOWED
@@ -127,7 +128,10 @@ class RoutineGuard:
         return None
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Record a call and its result; note an action whose result is empty for the first time."""
+        """Record a call and its result, and note a result that is unexpectedly empty.
+
+        An empty result is expected only if the action had one when the routine was saved.
+        """
         if call.built_in:
             return answer
         self.calls_made.append(Made(call, answer))

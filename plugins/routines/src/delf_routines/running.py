@@ -146,7 +146,7 @@ class RoutineStrategy:
                 repair_host.script,
                 host.tools,
                 called={call_made.call.name for call_made in repair_host.guard.calls_made},
-                always_with_data={name for name, used in routine.actions.items() if not used.empty},
+                never_empty={name for name, used in routine.actions.items() if not used.empty},
             ),
         )
         case = case_of_calls(repair_host.guard.calls_made, routine.values(arguments), text)

@@ -189,7 +189,7 @@ def propose(
         script=script,
         parameters=parameters,
         actions=named_actions(
-            script, tools, called=actions_called(events), always_with_data=actions_with_data
+            script, tools, called=actions_called(events), never_empty=actions_with_data
         ),
         saved_from=task_id,
         answer=shape_of(answer_of(events)),
@@ -215,22 +215,23 @@ class _LiteralFinder(ast.NodeVisitor):
 
     Args:
         task: The text of the task.
-        used_names: The names that a parameter must not get, because the script uses them.
-        literal_names: The names of parameters that a person refuses: their literals stay.
+        unavailable_names: The names that a parameter must not get, because the script uses them.
+        refused_names: The names of parameters that a person refuses: their literals stay.
         signatures: The names of the parameters of each tool.
-        names_of_first_pass: The names for literals that an earlier pass has found.
+        names_from_first_pass: The ``suggested_names`` of the finder that visited the script before.
     """
 
     def __init__(
         self,
         task: str,
-        used_names: Iterable[str],
-        literal_names: frozenset[str],
+        unavailable_names: Iterable[str],
+        refused_names: frozenset[str],
         signatures: Mapping[str, Sequence[str]],
-        names_of_first_pass: Mapping[Value, str] | None = None,
+        names_from_first_pass: Mapping[Value, str] | None = None,
     ) -> None:
         self._signatures = signatures
-        self._names_of_first_pass: Mapping[Value, str] = names_of_first_pass or {}
+        # Two finders visit a script. The second one gets the names that the first one suggests.
+        self._names_from_first_pass: Mapping[Value, str] = names_from_first_pass or {}
         self.suggested_names: dict[Value, str] = {}
         """Names for parameters, by literal: the keyword, key or variable that has the literal."""
         self._task = task
@@ -238,8 +239,9 @@ class _LiteralFinder(ast.NodeVisitor):
         self._spelled_out_dates = spelled_out_dates(task)
         text = _DASHED.sub(" ", task.replace(",", ""))
         self._numbers = {float(match) for match in _NUMBER.findall(text)}
-        self._used_names = {*used_names, *keyword.kwlist}
-        self._literal_names = literal_names
+        self._unavailable_names = {*unavailable_names, *keyword.kwlist}
+        # A literal whose parameter would get one of these names stays a literal.
+        self._refused_names = refused_names
         # A stack with a name for the literals in each node that is being visited, or None.
         self._name_hints: list[str | None] = [None]
         self.parameters: dict[Value, Parameter] = {}
@@ -308,11 +310,13 @@ class _LiteralFinder(ast.NodeVisitor):
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._remember_name(value)
+                # The keyword, key or variable that has the literal becomes the parameter's name in
+                # the second pass, which replaces all equal literals by this parameter.
+                self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
 
-    def _remember_name(self, value: Value) -> None:
-        """Remember the keyword, key or variable of the literal as a name for its parameter."""
+    def _suggest_parameter_name(self, value: Value) -> None:
+        """Suggest the keyword, key or variable of a literal as the name of its parameter."""
         if self._name_hints[-1]:
             self.suggested_names.setdefault(value, self._name_hints[-1])
 
@@ -324,14 +328,15 @@ class _LiteralFinder(ast.NodeVisitor):
     def _replace_text(self, node: ast.Constant, value: str) -> None:
         """Replace a string by a parameter, or pieces of the string by several parameters.
 
-        The whole string is replaced if it occurs in the task. Otherwise, its dates, quoted texts
-        and numbers that occur in the task are replaced.
+        The whole string is replaced if it occurs in the task, unless the string is a phrase with a
+        date that the task does not quote, such as ``rent due 2026-05-01``. Otherwise, the dates,
+        quoted texts and numbers of the string that occur in the task are replaced.
         """
-        if self._is_in_task(value) and not self._is_phrase(value):
+        if self._is_in_task(value) and not self._is_unquoted_phrase_with_date(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._remember_name(value)
+                self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
             return
         pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
@@ -360,14 +365,13 @@ class _LiteralFinder(ast.NodeVisitor):
         if replacements:
             self._replace(node, _f_string(value, replacements))
 
-    def _is_phrase(self, value: str) -> bool:
-        """Return True for a text of several words with a date, unless the task quotes the text.
-
-        A quoted text follows a quotation mark.
-        """
+    def _is_unquoted_phrase_with_date(self, value: str) -> bool:
+        """Return True for a text of several words with a date, unless the task quotes the text."""
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
-        is_path = re.search(r"\s", value) is None
-        return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
+        has_several_words = re.search(r"\s", value) is not None
+        # A quotation mark before the text is enough.
+        is_quoted = re.search(rf"['\"“]{re.escape(value)}", self._task) is not None
+        return has_date and has_several_words and not is_quoted
 
     def _is_in_task(self, text: str) -> bool:
         """Return True if the task's text contains a value.
@@ -385,9 +389,9 @@ class _LiteralFinder(ast.NodeVisitor):
         parameter = self.parameters.get(value)
         if parameter is None:
             parameter = Parameter(name=self._name(value, kind), type=kind, default=value)
-            if parameter.name in self._literal_names:
+            if parameter.name in self._refused_names:
                 return None
-            self._used_names.add(parameter.name)
+            self._unavailable_names.add(parameter.name)
         self.parameters[value] = parameter
         return parameter
 
@@ -397,7 +401,7 @@ class _LiteralFinder(ast.NodeVisitor):
         The name is the keyword, key or variable that has the literal, or else a usual name of the
         literal's type.
         """
-        words = "_".join(_WORD.findall(self._names_of_first_pass.get(value, ""))).lower()
+        words = "_".join(_WORD.findall(self._names_from_first_pass.get(value, ""))).lower()
         if kind == "date":
             by_length = {4: "year", 7: "month"}
             usual = by_length.get(len(str(value)), "day")
@@ -405,7 +409,7 @@ class _LiteralFinder(ast.NodeVisitor):
             usual = "number" if kind in ("integer", "number") else "value"
         name = words if words.isidentifier() else usual
         free_name, number = name, 2
-        while free_name in self._used_names:
+        while free_name in self._unavailable_names:
             free_name, number = f"{name}_{number}", number + 1
         return free_name
 

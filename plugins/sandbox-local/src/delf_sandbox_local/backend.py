@@ -118,8 +118,10 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
+            # If mount namespaces seem to be allowed, the first session finds out whether they work.
+            # Otherwise this attempt finds out now. The attempt raises if mount namespaces do not
+            # work, unless scratch files may be on the disk.
             if not namespaces.are_likely():
-                # Raises if mount namespaces are needed, but do not work.
                 await self._server_with_mounts()
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")

@@ -105,7 +105,7 @@ class Application:
         self._is_shutting_down = False
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._loop_end: _LoopEnd | None = None
-        self._was_agent_started = agent.started
+        self._was_agent_started_by_caller = agent.started
         routes: list[BaseRoute] = [
             _route(item, self.service) for item in (*OPERATIONS, *PAGE_OPERATIONS, *STANDARDS)
         ]
@@ -182,7 +182,7 @@ class Application:
         now = time.monotonic()
         grace_start, self._grace_start = self._grace_start or now, None
         await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
-        if not self._was_agent_started:
+        if not self._was_agent_started_by_caller:
             await self.agent.astop(keep_resumable=True)
 
     @asynccontextmanager

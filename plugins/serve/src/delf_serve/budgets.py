@@ -93,13 +93,14 @@ class Budgets:
         # For each budget, the owners whose tasks count; None if all tasks count.
         owners_by_budget: dict[str, Collection[str] | None] = {}
         # Without keys, the server has one user without an owner name, who owns all tasks. With
-        # keys, only a hook of no person has no owner name, and has no budget of its own.
+        # keys, only tasks from webhooks that belong to no person have no owner name. These tasks
+        # have no budget of a person.
         is_only_user = not self._keys
         is_person = key.holder is not None or is_only_user
         if is_person and (key.name in self._limits or EVERYBODY in self._limits):
             owners_by_budget[key.name] = None if key.holder is None else (key.holder,)
         for team in sorted(key.teams & self._limits.keys()):
-            owners_by_budget[team] = self._keys.of_team(team) or None
+            owners_by_budget[team] = self._keys.of_team(team)
         return {
             name: await self._up_to_date_ledger(name, owners)
             for name, owners in owners_by_budget.items()
@@ -139,5 +140,5 @@ class Budgets:
             await journal.index(_INDEX_SECONDS)
         except ConfigurationError:
             raise ProblemError(501, "budgets need a journal with figures") from None
-        figures_by_person = await journal.figures("person", TaskFilter(since=since, keys=owners))
-        return sum(figures.cost_usd for figures in figures_by_person)
+        figures_of_people = await journal.figures("person", TaskFilter(since=since, keys=owners))
+        return sum(figures.cost_usd for figures in figures_of_people)

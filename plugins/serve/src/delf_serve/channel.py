@@ -129,7 +129,7 @@ def notice_of_talk(
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
     """Create the notice of a finished task."""
     task_text, url = visible(task[:_MAX_TEXT_SIZE]), f"{settings.public_url}/#/{end.task_id}"
-    has_succeeded = end.status
+    has_succeeded: bool = end.status
     result = end.text if has_succeeded else end.error or ""
     message = visible(result[:_MAX_TEXT_SIZE])
     content = {

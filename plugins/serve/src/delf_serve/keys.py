@@ -182,7 +182,7 @@ class Keys:
         return caller if is_same_holder else None
 
     def key_of_person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return the caller for a person who logs in without an API key; None if unknown.
+        """Return the key of a person who presents no API key; None for an unknown person.
 
         Args:
             name: The name of an active person, or the verified e-mail address.

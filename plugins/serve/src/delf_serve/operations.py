@@ -611,7 +611,11 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:
-        """Return the person with the chosen notices; called again if the person has changed."""
+        """Return the person with the chosen notices and channels.
+
+        :class:`Changer` calls this function again if another request has stored a new version of
+        the person in the meantime.
+        """
         nonlocal shown_secret
         person_before = require_active(known, name)
         is_address_changed = address is not None and address != person_before.webhook

@@ -70,8 +70,9 @@ def frame(event: Event, state: TaskState) -> bytes:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     data = encode(event)
     if isinstance(event, ApprovalRequested):
-        # Replace the values of the request by sentences, which clients show to the person.
+        # The facts about the request as sentences, which clients show to the person who decides.
         data["data"]["facts"] = facts_data(event)
+    # A vote, a comment or an assignment is told as one fact.
     elif (fact := reaction_fact(event)) is not None:
         data["data"]["fact"] = fact.data()
     if event.headline:

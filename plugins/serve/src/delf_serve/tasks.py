@@ -179,8 +179,8 @@ class Tasks:
         self._uploads = uploads
         self._settings = settings
         self._running_tasks: dict[str, _RunningTask] = {}
-        self._open_counts: Counter[str] = Counter()
-        self._owners: dict[str, str] = {}
+        self._open_task_counts_by_owner: Counter[str] = Counter()
+        self._owners_by_task_id: dict[str, str] = {}
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys)
@@ -278,7 +278,7 @@ class Tasks:
             earlier = await self._find_submitted(task_id, digest)
             if earlier is not None:
                 return _submitted(task_id, earlier.conversation, key, is_new=False)
-        if self._open_counts[key.limits_name] >= self._settings.open_tasks:
+        if self._open_task_counts_by_owner[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         conversation = self._conversation_name(order, key)
         ledger = await self.budgets.ledger(key, self._agent.ledger)
@@ -451,21 +451,21 @@ class Tasks:
 
     def _register_running(self, task_id: str, owner: str) -> _RunningTask:
         running_task = self._running_tasks[task_id] = _RunningTask(owner)
-        self._open_counts[owner] += 1
-        self._owners.pop(task_id, None)  # move to the end: the oldest are dropped
-        self._owners[task_id] = owner
-        if len(self._owners) > _MAX_OWNERS:
-            del self._owners[next(iter(self._owners))]
+        self._open_task_counts_by_owner[owner] += 1
+        self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
+        self._owners_by_task_id[task_id] = owner
+        if len(self._owners_by_task_id) > _MAX_OWNERS:
+            del self._owners_by_task_id[next(iter(self._owners_by_task_id))]
         return running_task
 
     def sees_here(self, key: Key, name: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
-        return name in self._owners and key.sees(self._owners[name] or None)
+        return name in self._owners_by_task_id and key.sees(self._owners_by_task_id[name] or None)
 
     def _forget_running(self, task_id: str) -> None:
         running_task = self._running_tasks.pop(task_id, None)
         if running_task is not None:
-            self._open_counts[running_task.owner] -= 1
+            self._open_task_counts_by_owner[running_task.owner] -= 1
             running_task.recorded.set()
             running_task.over.set()
 
@@ -715,7 +715,7 @@ class Tasks:
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, key)
-        if self._open_counts[key.limits_name] >= self._settings.open_tasks:
+        if self._open_task_counts_by_owner[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         await self.budgets.ledger(key, self._agent.ledger)  # raises if a budget is used up
         try:

@@ -274,7 +274,9 @@ class Workers(Connection[WorkersSettings]):
 
     @action(effect="write", trust="own", sinks=["spec"])
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
-        """Create a worker that can be called from then on, after a person has approved the worker.
+        """Create a worker, which can be called as soon as this call has returned.
+
+        A person has to approve this call.
 
         Args:
             spec: The worker's definition; ``connections`` may only name connections that you have.
@@ -308,14 +310,17 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as the caller of this connection. The
-            # patterns of the caller's maker, if any, apply to the new worker anyway.
-            own_patterns, *_makers_patterns = self.allowed_patterns
+            # The new worker may call the same workers as its maker, the caller of this connection.
+            # The file has only the maker's own patterns. Patterns that the maker inherited from a
+            # maker of its own apply to the new worker anyway.
+            patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-            settings["workers"] = {"allow_workers": [*own_patterns]}
+            settings["workers"] = {"allow_workers": [*patterns_of_maker]}
             table["connections"] = settings
-        if self.caller is not None:
-            table["maker"] = self.caller.name
+        # The maker is the worker that uses this connection; the agent itself is no maker.
+        maker = self.caller
+        if maker is not None:
+            table["maker"] = maker.name
         return self.agent_workers.registry.text_of(table, str(spec["instructions"]))
 
     async def aclose(self) -> None:

@@ -159,7 +159,8 @@ class WorkerDefinition(_Part):
         """Return the type of a connection, as far as the worker's file gives it.
 
         The file gives the type as the setting ``type``, or by a name that is an import path or an
-        alias. None for any other name, which is that of a connection of the agent or of a type.
+        alias. None if the file does not give the type: the name is then that of one of the agent's
+        connections, or itself the name of a type.
         """
         configured = self.connections[name].get("type")
         if configured is not None:
@@ -312,6 +313,8 @@ def _prefix_rule(rule: Any) -> Any:
     """Convert one of llm-do's rules for shell commands, which match the start of a command."""
     if not isinstance(rule, dict):
         return rule
+    # With the match "reading", a rule matches the start of a command. The command then needs
+    # approval, unless it only reads.
     fields = {"match": "reading", **cast("dict[str, Any]", rule)}
     # llm-do allows only commands on files in these folders. delf cannot check the files of a
     # command, so that a person has to.

@@ -570,9 +570,8 @@ class Scripts:
     def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        The statements after the jump run only if the jump did not. The sources of the
-        jump's own value and of the conditions around the jump therefore become sources of the
-        conditions of each enclosing node.
+        The statements after the jump run only if the jump does not. All sources that decide whether
+        the jump runs therefore also decide about each enclosing loop, condition and function.
 
         Args:
             sources: The actions and fields from which the jump's own value comes, if any.

@@ -169,12 +169,12 @@ def turn_of(body: ChatBody) -> Turn:
         _function_name, output = body.forced
     turn = Turn(model=body.model, output=output)
     for message in body.messages:
-        is_result = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
-        if message.role == "tool" and not is_result:
-            continue  # the decision of an earlier question
-        # The server sent an earlier answer as a call of the client's function. The result that the
-        # client returns for this call is therefore the user's next message.
-        role = "user" if is_result else message.role
+        is_result_of_forced_call = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
+        if message.role == "tool" and not is_result_of_forced_call:
+            continue  # the user's answer to an approval request, which is no part of a turn
+        # A client that forces a call of its function got the server's answer as such a call. What
+        # the client returns as the result of this call is the user's next message.
+        role = "user" if is_result_of_forced_call else message.role
         add_message(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
 
