@@ -72,7 +72,7 @@ def frame(event: Event, state: TaskState) -> bytes:
     if isinstance(event, ApprovalRequested):
         # The facts about the request as sentences, which clients show to the person who decides.
         data["data"]["facts"] = facts_data(event)
-    # A vote, a comment or an assignment is told as one fact.
+    # A vote, a comment or an assignment has one fact of its own.
     elif (fact := reaction_fact(event)) is not None:
         data["data"]["fact"] = fact.data()
     if event.headline:
