@@ -432,8 +432,9 @@ def _place_in(frame: FrameType | None) -> str:
     described: FrameType | None = None
     while frame is not None:
         path = frame.f_code.co_filename
-        is_of_test_suite = path.startswith((_TEST_SUITES_FOLDER, "<frozen")) or path == __file__
-        if not is_of_test_suite:
+        # Code of the test suites, or of Python's import system, which has "<frozen …>" as its path.
+        is_skipped = path.startswith((_TEST_SUITES_FOLDER, "<frozen")) or path == __file__
+        if not is_skipped:
             described = frame
             is_installed = "site-packages" in path or path.startswith(sys.base_prefix)
             if not is_installed:  # the plugin's own code
