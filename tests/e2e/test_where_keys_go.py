@@ -40,7 +40,7 @@ def _logged_in(url: str) -> Any:
     """The first call of a connection, with the login that a person has here."""
     mail = Gmail(base_url=url)
     tokens = Tokens("gmail", mail.settings, (), lambda _: None)
-    return tokens._require_own_base_url("a login")  # noqa: SLF001 - a whole login needs Google
+    return tokens._check_base_url_is_not_of_project("a login")  # noqa: SLF001 - a whole login needs Google
 
 
 def _context(tmp_path: Path, **environ: str) -> PluginContext:
