@@ -157,8 +157,8 @@ class EnvFile:
     def assignments(self) -> dict[str, str]:
         """The assigned values by variable name.
 
-        All values of a repeated name are joined by NUL bytes, so that a change of any of them
-        requires the user to trust the file again.
+        All values of a repeated name are joined by NUL bytes. A change of any of these values then
+        changes the joined value, and the user has to trust the file again.
         """
         values_by_name: dict[str, str] = {}
         for name, value in self.entries:

@@ -254,7 +254,11 @@ class ScriptHost:
         """
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Record clock reads beyond ``script_start.clock``, in order."""
+        """Record what a script read from the clock after it had used up ``script_start.clock``.
+
+        Args:
+            readings: Unix times in nanoseconds, in the order of the reads.
+        """
 
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Record the turns of the script's event loop in which answers arrived and timers fired.

@@ -244,7 +244,7 @@ class StrategyHost(Protocol):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further passes that scripts may request."""
+        """The maximum number of further scripts that scripts may request after the first change."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:

@@ -81,11 +81,11 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 def shared_words(names: Iterable[str]) -> frozenset[str]:
     """Return the words that occur in most names, and therefore name no particular resource.
 
-    For the Kubernetes API these are ``core``, ``v1`` and ``namespaced``. Empty for a small number
-    of names.
+    For the Kubernetes API, these words are ``core``, ``v1`` and ``namespaced``.
 
     Args:
-        names: The names of actions, such as ``tickets.close``.
+        names: The names of actions, such as ``tickets.close``. For a small number of names, no word
+            is returned.
     """
     words_by_name = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
     counts = Counter(word for words in words_by_name for word in words)
@@ -120,7 +120,11 @@ class Change(NamedTuple):
 
 @functools.lru_cache(20_000)
 def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
-    """Return the change that an action's name expresses, if the name has no other verb.
+    """Return the change that an action's name expresses: create, update or delete.
+
+    Returns:
+        The change; None if the name has no noun, no verb of a change, or also a verb that does not
+            mean the same change.
 
     Args:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.

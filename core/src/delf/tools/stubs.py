@@ -412,7 +412,7 @@ def _head(tool: ToolDescription) -> str:
 
 
 def _stub(tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results) -> str:
-    """Return the stub of a tool within the limits; built-in tools have no limits."""
+    """Return the stub of a tool within the limits of ``detail``, or of a built-in tool in full."""
     if tool.built_in:
         return _stub_text(tool, WHOLE, is_in_task, results)
     text = _stub_text(tool, detail, is_in_task, results)

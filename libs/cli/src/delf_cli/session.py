@@ -96,7 +96,10 @@ class Options:
 
 
 Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
-"""An async function that does a task, given an agent and keyword arguments with listeners."""
+"""An async function that does a task with an agent.
+
+The mapping holds the event listeners, as keyword arguments for the agent's method.
+"""
 
 
 def run_session(state: State, task: str, options: Options) -> int:

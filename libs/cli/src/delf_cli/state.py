@@ -107,7 +107,8 @@ class State:
     def hide_secrets_of(self, settings: object) -> None:
         """Redact the secrets in a connection's settings from now on.
 
-        The project's configuration lacks secrets that were given on the command line.
+        Secrets that were given on the command line are not in the project's configuration, and
+        would otherwise not be redacted.
         """
         from delf_engine.secrets import secrets_of_settings
 

@@ -17,7 +17,10 @@ _default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no publ
 
 
 class _Redirection:
-    """The streams of a redirection of ``sys.stdout`` to stderr; None without a redirection."""
+    """The streams of a redirection of ``sys.stdout`` to stderr.
+
+    Both streams are None while stdout is not redirected.
+    """
 
     real_stdout: TextIO | None = None
     replaced_stdout: TextIO | None = None

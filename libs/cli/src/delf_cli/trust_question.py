@@ -99,7 +99,7 @@ def lines(
 def _indented_lines(
     folder: Folder, redact: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield pairs of a line and the number of spaces before the line."""
+    """Yield each line about a folder's files and their effects, with its indent in spaces."""
     from delf_cli.effects import KINDS, effects
 
     folder_text = errors.visible(str(folder.root))

@@ -243,7 +243,7 @@ def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool
 def _blocks(
     pid: int, *, allow_threads: bool, allow_writes: bool, allow_locks: bool
 ) -> dict[str, list[bytes]]:
-    """Return a mapping from each call with checked arguments to its block of instructions."""
+    """Return the filter's instructions for each system call whose arguments the filter checks."""
     own_process = (0, pid)
     return {
         "futex": _allow_values(1, _FUTEX_OPERATIONS, mask=_FUTEX_OPERATION_MASK),

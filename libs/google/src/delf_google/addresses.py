@@ -45,7 +45,7 @@ def _parse_text(text: str) -> list[Address]:
 
 
 def people(texts: str | Sequence[str]) -> list[str]:
-    """Return one text for each person in some texts, such as ``Ada <ada@example.com>``."""
+    """Split texts such as ``Ada <ada@example.com>, bob@example.com`` into one text per person."""
     return [str(person) for person in parse(texts)]
 
 

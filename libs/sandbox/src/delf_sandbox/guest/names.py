@@ -257,7 +257,7 @@ class ToolNames:
                 return False
 
     def _correct_attribute(self, place: Place, is_called: bool) -> None:
-        """Replace an attribute such as ``tools.shop``, with an undefined ``tools``, by ``shop``."""
+        """Replace ``tools.shop`` by the tool ``shop`` if the script has no variable ``tools``."""
         node = place.node
         if not isinstance(node.value, ast.Name):  # an earlier correction has replaced the name
             return

@@ -266,7 +266,11 @@ class GuestSession:
         raise RerunSignal
 
     async def _execute(self, number: int, source: str) -> list[Any]:
-        """Run a script and the asyncio tasks that it left running; return the final frame."""
+        """Run a script and the asyncio tasks that it left running.
+
+        Returns:
+            The message to the host that reports the script's end.
+        """
         self._printer.start()
         self._rerun_request = None  # set if the script calls rerun()
         self._caller.begin_script()
