@@ -193,7 +193,10 @@ def decided_blocks(request: ApprovalRequest, decision_text: str) -> list[Block]:
 
 
 def happened_view(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the form that asks for the result of an interrupted call that did happen."""
+    """Return the form that asks a person for the result of an interrupted call.
+
+    The form opens after the person stated that the call took effect.
+    """
     label = "What did the call return? JSON or a text; empty for nothing."
     result = _input(RESULT, label, {"multiline": True, "max_length": _MAX_INPUT_SIZE})
     note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})

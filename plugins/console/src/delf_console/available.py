@@ -55,7 +55,7 @@ def available(as_json: bool) -> None:
 
 
 def others() -> Mapping[str, Mapping[str, str]]:
-    """Return a mapping from distribution name to the listed data of other authors' plugins."""
+    """Return the entries of :data:`DIRECTORY`: by distribution name, a plugin's fields."""
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 

@@ -382,7 +382,7 @@ def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
 
 
 def _paragraphs_with(document: Mapping[str, Any], text: str, *, match_case: bool) -> list[str]:
-    """Return the number of occurrences of a text, and the paragraphs that contain it, as lines."""
+    """Return lines: first how often a text occurs, then each paragraph that contains the text."""
     searched_text = text if match_case else text.casefold()
     lines: list[str] = []
     count = 0

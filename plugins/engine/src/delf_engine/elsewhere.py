@@ -137,7 +137,7 @@ class _States:
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
-    """Wait for the end of a task, and return the task's events.
+    """Wait until a task has ended, and return the task's events.
 
     Raises:
         UnknownTaskError: If the journal does not have the task.

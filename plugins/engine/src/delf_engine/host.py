@@ -89,7 +89,10 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """The error that stopped the task before the journal recorded its end; None otherwise."""
+        """The first error that stopped the task such that it can be resumed; None if there is none.
+
+        The journal then gets no end of the task.
+        """
         self._output = run.request.output
         # The value that was parsed from the text of the final answer.
         self._value_of_answer_text: Any = None

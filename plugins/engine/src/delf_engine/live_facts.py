@@ -11,7 +11,7 @@ from delf_engine.bounded import within
 
 _log = logging.getLogger(__name__)
 CONTEXT_SECONDS: Final = 30.0
-"""The longest time in seconds for the facts of one connection."""
+"""The maximum time in seconds in which a connection must return its facts."""
 MAX_CONTEXT_SIZE: Final = 50_000
 """The maximum number of characters of a connection's facts.
 

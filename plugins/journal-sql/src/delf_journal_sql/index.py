@@ -149,7 +149,7 @@ def _leaf_texts(value: Any, name: str = "") -> list[str]:
 
 
 def index_exists(connection: Connection) -> bool:
-    """Return True if the index exists in the current version."""
+    """Return True if the search index exists, in the format that this version of delf writes."""
     if not connection.has_table("delf_index"):
         return False
     return [row.version for row in connection.execute("SELECT version FROM delf_index")] == [

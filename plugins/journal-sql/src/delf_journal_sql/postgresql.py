@@ -58,7 +58,7 @@ class PostgresConnection:
 
     Args:
         database: The database, which pools the connection.
-            raw: The psycopg connection in autocommit mode.
+        raw: The psycopg connection in autocommit mode.
     """
 
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Any]) -> None:

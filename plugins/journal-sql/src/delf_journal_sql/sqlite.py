@@ -72,7 +72,7 @@ class SqliteConnection:
         return name_columns((column[0] for column in cursor.description), rows) if rows else []
 
     def copy_to(self, path: Path) -> None:
-        """Copy the database into an empty file, without the table of which process owns a task."""
+        """Copy the database into an empty file; no task of the copy has an owning process."""
         try:
             with contextlib.closing(sqlite3.connect(path)) as copy:
                 self._raw.backup(copy)

@@ -130,9 +130,10 @@ class Memory(FixedAttributes):
         self._run(self.store.clear())
 
     def backfill_embeddings(self) -> int:
-        """Compute the vectors of facts that have none of the current model.
+        """Compute a vector for each fact that the current embedding model has not embedded yet.
 
-        Return the number of added vectors.
+        Returns:
+            The number of added vectors.
         """
         return self._run(self.store.fill())
 

@@ -286,9 +286,10 @@ class SemanticStore:
         await self._in_thread(self._database.clear)
 
     async def fill(self) -> int:
-        """Compute and store the vectors of facts that have none of the current model.
+        """Store a vector for each fact that the current embedding model has not embedded yet.
 
-        Return the number of added vectors.
+        Returns:
+            The number of added vectors.
 
         Raises:
             DelfError: If the embedder fails.

@@ -25,7 +25,10 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 class LiveDialect(Protocol):
-    """The protocol of a provider's sessions, with the state of one session."""
+    """Translates one live session between delf's requests and a provider's wire protocol.
+
+    An object serves a single session, because the object keeps the session's state.
+    """
 
     def address(self, endpoint: Endpoint, name: str) -> str:
         """Return the WebSocket URL for sessions with a model."""

@@ -114,7 +114,8 @@ class _VariableUses:
     Args:
         tree: The parsed script.
         actions: The full names of the callable actions.
-        accepts_quoted: Whether a value may stand between quotes of another text.
+        accepts_quoted: Whether a value may become a part of an f-string that has quotes around the
+            value, as in ``f"name = '{value}'"``.
     """
 
     def __init__(self, tree: ast.Module, actions: Collection[str], *, accepts_quoted: bool) -> None:

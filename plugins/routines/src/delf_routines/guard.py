@@ -50,7 +50,10 @@ class RoutineGuard:
         self.unrepeated_changes = list(self._earlier)
         """The changes by earlier scripts that this script has not repeated yet."""
         self.calls_made: list[Made] = []
-        """The calls of this script, including the repeated changes of earlier scripts."""
+        """The calls of this script.
+
+        A change that repeats an earlier script's change is recorded as the earlier call.
+        """
         self.unexpectedly_empty: dict[str, None] = {}
         """The names of actions that returned nothing although they never did before."""
         self.reused_change_count = 0

@@ -45,7 +45,7 @@ class Prepared:
 
     @property
     def may_leave_calls_unawaited(self) -> bool:
-        """True if tool calls of the script may not be awaited when it ends."""
+        """True if the script may end before it has awaited all of its tool calls."""
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 

@@ -86,7 +86,12 @@ class Routines:
         )
 
     async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
-        """Return the costs in US dollars of a routine's original task; None if unknown."""
+        """Return the costs in US dollars of a task; None if they are unknown.
+
+        Args:
+            task_id: The id of the task; None if the routine does not name its original task.
+            key: The caller.
+        """
         if task_id is None:
             return None
         try:

@@ -179,7 +179,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 @as_json_option
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
-    """List the page's login sessions, of all people or of one person; or end a session."""
+    """List the login sessions of the web page, of all people or of one person; or end a session."""
 
     async def list_or_end(journal: SharedJournal) -> list[dict[str, Any]]:
         logins = [login for login in await journal.logins() if name in (None, login.name)]

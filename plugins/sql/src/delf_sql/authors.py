@@ -79,7 +79,7 @@ class OwnTables:
         return name.lower() if self.dialect in _CASE_INSENSITIVE else name
 
     def without_comment(self, relation: Relation) -> Relation:
-        """Return a table without its comment unless the user declares the comment as own."""
+        """Return a table without its comment, unless only the user writes the table's columns."""
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
     def with_own_comments(self, table: Table) -> Table:

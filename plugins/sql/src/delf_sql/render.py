@@ -160,7 +160,10 @@ def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str 
 
 
 class PartialSchema:
-    """The part of a schema that fits a budget: tables with columns, then names, then a hint.
+    """The part of a schema that fits a budget.
+
+    The text has the most relevant tables with their columns, then the names of other tables, then a
+    hint on how to look up the rest.
 
     Args:
         dialect: The database's dialect.

@@ -39,7 +39,12 @@ def parse_script(code: str) -> ast.Module | None:
 
 @functools.lru_cache(maxsize=8)  # each answer of the model is parsed several times
 def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
-    """Return the syntax tree or the syntax error; None for code that Python cannot parse at all."""
+    """Return the syntax tree of a script, or its syntax error.
+
+    Returns:
+        None if the code is too long, or if Python fails to parse the code with another error than a
+        syntax error, for example because of null bytes or too deep nesting.
+    """
     if len(code) > MAX_SCRIPT:
         return None
     with warnings.catch_warnings():

@@ -376,9 +376,10 @@ def _pop_string_prefix(plain: list[str]) -> str:
 
 
 def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
-    """Yield the source of pieces; join adjacent strings with ``+`` if one needs ``str.format``.
+    """Yield the source text of a script's pieces, which are code or strings.
 
-    Adjacent strings are strings with only whitespace between them, as in ``"a" "b"``.
+    Python concatenates adjacent strings such as ``"a" "b"``, but not with a ``str.format`` call. If
+    one of the strings is written as such a call, the strings are joined with ``+``.
     """
     position = 0
     while position < len(pieces):

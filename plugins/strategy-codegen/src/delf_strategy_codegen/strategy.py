@@ -180,8 +180,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
     With ``code_in`` "tool", or "auto" after an answer without a script, the model gets the tool
     ``run``. If the server then refuses tools, the model is asked for a fenced code block again.
 
-    A text answer without a script is accepted as the task's answer if the task has not used a
-    tool. A conversation accepts the first text answer; another task only a later one.
+    A text without a script is accepted as the task's answer if the task has not used a tool. In a
+    conversation, the model's first reply may be such a text. Outside of a conversation, the model
+    is first asked again for a script.
 
     Raises:
         CodeGenerationError: If no answer contains a script.
@@ -320,12 +321,12 @@ class _RerunCounter:
         self._reruns_after_change = 0
 
     def count(self, outcome: Rerun) -> None:
-        """Count the pass that a script requested.
+        """Count a script's call of ``rerun``.
 
         Raises:
             SandboxExecutionError: If no reruns are left.
         """
-        # Passes before the first change only read, and have their own limit.
+        # Scripts before the first change only read, and their reruns have a limit of their own.
         if self.has_changed:
             used, limit = self._reruns_after_change, self._max_reruns_after_change
             self._reruns_after_change += 1

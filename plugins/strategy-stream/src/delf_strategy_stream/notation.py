@@ -92,9 +92,10 @@ class Markers:
         return assistant("\n\n".join(parts) or "(nothing)")
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return one message with the results of the calls, and the problems of the answer.
+        """Return one message with the results of a turn's calls and the model's mistakes.
 
-        The results are in the order of the calls. Without results and problems, return no message.
+        The results are in the order of the calls. The tuple is empty if the turn has neither
+        results nor mistakes nor notices.
         """
         parts: list[str] = []
         if turn.results:

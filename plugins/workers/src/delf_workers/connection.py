@@ -331,7 +331,11 @@ class Workers(Connection[WorkersSettings]):
 
 
 def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
-    """Return the strategy for a worker that does the whole task; None for any other worker."""
+    """Return the strategy for a worker to which the strategy ``worker`` passed the whole task.
+
+    Returns:
+        The strategy's name; None for a worker that another strategy called.
+    """
     if context.strategy != STRATEGY:
         return None
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)

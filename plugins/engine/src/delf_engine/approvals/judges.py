@@ -239,7 +239,8 @@ class FlowsJudge:
 
     Args:
         shared: The approvals that all tasks of the agent share.
-        flows: Traces the values of calls; None if origins are off.
+        flows: Traces from which earlier results and texts the values of calls come; None if the
+            setting ``origins`` is off.
         decisions: The earlier decisions that were not revoked; these may allow data flows.
         worker: The worker that makes the call, if any.
     """
@@ -252,7 +253,7 @@ class FlowsJudge:
         worker: str | None,
     ) -> None:
         self._denies = shared.config.flows == "deny"
-        # Traces the values of calls, to show their origins; None if origins are off.
+        # Traces the values of calls, to show their origins.
         self._flows = flows
         # The same object; None if origins are only shown, and never require a review.
         self._blocking_flows = flows if shared.guards else None

@@ -116,7 +116,10 @@ class ChildTasks:
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
-        """Reserve a child for each call of a batch, or set ``batch.problem`` if too few remain."""
+        """Reserve a child task for each call of a batch.
+
+        If the task may not start that many more children, set ``batch.problem`` instead.
+        """
         call_count, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
         if call_count <= remaining:
             self._reserved_calls |= batch.calls
@@ -185,7 +188,7 @@ class ChildTasks:
         return child_task.result()
 
     def adopt(self, run: TaskRun) -> None:
-        """Continue for a new run of the parent, keeping the running children."""
+        """Attach the child tasks to the new run of a restarted parent; running children go on."""
         self._run = run
 
     def keep_resumable(self) -> None:

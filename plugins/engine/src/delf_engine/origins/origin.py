@@ -84,7 +84,7 @@ class ReadCall:
     """A text that the task has read: the result of a call, or a text of the first prompt."""
 
     number: int
-    """The number of the call in the task; 0 for a text of the prompt."""
+    """The number of the call among the task's calls; 0 if the text is from the prompt."""
     action: str
     """The called action; for a text of the prompt, the text's source in words."""
     trust: Trust | Mapping[str, Trust]

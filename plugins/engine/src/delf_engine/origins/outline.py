@@ -66,9 +66,10 @@ IsContent = Callable[[str, str], bool]
 Content, such as the body of a mail, may differ from the call that the user's words ask for.
 """
 SourcesByParameter = Mapping[str, AbstractSet[str] | None]
-"""The untrusted sources of each parameter, as actions and fields, by parameter.
+"""A mapping from a parameter's name to the sources of the untrusted data in its argument.
 
-The value is None if the sources are unknown. Parameters with only the user's own data are left out.
+A source is an action, such as ``mail.read``, or a field, such as ``.email``. The value is None if
+the sources are unknown. Parameters with only the user's own data are left out.
 """
 
 

@@ -203,7 +203,8 @@ class Scripts:
         """Record the names that a script binds; :meth:`read` later records where values come from.
 
         Variables and the parameters of functions have no sources yet. All other names, such as
-        classes and caught exceptions, have unknown sources, except harmless modules and functions.
+        classes and caught exceptions, have unknown sources, except functions without decorators and
+        the modules in ``_HARMLESS_MODULES``.
         The parameters, and the names with unknown sources, count as aliased: their objects may also
         be the objects of other variables.
         """
@@ -533,7 +534,7 @@ class Scripts:
 
         Args:
             node: The node.
-            sources: The actions and fields that decide whether or how often the parts run.
+            sources: The actions and fields whose values decide whether or how often the parts run.
         """
         self._add_to(self._condition_sources[node], sources)
         # The counts show whether a variable is also used outside of the node: the whole script then

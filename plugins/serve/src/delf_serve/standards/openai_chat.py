@@ -52,7 +52,10 @@ Finish = Literal["stop", "tool_calls"]
 
 
 class ClientBody(BaseModel):
-    """A request body of another standard. Unknown fields are ignored, because clients send many."""
+    """A request body in the format of another product's API, such as OpenAI's.
+
+    Unknown fields are ignored, because clients of these APIs send many.
+    """
 
     model_config = ConfigDict(extra="ignore")
 

@@ -341,7 +341,11 @@ class EngineBackend:
         return session.exec_driver_sql(text, values).fetchall()
 
     def relations(self, session: sa.Connection) -> list[Relation]:
-        """Return all tables and views; without catalogue queries, only the default schema's."""
+        """Return all tables and views of the database.
+
+        If the backend has no catalogue queries, return only the tables and views of the default
+        schema.
+        """
         if self.catalogue is not None:
             return relations_of(self._ask(session, self.catalogue.relations))
         inspector = sa.inspect(session)

@@ -163,7 +163,14 @@ class Contract:
         )
 
     async def shows_no_secret(self, subject: Any, use: Callable[[], Awaitable[Any]]) -> None:
-        """Use an object, and check that its texts, logs, errors and results hold no secret."""
+        """Check that no secret is in an object's ``repr``, nor in what its use returns or logs.
+
+        Raised errors and the command lines of started programs are checked, too.
+
+        Args:
+            subject: The object.
+            use: Uses the object.
+        """
         __tracebackhide__ = True
         secrets = secrets_of(self, {"subject": subject})
         texts = [*reprs_of(subject), str(getattr(subject, "place", ""))]
@@ -207,7 +214,7 @@ async def _longest_pause(note_sign_of_life: Callable[[], None]) -> float:
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
     """Yield the name and the function of every test of a class.
 
-    A test that a subclass has disabled by a flag yields the function of its base class.
+    If a flag has disabled the test in a subclass, the function is that of the base class.
     """
     for name in dir(cls):
         if name.startswith("test_"):
