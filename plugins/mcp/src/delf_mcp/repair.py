@@ -20,7 +20,7 @@ _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
 
 
 def needs_repair(text: str) -> bool:
-    """Return True if a message may have lone surrogates, or structured data that is no object."""
+    """Return True if a message may have lone surrogates, or structured data that needs wrapping."""
     return '"structuredContent"' in text or _SURROGATE.search(text) is not None
 
 
@@ -60,8 +60,8 @@ def note_losses(meta: Mapping[str, Any] | None) -> None:
 def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
     """Return the structured data of a tool result as the server sent the data.
 
-    :func:`repaired` puts data that is no object into an object with the key ``value``, because the
-    client library accepts only objects, and sets ``_WRAPPED_KEY`` in the result's metadata.
+    The client library accepts only objects as structured data. So :func:`repaired` puts any other
+    data into an object with the key ``value``, and sets ``_WRAPPED_KEY`` in the result's metadata.
 
     Args:
         meta: The metadata of the result.
