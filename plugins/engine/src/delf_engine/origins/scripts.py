@@ -204,9 +204,8 @@ class Scripts:
 
         Variables and the parameters of functions have no sources yet. All other names, such as
         classes and caught exceptions, have unknown sources, except functions without decorators and
-        the modules in ``_HARMLESS_MODULES``.
-        The parameters, and the names with unknown sources, count as aliased: their objects may also
-        be the objects of other variables.
+        the modules in ``_HARMLESS_MODULES``. The parameters, and the names with unknown sources,
+        count as aliased: their objects may also be the objects of other variables.
         """
         for node in ast.walk(tree):
             names: Sequence[str | None] = ()
