@@ -118,7 +118,7 @@ class OwnTables:
         return None if tree.find(*unknown_calls) else tree
 
     def _trust_of_tree(self, tree: exp.Expression) -> Trust | Mapping[str, Trust]:
-        """Return ``own`` if a query reads only tables that the user declares as own.
+        """Return ``own`` if a query reads only tables that only the user writes.
 
         For any other query of a single table, return the trust by column; else ``outside``.
         """

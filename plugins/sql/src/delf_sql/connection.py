@@ -103,7 +103,7 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The prompt then has only comments of tables and columns declared as own.
+                # The prompt then has only comments of tables and columns that only the user writes.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None

@@ -298,7 +298,7 @@ class FlowsJudge:
         )
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        """Return the sources of a call's values; empty if origins are off."""
+        """Return the sources of a call's values; empty if the setting ``origins`` is off."""
         return {} if self._flows is None else self._flows.sources(arguments)
 
 
