@@ -239,8 +239,8 @@ class FlowsJudge:
 
     Args:
         shared: The approvals that all tasks of the agent share.
-        flows: Traces from which earlier results and texts the values of calls come; None if the
-            setting ``origins`` is off.
+        flows: Traces from which earlier results and texts the values of calls come; None with
+            ``flows = "off"``.
         decisions: The earlier decisions that were not revoked; these may allow data flows.
         worker: The worker that makes the call, if any.
     """
@@ -298,7 +298,7 @@ class FlowsJudge:
         )
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        """Return the sources of a call's values; empty if the setting ``origins`` is off."""
+        """Return the sources of a call's values; empty with ``flows = "off"``."""
         return {} if self._flows is None else self._flows.sources(arguments)
 
 
