@@ -501,7 +501,8 @@ class ApprovalRequest:
         task: The task in plain words.
         call_id: The number of the call; 0 for a script.
         action: ``connection.method``.
-        permission: The unit of ``allow`` and ``confirm`` that the action belongs to.
+        permission: The name by which ``allow`` and ``confirm`` list the action: the action's own
+            name or the name of its group.
         effect: The action's effect on the world.
         arguments: The real, validated arguments.
         defaults: The values of arguments that the call leaves out, as far as they are known.
@@ -525,7 +526,7 @@ class ApprovalRequest:
         actions: The script's actions that need approval; an approval lets them pass while it runs.
         effects: The effect of each of these actions.
         script: The number of the script that makes the call; 0 without a script.
-        because: The reason that the model wrote another script after the first.
+        because: Why the model wrote another script after the first; None for the first script.
         changes: The latest changes that the task has made, one line each.
         changes_before: The number of earlier changes not listed in ``changes``.
         made_before: The ``call_id`` of an earlier identical call of this task, if any.

@@ -58,9 +58,9 @@ class Providers:
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Resolve a model name of the form ``provider:model`` in a configuration.
 
-        The name becomes ``provider/model``. At an address of the user's own, the name becomes
-        ``model``, and the configuration's ``provider`` is set instead, unless the provider has a
-        protocol that no other server uses. Names of another form do not change.
+        The name becomes ``provider/model``. If the configuration has a ``base_url``, and the
+        provider is not marked as ``own_protocol``, the name becomes ``model``, and the provider's
+        name goes to the field ``provider``. Names of another form do not change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)

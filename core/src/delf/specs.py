@@ -296,11 +296,11 @@ class Provider:
         login: ``key`` if every call needs an API key; ``other`` if another login is possible, such
             as a cloud role; ``none`` if no login is needed.
         addresses: Environment variables with the base URL.
-        compatible: Whether other servers use the same protocol; the provider is then the default
-            for a model with only an address.
-        own_protocol: Whether servers at another address also use this provider's own protocol. If
-            True, ``NAME/MODEL`` with a ``base_url`` selects this provider. If False, such a name
-            selects the ``compatible`` provider, which sends the whole name to the server.
+        compatible: Whether other servers imitate this provider's protocol. If True, this provider
+            is the default for a model that has a ``base_url`` and no provider.
+        own_protocol: Whether ``NAME/MODEL`` with a ``base_url`` selects this provider. If False,
+            the name selects the provider with ``compatible=True``, which sends the whole name to
+            the server.
         suggested: The model to suggest to a user who has a key and names no model.
         url: The provider's base URL; None if the code for its protocol contains the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.
@@ -415,7 +415,7 @@ class JournalSpec(Spec):
 class StrategySpec(Spec):
     """A strategy, which turns a task into tool calls.
 
-    Its object is made once for each agent, and works on concurrent tasks.
+    The strategy's object is made once for each agent, and works on concurrent tasks.
 
     Example::
 
@@ -428,8 +428,8 @@ class StrategySpec(Spec):
             )
 
     Args:
-        llm: The value of the agent's ``llm`` setting if the user names no model; only for a
-            strategy that needs no model.
+        llm: The default of the agent's ``llm`` setting. Only a strategy that works without a model
+            sets this default.
         settings: Fields of the agent's configuration that the strategy overrides.
     """
 

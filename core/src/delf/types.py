@@ -113,10 +113,10 @@ written the value, so that delf does not trust it.
 """
 
 FlowMode = Literal["off", "show", "guard", "deny"]
-"""The treatment of calls by the origins of their arguments, such as the task or a web page.
+"""The mode of protection against calls with arguments from untrusted data, such as a web page.
 
-``off``: origins are ignored. ``show``: approval requests show the origins. ``guard``: a call with
-untrusted arguments needs approval. ``deny``: such a call is refused.
+``off``: the origins of arguments are ignored. ``show``: approval requests show the origins.
+``guard``: a call with untrusted arguments needs approval. ``deny``: such a call is refused.
 """
 
 IN_PROCESS: Final = "none"

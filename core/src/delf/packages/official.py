@@ -24,16 +24,16 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """Return one table of ``official.json``: a mapping from names of a kind to package names.
+    """Return a table of ``official.json`` that maps each name to delf's package that provides it.
 
-    Each package is the package of delf that provides the name.
+    For the kind ``journal``, the table is ``{"sql": "delf-plugin-journal-sql"}``.
 
     Args:
-        kind: The kind of the names: ``connection``, ``sandbox`` and the other kinds of what plugins
-            offer; ``exports``: public names; ``library``: modules that several plugins share;
-            ``prefilter_mode``: values of the option ``prefilter_mode``; ``installer``: the command
-            that installs packages. ``models`` is an exception: patterns of model names, each mapped
-            to the name of a model client.
+        kind: The kind of the names. ``connection``, ``sandbox`` and so on: plugins of this kind.
+            ``exports``: public classes and functions. ``library``: modules that several plugins
+            share. ``prefilter_mode``: values of the option ``prefilter_mode``. ``installer``: the
+            command that installs packages. The table ``models`` is different: patterns of model
+            names, each with the name of a model client.
     """
     return _table()[kind]
 
@@ -44,7 +44,10 @@ def package_of(kind: str, name: str) -> str | None:
 
 
 def package_providing(name: str) -> str | None:
-    """Return the package of delf that provides a name of any kind; None if no package does."""
+    """Return the package of delf that provides a public class, a plugin or another public name.
+
+    None if no package provides the name.
+    """
     kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 

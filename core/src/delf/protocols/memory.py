@@ -70,7 +70,7 @@ class SupportsStore(Protocol):
 
     @property
     def store(self) -> MemoryStore:
-        """The wrapped store, which an agent uses directly."""
+        """The store inside the wrapper; an agent calls this store and bypasses the wrapper."""
         ...
 
 

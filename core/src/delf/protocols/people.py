@@ -151,13 +151,13 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
-    """A change of a person, as observers record it.
+    """A change to a person's rights, scope, teams or access keys, as observers record the change.
 
     Args:
         at: The Unix time of the change.
-        name: The person.
+        name: The name of the person whose rights or keys changed.
         what: The kind of change.
-        by: The person who made the change.
+        by: The name of the person who made the change.
         via: The channel, such as ``page, 203.0.113.9``, or a command.
         facts: The person's new rights, scope and teams; for a change of an access key, the label of
             the key.

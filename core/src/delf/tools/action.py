@@ -69,8 +69,8 @@ class Action:
         sinks: The names of the parameters that decide what a call does, or None.
         contents: The names of the parameters that are only text for people to read, or None.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the field or parameter with an author whom the service verifies, or
-            None.
+        author: The name of the result's field, or of the parameter, that holds the content's
+            author, if the service guarantees that the author is genuine; else None.
         full_types: Makes the parameters and the result with complete types, if ``parameters`` and
             ``returns`` are shortened. The function is called if a prompt has space for complete
             types, or a script asks for them.
@@ -222,9 +222,9 @@ def action(
             contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
-        author: The name of the result's field, or of the parameter, with an author whom the service
-            verifies, such as ``sender``. A task may tell delf to follow instructions of this
-            author.
+        author: The name of the result's field, or of the parameter, that holds the content's
+            author, such as ``sender``, if the service guarantees that the author is genuine. A task
+            may tell delf to follow instructions of this author.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
@@ -376,7 +376,8 @@ def check_flow(
         contents: The names of the parameters that are only text for people to read; not together
             with ``sinks``.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the field or parameter with an author whom the service verifies.
+        author: The name of the result's field, or of the parameter, that holds the content's
+            author, if the service guarantees that the author is genuine.
 
     Raises:
         ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if

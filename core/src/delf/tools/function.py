@@ -125,9 +125,9 @@ def tool(
             contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
-        author: The name of the result's field, or of the parameter, with an author whom the service
-            verifies, such as ``sender``. A task may tell delf to follow instructions of this
-            author.
+        author: The name of the result's field, or of the parameter, that holds the content's
+            author, such as ``sender``, if the service guarantees that the author is genuine. A task
+            may tell delf to follow instructions of this author.
 
     Raises:
         ToolDefinitionError: If the function cannot be called from a script.

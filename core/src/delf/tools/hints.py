@@ -74,8 +74,8 @@ class _Context(NamedTuple):
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
         bound: The types bound to type variables.
-        field_budget: An iterator that all nested records share: each field that is written takes an
-            item, and a text with more fields than items is given up.
+        field_budget: An iterator with one item for each field that may still be written, shared by
+            all nested records. When no item is left, formatting stops with ``_TooManyFieldsError``.
     """
 
     as_input: bool

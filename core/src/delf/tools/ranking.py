@@ -213,9 +213,9 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
-        A score of 1 means that all search words occur in the texts with the highest weight. A
-        search word that occurs in no text has the weight of the rarest word, so that all scores are
-        lower.
+        A score of 1 means that no item scores higher for any of the search words, and that the
+        search has all words of the item's name. A search word that no item has lowers all scores,
+        as if another item had scored for this word.
 
         Args:
             words: The search words.

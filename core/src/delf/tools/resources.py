@@ -269,7 +269,7 @@ def is_about_resource(parameter: str, name: str) -> bool:
 
 
 def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
-    """Return the result of :func:`_nouns` without the name of the connection, which has a dot."""
+    """Return nouns without the connection's name, to which :func:`_nouns` has added a dot."""
     return frozenset(noun for noun in nouns if not noun.endswith("."))
 
 

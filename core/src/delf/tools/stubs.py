@@ -300,7 +300,7 @@ def _size(
     enough: int,
     best_details: Mapping[str, Detail] = _NO_DETAILS,
 ) -> int:
-    """Return the number of characters of stubs; counting stops above ``enough``."""
+    """Return the number of characters of :func:`_lines`; stop counting above ``enough``."""
     # Complete stubs are at least as long as this estimate.
     if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
@@ -353,7 +353,14 @@ def _lines(
 
 
 def _definition(result: Result, detail: Detail, is_in_task: NameTest) -> str:
-    """Return the line that defines a result type, ``Name = {...}  # notes``, within the limits."""
+    """Return the line ``Name = {...}  # notes`` that defines a result type.
+
+    Args:
+        result: The result type.
+        detail: The limits on the record's text and on the notes.
+        is_in_task: Returns True for a key or value that the text of the task mentions. If the
+            record is too long, these keys and values are kept first.
+    """
     limit = 2 * detail.result  # the definition is written once for all tools that return the record
     record_text = shorten(result.record, limit, is_in_task, 2 * _MIN_RESULT_KEYS)
     get_full_types = result.first_tool.full_types

@@ -97,7 +97,7 @@ class Trust:
     def here(cls, *folders: str | os.PathLike[str]) -> Self:
         """Return the trust with the folders of ``DELF_TRUST`` and further folders.
 
-        The stored decisions of the user apply, too; each check reads the stored decisions anew.
+        The stored decisions of the user apply, too. Each check reads these decisions anew.
 
         Args:
             folders: Further folders to trust with all their contents.
@@ -288,7 +288,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _is_private_store(folder: Path, root: Path) -> bool:
-    """Return True if ``folder`` is the user's own, and outside of the project ``root``."""
+    """Return True if ``folder`` is outside of ``root``, and only the user can access ``folder``."""
     is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not is_inside and is_own_folder(folder)
 

@@ -300,7 +300,7 @@ def _by_columns(
     chunks: Iterable[Collection[Iterable[Any]]],
     convert_unsupported: Converter,
 ) -> Table:
-    """Make a table from chunks of rows, each of which has the cells of the rows by column."""
+    """Make a table from chunks; a chunk is a list of columns with the cells of the chunk's rows."""
     rows = (
         [_cell(cell, convert_unsupported) for cell in row]
         for columns in chunks

@@ -96,7 +96,7 @@ def thaw(value: Any) -> Any:
 
 
 def _freeze(value: Any) -> Any:
-    """Freeze a value; objects take the form in which the journal returns them."""
+    """Return an immutable form of a value; objects are converted as if read from the journal."""
     kind = cast("type[Any]", type(value))
     if kind in PLAIN or kind in _FROZEN:
         return value

@@ -99,10 +99,10 @@ def decided_data(
 
 
 def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
-    """Return a decision as data.
+    """Return a decision, or a vote, as JSON-ready data.
 
-    A vote is the first of two needed approvals, and approves a single call (``covers``). In the
-    data of a decision, ``others`` are the people who voted before.
+    A vote is the first of two needed approvals. A vote approves only one call, so its ``covers`` is
+    always ``call``. For a decision, ``others`` are the people who voted before.
     """
     is_vote = isinstance(decision, ApprovalVoted)
     arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)

@@ -188,7 +188,8 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
 def _plain(node: Any, visited_ids: set[int]) -> Any:
     """Convert a YAML node to dicts, lists and texts.
 
-    A node that aliases repeat is converted once; afterwards it becomes ``(as above)``.
+    If YAML aliases refer to the same list or table several times, only the first occurrence is
+    converted; each later occurrence becomes ``(as above)``.
     """
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value

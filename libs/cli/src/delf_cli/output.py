@@ -223,7 +223,7 @@ def failure_json(error: str, **extra_fields: Any) -> str:
 
     Args:
         error: The error message.
-        extra_fields: Fields to add to those of a response, which are otherwise empty.
+        extra_fields: Fields to put before the fields of the response.
     """
     fields: dict[str, Any] = {
         "text": "",

@@ -121,7 +121,10 @@ class RoutineCall:
         return cls(routine=call.func.id, values=values, item_paths=item_paths)
 
     def text_for(self, item: Any) -> str:
-        """Return the text of the call for an item, whose values replace arguments (``item_paths``).
+        """Return the text of the call for one item of the list over which the routine runs.
+
+        Args:
+            item: The item. Its values at ``item_paths`` become arguments of the call.
 
         Raises:
             ConfigurationError: If a value in the item is missing, or is neither text nor a number.

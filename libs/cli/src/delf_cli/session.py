@@ -460,8 +460,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     Options given now take precedence.
 
     Args:
-        state: The program's flags. This sets ``config``, and ``missing_plugins``: the plugin files
-            of the first command that the current command does not name.
+        state: The program's flags. This function sets ``config``, and ``missing_plugins``: the
+            plugin files that were given when the task was started, but are not given now.
         options: The options of the current command.
         record: The stored options, as :meth:`Options.to_record` returned them.
 

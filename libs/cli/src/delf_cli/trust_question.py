@@ -84,12 +84,14 @@ def lines(
     everything: bool,
     stream: TextIO | None = None,
 ) -> Iterator[str]:
-    """Yield lines that describe what a folder's files do.
+    """Yield lines that tell the user what the files of a folder would make delf do.
+
+    The lines are grouped by kind of effect, such as running a program or changing a setting.
 
     Args:
         folder: The folder.
         redact: Redacts secrets in a line.
-        everything: Whether to include all lines of each kind of effect, not only the first 8.
+        everything: Whether to include all lines of each group, not only the first 8.
         stream: The stream to whose width the lines are wrapped; stdout when omitted.
     """
     for line, indent in _indented_lines(folder, redact, everything):

@@ -127,7 +127,7 @@ def encoding_of_file(path: str, about: str) -> str:
 
 
 def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WARNING) -> str:
-    """Detect the encoding of a text. A note is added about a guess.
+    """Detect the encoding of a text. If the encoding is a guess, a note tells the script so.
 
     Args:
         data: The encoded text.

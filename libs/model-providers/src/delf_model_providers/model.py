@@ -67,7 +67,7 @@ class EndpointModel(ABC):
 
     @property
     def _full_name(self) -> str:
-        """The provider and name of this model, which prefix the tokens of this model's calls."""
+        """The provider and name of this model, to recognise the signatures that the model made."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
     @property

@@ -35,10 +35,10 @@ def label_signatures(reply: ModelReply, model: str) -> ModelReply:
 
 
 def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
-    """Keep the opaque data of earlier tool calls, such as signatures, if this model made them.
+    """Keep the signature of each earlier tool call that this model made, and remove all others.
 
-    Other models reject the data (``ToolCall.token``), so a call of another model loses it. The
-    prefix that names the model is removed.
+    A signature is opaque data in ``ToolCall.token``, which other models reject. The label that
+    :func:`label_signatures` put before each signature is removed.
 
     Args:
         request: The request.

@@ -127,8 +127,9 @@ def action_from_schema(
         )
 
     def full_types() -> FullTypes:
-        """Return the declared types, with the result type extended by what earlier results showed.
+        """Return the types of the action's parameters and result, without shortening.
 
+        The result type also has what earlier results contained and the schema does not declare.
         Without a declared result type, the type observed in earlier results is the result type.
         """
         declared = declared_types()

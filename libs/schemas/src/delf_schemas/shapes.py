@@ -17,8 +17,11 @@ Mode = Literal["in", "out"]
 CONTENT: Final = "contentSchema"
 """The schema keyword for the data that a text encodes."""
 NOTATION: Final = "x-written"
-"""The schema keyword for the notation of these data, if the text is not one JSON value: ``lines``
-(JSON lines), ``literal`` (Python) or ``mixed``."""
+"""The schema keyword for how a text encodes data, if the text is not a single JSON value.
+
+``lines``: JSON lines. ``literal``: a Python literal. ``mixed``: JSON in some results, a Python
+literal in others.
+"""
 SOMETIMES_JSON: Final = "x-at-times"
 """The schema keyword for a text that is JSON in some results and plain text in others."""
 HAS_OPTIONAL_KEYS: Final = "x-seen"

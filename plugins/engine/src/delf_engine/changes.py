@@ -196,7 +196,7 @@ class Situation:
 
     Args:
         script: The number of the running script; 0 if the strategy itself makes the call.
-        because: The reason that the model wrote the running script, if it is not the first script.
+        because: Why the model wrote the running script; None for the task's first script.
         changes: The latest changes that the task has made.
         changes_before: How many earlier changes are not listed in ``changes``.
         made_before: The ``call_id`` of an earlier call with the same arguments, if any.

@@ -419,8 +419,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
 
-        ``auto`` requires no plugin. The names in the default of a setting that is a list require no
-        plugin either.
+        ``auto`` requires no plugin. A list of plugins requires them only if the user has set the
+        list; the plugins in a default list are not required.
         """
         for field, info in type(self).model_fields.items():
             for kind in info.metadata:

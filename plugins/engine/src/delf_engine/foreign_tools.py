@@ -427,7 +427,10 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
-    """Return True if a Python type is as strict as a ``$ref``, ``anyOf``, ``enum`` or ``const``."""
+    """Return True if :func:`_type` makes a type that allows no more values than the schema.
+
+    The schema has one of ``$ref``, ``anyOf``, ``enum`` and ``const``.
+    """
     if "$ref" in schema:
         return _is_type_exact(_target(str(schema["$ref"]), root), root, depth + 1)
     if "anyOf" in schema:

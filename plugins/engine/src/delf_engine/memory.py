@@ -124,8 +124,8 @@ class AgentMemory:
     async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
         """Return the store's guidelines, if any, then the facts that match a task, best first.
 
-        The guidelines are marked as the user's own words, as facts of trusted tasks are. Without a
-        matching fact, nothing is returned.
+        The guidelines are marked as the user's own words; facts from trusted tasks have the same
+        mark. If no fact matches, the result is empty, even if there are guidelines.
 
         Args:
             query: The task.

@@ -439,7 +439,8 @@ def _session_spec(
 ) -> SessionSpec:
     """Build the specification of a sandbox session.
 
-    The ``row_files`` of a session are the file endings for which scripts can pass rows of a table.
+    The ``row_files`` of a session are the suffixes, such as ``.xlsx``, of the files that the host
+    writes from rows of a table that the script sends.
     """
     return SessionSpec(
         tools=tools.tools.names_for_sandbox(),

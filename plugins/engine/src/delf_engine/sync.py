@@ -398,7 +398,7 @@ class RuntimeLoop:
             raise
 
     async def _handle_end_of_loop(self, loop_watcher: AsyncGenerator[None]) -> None:
-        """Stop the runtime before its event loop closes, and free runtimes that are being stopped.
+        """Stop the runtime before its event loop ends; free the runtimes whose stop is unfinished.
 
         Args:
             loop_watcher: The async generator that noticed the end of the loop.

@@ -33,7 +33,7 @@ VARIABLES: Final = "variables"
 TRUST: Final = "trust"
 """The key, in a task's setup, of the trust in the task's text: ``own`` or ``outside``.
 
-The key is missing if the user wrote the text.
+If the key is missing, the user wrote the text, and the trust is ``own``.
 """
 
 

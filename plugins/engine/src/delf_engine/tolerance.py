@@ -56,7 +56,8 @@ def validate_arguments(
         keywords: The arguments of the script.
 
     Returns:
-        The arguments after conversion, and the same arguments as validated for the action.
+        Two mappings: the script's arguments after conversion, and the values that the action's
+        validation made from these, with which the action is called.
 
     Raises:
         ToolRefusedError: If the arguments are invalid and have no unambiguous conversion.

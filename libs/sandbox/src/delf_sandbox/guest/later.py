@@ -111,8 +111,8 @@ class DeferredCalls:
     def _mark_awaited_later_call(self, node: ast.Call, awaitable_path: Path) -> None:
         """Mark as awaited later a call whose result is an awaitable, or contains awaitables.
 
-        If the result comes from a collection or an argument, mark the calls that made the items
-        or the argument.
+        If the called function only returns what it got, as ``tasks.pop()`` and ``list(tasks)`` do,
+        mark the calls that made the items of ``tasks`` instead.
 
         Args:
             node: The call.
@@ -294,8 +294,8 @@ class DeferredCalls:
         Args:
             owner: The ``id()`` of the scope that has the variable.
             variable: The name of the variable or attribute.
-            bindings: The assigned expressions, each with its scope and the path from its value to
-                the part that is assigned.
+            bindings: The assigned expressions, each with its scope and with a path: for unpacking,
+                the indexes that lead from the expression's value to the assigned element.
             awaitable_path: The indexes that lead from the variable's value to the awaitables.
         """
         # A cycle of assignments would visit the name again and again, or with ever longer paths.

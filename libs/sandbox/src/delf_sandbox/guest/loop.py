@@ -165,9 +165,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def is_replaying(self) -> bool:
         """True while the loop delivers each answer of the host in its recorded iteration.
 
-        The replay includes the iterations in which the script catches up: it has got the last
-        recorded event, and goes on until it only waits for answers. The recorded script got no
-        answer in these iterations.
+        The replay does not end with the last recorded event, but when the script then has nothing
+        more to do than to wait for answers. The recorded script got no answer in between, so an
+        answer delivered there would change the order.
         """
         return bool(self._events_to_replay) or self._is_catching_up
 

@@ -397,7 +397,7 @@ class ToolNames:
         return intended_tool
 
     def _reads_undefined_names(self) -> bool:
-        """Return True if the script reads undefined names that are not spellings of tools."""
+        """Return True if the script reads an undefined name that is not like the name of a tool."""
         return any(
             self._is_unknown(place.node.id, place.scope)
             and normalized_name(place.node.id) not in self._tool_by_spelling

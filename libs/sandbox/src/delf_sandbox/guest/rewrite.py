@@ -313,8 +313,8 @@ class Rewriting:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
         The tool calls are made only when the script iterates the result. If the interpreter allows
-        ``await`` everywhere, only whole statements and assigned values are returned, because a
-        subclass turns the rest into lists.
+        ``await`` everywhere, return only those expressions that are a whole statement or the value
+        of an assignment: a subclass turns all other expressions into lists.
         """
         lazy_places = [
             place

@@ -53,6 +53,6 @@ class Spin:
         self._next_sleeps = 1
 
     def record_failure(self) -> None:
-        """Record that a spin ended without a message, so that the next waits sleep at once."""
+        """Record that a spin ended without a message: do not spin in the next few waits."""
         self._sleeps_left = self._next_sleeps
         self._next_sleeps = min(2 * self._next_sleeps, _MAX_SLEEPS_IN_A_ROW)

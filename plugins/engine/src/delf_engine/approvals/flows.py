@@ -227,7 +227,7 @@ class _Suspect:
     def _differences_from_plan(
         self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
     ) -> Sequence[Sequence[str]]:
-        """Return, for each planned call of this action, the parameters in which the call differs.
+        """Return, for each planned call, the parameters in which the checked call differs from it.
 
         Args:
             sources_by_parameter: The parameters to compare, each with its untrusted sources, or
@@ -253,7 +253,7 @@ class _Suspect:
         }
 
     def _needs_review(self, path: str) -> bool:
-        """Return whether a person has to review a value.
+        """Return whether a person has to review the argument at a path of the checked call.
 
         False if the value is the user's own and stays in the user's services, or if a rule allows
         its data flow.

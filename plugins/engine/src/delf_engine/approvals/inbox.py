@@ -175,7 +175,7 @@ class Inbox:
             notes = journal.subscribe_notes(after=position)
 
     def _pass_on_remark(self, note: Note) -> None:
-        """Pass a comment or an assignment of another process to the pending request."""
+        """Give the pending request a comment, or a new assignee, that another process recorded."""
         remark = decode_remark(note.data)
         if remark is None:
             _log.warning("note %d of the journal is no comment that can be read", note.position)

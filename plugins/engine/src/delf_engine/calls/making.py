@@ -46,7 +46,8 @@ class CallMaker:
         records: Records the starts and ends of calls.
         threads: The thread pool for actions that are not async.
         results: Converts results for scripts.
-        redactor: Redacts secrets in error messages, and in results that a person stated.
+        redactor: Redacts secrets in error messages, and in the result that a person enters for a
+            call whose outcome is unknown.
         contexts: Creates the contexts of calls.
     """
 

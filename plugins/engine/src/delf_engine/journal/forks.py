@@ -60,15 +60,16 @@ async def fork(
         task_id: The id of the other task.
         at: The sequence number of the last event to copy. None copies all events before the last
             model call, so that the model is asked again.
-        key: As for :func:`forked`.
-        setup: As for :func:`forked`.
-        script: As for :func:`forked`.
+        key: The owner of the new task; None for the local user.
+        setup: Setup data to add to the other task's setup data.
+        script: A script that replaces the model's next script after the last copied event.
 
     Returns:
         The new task's id.
 
     Raises:
-        UnknownTaskError: If :func:`forked` raises it.
+        UnknownTaskError: If the other task has no such event, had not started before it, or wrote
+            no script after it although ``script`` is given.
     """
     events = await journal.read(task_id)
     new_id = new_task_id()

@@ -127,10 +127,11 @@ class _CallOrder:
             self._waiting_count -= 1
 
     def _advance(self) -> None:
-        """Remove the steps that the script has repeated, and wake the call whose turn comes next.
+        """Remove the recorded steps that the script has repeated, and wake the next call.
 
-        A step ``-n`` means that the script made call ``n``, and a step ``n`` that call ``n`` was
-        answered. The script has made a call again if the call is no longer expected.
+        A step ``-n`` records that the script made call ``n``, and a step ``n`` that call ``n`` was
+        answered. When the script makes call ``n`` again, ``n`` is removed from ``_expected``, so
+        the step ``-n`` has been repeated.
         """
         steps = self._remaining_steps
         while steps and steps[0] < 0 and -steps[0] not in self._expected:

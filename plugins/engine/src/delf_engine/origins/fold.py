@@ -438,5 +438,5 @@ class Origins:
 
 
 def _as_result(source: str, text: str, trust: Trust = "outside") -> ReadCall:
-    """Return a text that no call returned as the result of a call, for searches in all texts."""
+    """Wrap a text that no call returned, such as an input file, to search it like a result."""
     return ReadCall(0, source, trust, {}, result=text)

@@ -217,10 +217,10 @@ def _origins_in(
 
     Args:
         calls: The calls.
-        pattern: The letters and digits that a value must contain: those of the searched text or of
-            a piece of the searched text. Separators around the pattern require a whole value.
-        searched_text: The letters and digits of the searched text; a value that differs from these
-            is marked as a part.
+        pattern: The text that a value must contain: the whole ``searched_text`` or a piece of the
+            text. If the pattern begins and ends with a separator, the whole value must be equal.
+        searched_text: The letters and digits of the searched text. If a value contains the pattern
+            but has other letters and digits than this text, its origin has ``is_part=True``.
         trust: The trust of the values to search; values of another trust are skipped.
     """
     for call in calls:

@@ -216,9 +216,11 @@ class Outline:
     def is_call(self, planned_call: ast.Call, past_call: ReadCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
-        An argument that is no literal in the planned call may have any value if the model wrote the
-        past call before reading any untrusted data, or if the past call is a change: changes were
-        checked before they ran.
+        Where the planned call has a literal, the past call must have the same value. Where the
+        planned call has another expression, any value matches in two cases: if the model wrote the
+        past call before it had read untrusted data, or if the past call changed something, because
+        such calls were checked before they ran. In other cases, the value must be one that the
+        expression allows.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
@@ -398,16 +400,16 @@ class Outline:
     ) -> bool:
         """Return whether a field in the result of an earlier call contains a value.
 
-        The value must be the whole field, or the only word of its kind in the field's text, such as
-        the only mail address. If the field has several values, a value that untrusted data mentions
-        does not count.
+        The value must equal the field, or be the only mail address, web address or number in the
+        field's text. If the field has several values, the result is False for a value that
+        untrusted data mentions.
 
         Args:
             planned_call: The planned call whose result has the field.
             path: The names that lead to the field in the result.
             value: The value, which is an argument of a later call or a part of the argument.
-            path_in_field: The names that lead to the value in the argument; the value has the same
-                place in the field.
+            path_in_field: The names that lead to the value inside the argument. The value is looked
+                for under the same names inside the field.
         """
         results = self._field_values(planned_call, (*path, *path_in_field))
         items = (item for result in results for item in result)

@@ -57,9 +57,9 @@ _BRANCHING_NODES: Final = (
 UNKNOWN: Final = "?"
 """Stands for the source of a value, or for a field name, that the script does not show."""
 FIELD: Final = "."
-"""The first character of the source of a value that is a field, such as ``.email``.
+"""The prefix of a source that is a field, such as ``.email``.
 
-Other sources are actions, such as ``mail.send``.
+A source without the prefix is an action, such as ``mail.send``.
 """
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -555,7 +555,8 @@ class Scripts:
         value: no statement outside can read the variable.
 
         Args:
-            name: The variable whose nodes with all uses are left out; None to leave out no node.
+            name: A variable. Loops and conditions that contain all of its uses are left out; None
+                to leave out none.
 
         Yields:
             The actions and fields from which the values in the condition come.

@@ -121,9 +121,9 @@ def fields_at(
         value: The result of a call.
         path: The names of the field, from the outermost to the innermost.
         conditions: The required values by field name; only records that meet all conditions are
-            used. A record that lacks the named field meets the condition if any other field has the
-            value. Texts in records are not parsed as JSON, because their author could choose the
-            field names.
+            used. A record without the field of a condition meets the condition if any of the
+            record's other fields has the value. Texts in records are not parsed as JSON, because
+            their author could choose the field names.
     """
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():

@@ -99,9 +99,10 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """Return the values of environment variables that override options of the file.
+        """Return the options of a plugin that environment variables override, with the new values.
 
-        An option that was set in another place, such as by ``--set``, is not overridden.
+        Only an option that is set in the configuration file is overridden; an option that was set
+        elsewhere, such as by ``--set``, keeps its value.
         """
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         variables: dict[str, Any] = {}
@@ -186,10 +187,11 @@ def _pop_value(values: Values, key: str, location: str) -> Any:
 
 
 def _pop_table(values: Values, key: str) -> Any:
-    """Remove and return a setting of a connection that may be a table.
+    """Remove and return a setting of a connection that may be a TOML table.
 
     Returns:
-        A dict with dotted keys for a table, else the plain value; None if the setting is absent.
+        For a table, a dict of its settings; the keys in an inner table are joined by dots, as in
+        ``{"a.b": 1}``. Otherwise, the value; None if the setting is absent.
     """
     plain_value: Any = None
     table: dict[str, Any] = {}
