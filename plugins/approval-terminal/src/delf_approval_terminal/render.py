@@ -281,7 +281,8 @@ def _needs_attention(fact: Fact) -> bool:
 def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool) -> Part:
     """Format a fact: an argument as Python, a script by line, another fact as text.
 
-    The origin of an argument, such as a web page, is left out unless required or ``whole``.
+    An argument's origin, such as a web page, is shown only if ``whole`` is True, or if the request
+    marks this fact as required.
 
     Args:
         request: The request, which has the values of arguments.

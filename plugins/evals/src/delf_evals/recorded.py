@@ -77,8 +77,9 @@ class World:
     ) -> RecordedResult | None:
         """Return the recorded result for a call; None if there is none.
 
-        Unused results come first, in order. A used result is returned again only for a stub, which
-        has no recorded arguments and fits every call of its action, or if ``may_repeat`` is True.
+        Unused results come first, in order. A used result is returned again only if ``may_repeat``
+        is True, or if the result was recorded without arguments and so fits every call of its
+        action.
 
         Args:
             name: The full name of the action.

@@ -244,8 +244,8 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
 
-    It is clear that ``\"`` is an escaped quote if any quoted cell contains ``\"``, because a quote
-    ``"`` that is not escaped would end the cell.
+    Nothing is unclear if a quoted cell, such as ``"a \"b\" c"``, contains ``\"``: without the
+    escape, the cell would end at this quote.
     """
     if '\\"' not in text or dialect.quote != '"':
         return False

@@ -284,7 +284,7 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
 def _create_views(connection: Any, table: dict[str, Any]) -> None:
     """Create a view of a table under each name that the statement may use for the table.
 
-    Notes of the call name the columns that DuckDB had to rename, and columns with durations.
+    Also add notes about columns that DuckDB had to rename, and about columns with durations.
     """
     if table["kind"] == "arrow":
         rows = arrow_table(table["path"])
@@ -333,7 +333,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """Return the SQL that reads a JSON file without changing any value.
 
     If DuckDB cannot read the file without changes, the file is rewritten as JSON lines at the path
-    ``copy_path``, and the SQL then reads this copy.
+    ``table["copy_path"]``, and the SQL then reads this copy.
 
     Texts stay texts, because DuckDB would convert them to dates without time zones and to
     lower-case UUIDs. Numbers that a float would change are read as text.

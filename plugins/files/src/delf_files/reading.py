@@ -239,7 +239,10 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 
 @contextmanager
 def file_name_in_errors(name: str) -> Generator[None]:
-    """Add a file's name to errors of the block, because readers of formats get no name."""
+    """Add a file's name to errors that the code in the ``with`` statement raises.
+
+    The functions that parse a file get only its content, so that their errors lack the name.
+    """
     try:
         yield
     except (ToolExecutionError, ToolRefusedError) as error:

@@ -38,7 +38,7 @@ _WRITE_ACTIONS: Final = ("write_file", "edit_file", "replace")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadableFile:
-    """A file that another connection may read.
+    """A file of this connection that actions of other connections may read.
 
     Args:
         name: The file's name.

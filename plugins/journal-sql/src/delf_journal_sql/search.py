@@ -348,7 +348,8 @@ _SUMMED_FIELDS: Final = tuple(name for name in Figures.__dataclass_fields__ if n
 def _by_day(figures_by_quarter_hour: Sequence[Figures], zone: tzinfo) -> list[Figures]:
     """Add up the figures of quarter hours for each day of a time zone.
 
-    The group of the figures of a quarter hour is the number of quarter hours since 1970.
+    ``Figures.group`` of each argument is the number of quarter hours since 1970 (UTC); of each
+    result, the day.
     """
     days: dict[str, Figures] = {}
     for figures in figures_by_quarter_hour:

@@ -97,7 +97,7 @@ class Link:
 
     @property
     def server_exit(self) -> ServerExit:
-        """The record of how the server process that was started last ended."""
+        """The record of how the most recently started server ended."""
         return self._server_exit
 
     def _on_exit(self, server_exit: ServerExit) -> None:
@@ -230,7 +230,10 @@ class WatchedStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        """Return the next message; report if the stream has ended."""
+        """Return the next message.
+
+        If the stream has ended, report the end to ``server_exit``, and raise the stream's error.
+        """
         try:
             message = await self._stream.receive()
         except Exception:  # whatever was raised, the stream has ended
@@ -240,7 +243,10 @@ class WatchedStream:
         return message
 
     async def __anext__(self) -> Any:
-        """Return the next message; report if the stream has ended."""
+        """Return the next message.
+
+        If the stream has ended, report the end to ``server_exit``, and raise the stream's error.
+        """
         try:
             message = await self._stream.__anext__()
         except (StopAsyncIteration, Exception):

@@ -157,14 +157,16 @@ class MessageIndex:
         until: float,
         by_words: Mapping[int, float],
     ) -> dict[int, float]:
-        """Return how similar messages are to a query: the nearest messages, and some others.
+        """Return the similarities of messages to a query.
+
+        The result has the messages that are nearest to the query's vector, and those of
+        ``by_words``.
 
         Args:
             vector: The vector of the query; None without an embedding model.
             since: The Unix time of the oldest message.
             until: The Unix time of the newest message.
-            by_words: The scores of the messages that a search by words has found. The result also
-                contains these messages.
+            by_words: The scores of the messages that a search by words has found.
 
         Returns:
             A mapping from the number of a message to its similarity.

@@ -183,9 +183,10 @@ def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
-    """Add a placeholder signature to the first function call, if the call has no signature.
+    """Add a placeholder ``thoughtSignature`` to the first function call, unless the call has one.
 
-    Newer models would refuse the request without the signature.
+    Newer Gemini models refuse a request whose first function call has no ``thoughtSignature``;
+    parts for older models stay unchanged.
     """
     first_call = next((part for part in parts if "functionCall" in part), None)
     is_newer_model = _TAKES_THINKING_LEVEL.search(endpoint.name) is not None

@@ -12,7 +12,10 @@ PREFIX: Final = "recorded:"
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the paths of the recording files that a project's configuration sets as its models."""
+    """Yield the paths of a project's recordings, which replay the answers of models.
+
+    The configuration names each recording as a model, such as ``recorded:PATH``.
+    """
     for text in texts_in(folder.document.get("agent")):
         if text.startswith(PREFIX):
             path = folder.resolve_path(text.removeprefix(PREFIX))

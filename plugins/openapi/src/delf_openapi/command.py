@@ -71,7 +71,7 @@ def _likely_reads(tool: APITool) -> tuple[list[str], int]:
     """Return the actions with effect ``write`` whose names and paths suggest that they only read.
 
     Returns:
-        The names of these actions, and the number of all actions.
+        The names of these actions, and the number of all actions of the tool.
     """
     from delf_openapi.selection import only_reads
 

@@ -35,7 +35,10 @@ IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE
 
 _PLACEHOLDER: Final = "key"
 FULL_RESPONSE: Final = "full_response"
-"""The keyword argument of every action that makes a call return status, headers and body."""
+"""The name of a keyword argument of every action.
+
+If the argument is true, a call returns the response's status, headers and body.
+"""
 
 
 @dataclass(slots=True)

@@ -249,13 +249,13 @@ class _ScriptMerger:
         return replace(self._recorded_run, calls=self._replay.used)
 
     async def ask(self, make_similar_agent: MakeSimilarAgent) -> float | None:
-        """Ask the model for a merged script, with retries.
+        """Let an agent merge the task's scripts into one, and store that script in ``self.script``.
 
         Args:
             make_similar_agent: Creates an agent with the configuration of the task's agent.
 
         Returns:
-            The cost in US dollars; None if unknown.
+            The cost of the merging in US dollars; None if unknown.
 
         Raises:
             ConfigurationError: If no script behaved like the recorded run.

@@ -109,7 +109,9 @@ def _in_quotes(value: Any, text: Any) -> bool:
 
 
 class _VariableUses:
-    """Finds the variables of a script whose values never become a part of another text.
+    """Finds the variables of a script whose values are never inserted into a longer text.
+
+    A value is inserted by an f-string or ``+``, for example.
 
     Args:
         tree: The parsed script.

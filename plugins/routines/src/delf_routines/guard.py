@@ -57,7 +57,10 @@ class RoutineGuard:
         self.unexpectedly_empty: dict[str, None] = {}
         """The names of actions that returned nothing although they never did before."""
         self.reused_change_count = 0
-        """The number of calls that got the results of equal changes by earlier scripts."""
+        """The number of write calls that were answered with the result of an earlier script's call.
+
+        The earlier script had made the same call, so that the call was not made again.
+        """
         self._calls = self._changes = 0
 
     @property

@@ -169,7 +169,9 @@ async def _answer_of_run(
 async def _warn_of_changes(
     host: StrategyHost, routine: Routine, guard: RoutineGuard, answer: str
 ) -> None:
-    """Warn of empty results, of calls not repeated after a repair, and of a changed answer.
+    """Warn of empty results, of skipped calls, and of a changed answer.
+
+    A call is skipped if the script that failed before the repair of the routine had made it.
 
     An answer counts as changed if its shape differs from the shape when the routine was saved.
     """

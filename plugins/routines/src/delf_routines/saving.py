@@ -316,7 +316,10 @@ class _LiteralFinder(ast.NodeVisitor):
                 self._replace(node, parameter.name)
 
     def _suggest_parameter_name(self, value: Value) -> None:
-        """Suggest the keyword, key or variable of a literal as the name of its parameter."""
+        """Suggest a name for the parameter that will replace a literal.
+
+        The name is the keyword argument, key or variable whose value is the literal, if any.
+        """
         if self._name_hints[-1]:
             self.suggested_names.setdefault(value, self._name_hints[-1])
 

@@ -262,10 +262,13 @@ class Runner:
         return await self._requeue_later(replace(ticket, requeues=0), wait_seconds)
 
     async def _find_record(self, ticket: Ticket) -> TaskRecord | None:
-        """Return the journal's record of a task; None if it stays missing after many attempts.
+        """Return the journal's record of the ticket's task.
+
+        Returns:
+            The record; None if it is missing and the ticket was requeued too often.
 
         Raises:
-            UnknownTaskError: If the record is missing now; the caller then requeues the ticket.
+            UnknownTaskError: If the record is missing, and the caller should requeue the ticket.
         """
         for pause in JOURNAL_PAUSES:
             try:

@@ -36,8 +36,8 @@ def check_times(cron: str, zone: str | None) -> None:
 def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
     """Return True if a firing repeats a time of day, because clocks were set back.
 
-    Only a schedule with an hour, such as ``30 2 * * *``, must have each of its times once a day.
-    The firings of an hourly schedule are never repeated.
+    A schedule with fixed hours, such as ``30 2 * * *``, should fire only once at each of its times
+    of day. An hourly schedule also fires in the repeated hour: the result is then False.
 
     Args:
         firing: The schedule's fields from DBOS, and ``at``, the time of the firing with its offset.

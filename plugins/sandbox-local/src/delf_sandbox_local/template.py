@@ -120,7 +120,10 @@ class _TemplateProcess:
         signal.set_wakeup_fd(self._wake_up_writer, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Handle requests and ended guests until the host closes the control socket."""
+        """Handle requests for guests until the host closes the control socket.
+
+        Each guest is a forked process. When a guest has ended, send its exit status to the host.
+        """
         self._send({"ready": True, "namespaces": self._namespace_names})
         poll = select.poll()
         poll.register(self._host_socket, select.POLLIN)

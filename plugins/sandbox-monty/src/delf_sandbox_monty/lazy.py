@@ -63,9 +63,10 @@ def check_generators(tree: ast.Module, functions: Functions) -> None:
 
 
 def _named_expression_clause(node: ast.AST) -> str | None:
-    """Return ``x := … is evaluated`` for the error message; None if nothing needs such a message.
+    """Return ``x := … is evaluated`` for a generator expression that contains ``:=``; else None.
 
-    A ``:=`` in a generator expression is an effect, because its variable outlives the generator.
+    The caller's error message contains the clause. The evaluation of ``:=`` matters, because the
+    script can use the variable after the generator expression.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None

@@ -485,7 +485,8 @@ class Lowering(ast.NodeTransformer):
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
         """Replace ``{x!r}`` in an f-string by ``{__delf_repr__(x)}``.
 
-        Unlike Monty's ``repr``, the function shows a tool's exception under its own name.
+        If ``x`` is an exception that a tool raised, ``__delf_repr__`` returns a text with the name
+        of the exception's class; Monty's ``repr`` would use another name.
         """
         self.generic_visit(node)
         if node.conversion == ord("r") and not isinstance(node.value, ast.Constant):

@@ -192,7 +192,12 @@ def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
     line_numbers: dict[int, int] = {}  # from line of the rewritten text to original line
 
     def record_lines(node: ast.AST, reparsed_node: ast.AST) -> None:
-        """Record the original lines of all statements below a node."""
+        """Store the original line of each statement below a node in ``line_numbers``.
+
+        Args:
+            node: A node of ``tree``.
+            reparsed_node: The same node in ``reparsed``.
+        """
         pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)
         for child, reparsed_child in pairs:
             if type(child) is not type(reparsed_child):

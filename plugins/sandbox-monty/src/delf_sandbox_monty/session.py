@@ -448,7 +448,7 @@ class MontySession:
         Monty calls this in one of its threads.
 
         Raises:
-            TypeError: If the text shows a tool that the script should have called.
+            TypeError: If the script printed a tool instead of calling the tool.
         """
         host = self._host
         if host is None or self._reached_limit is not None:

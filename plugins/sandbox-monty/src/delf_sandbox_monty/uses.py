@@ -48,25 +48,24 @@ class UncalledTools:
         self._pattern = re.compile("|".join(map(re.escape, shown_texts))) if shown_texts else None
 
     def raise_if_in(self, value: Any) -> None:
-        """Raise if a text in a value contains the text of an action or connection itself.
+        """Raise if a string in a value contains the ``repr`` of an action or connection.
 
-        Monty makes such a text, with an internal name, if a script forgets to call an action, as in
-        ``print(mail.read)``.
+        The script then forgot to call the action, as in ``print(mail.read)``.
 
         Raises:
-            TypeError: If the value contains such a text; the message has the call to write.
+            TypeError: If a string contains such a ``repr``. The message has the call to write.
         """
         if (message := self.error_message(value)) is not None:
             raise TypeError(message)
 
     def raise_if_in_file(self, data: bytes) -> None:
-        """Raise if the content of a file contains the text of an action or connection itself.
+        """Raise if the content of a file contains the ``repr`` of an action or connection.
 
-        Monty makes such a text, with an internal name, if a script forgets to call an action, as in
-        ``file.write(mail.read)`` instead of ``file.write(mail.read())``.
+        The script then forgot to call the action, as in ``file.write(mail.read)`` instead of
+        ``file.write(mail.read())``.
 
         Raises:
-            TypeError: If the file contains such a text; the message has the call to write.
+            TypeError: If the file contains such a ``repr``. The message has the call to write.
         """
         # A quick test, because a file can be large.
         if any(mark.encode() in data for mark in _MARKS):

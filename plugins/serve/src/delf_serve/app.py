@@ -253,9 +253,10 @@ class _LoopEnd(asyncio.Future[None]):
         """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Leave unfinished tasks resumable, unless an orderly shutdown takes care of the tasks.
+        """Cancel this future, and let the tasks that the loop's end cancels be resumed later.
 
-        The event loop calls this method when the loop ends.
+        The event loop calls this method when the loop ends. After an orderly shutdown, which takes
+        care of the tasks, only this future is cancelled.
         """
         if not self.are_tasks_handled:
             self.are_tasks_handled = True

@@ -153,7 +153,8 @@ class Keys:
     def __bool__(self) -> bool:
         """Return True if a key is required.
 
-        A server that has had people requires a key even after all people are removed.
+        Once a person was added to the server, a key stays required even after all people have been
+        removed.
         """
         return self._is_key_required
 
@@ -182,7 +183,7 @@ class Keys:
         return caller if is_same_holder else None
 
     def key_of_person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return the key of a person who presents no API key; None for an unknown person.
+        """Return the rights of a person who logs in without an API key; None for an unknown person.
 
         Args:
             name: The name of an active person, or the verified e-mail address.
@@ -319,11 +320,11 @@ def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
 
 
 def _key_with_rights_of(api_key: PersonKey, full_key: Key) -> Key:
-    """Return the caller for requests with one of a person's API keys.
+    """Return the rights of requests that present one of a person's API keys.
 
     Args:
         api_key: The API key, which may have fewer rights and a smaller scope than the person.
-        full_key: The caller with all rights of the person.
+        full_key: All rights of the person, and the person's scope.
     """
     own_rights = full_key.rights if api_key.rights is None else frozenset(api_key.rights)
     # A right that the person has lost is lost for the API key, too.

@@ -611,7 +611,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:
-        """Return the person with the chosen notices and channels.
+        """Return a copy of ``known`` with the notices, channels and webhook of the request's body.
 
         :class:`Changer` calls this function again if another request has stored a new version of
         the person in the meantime.

@@ -102,7 +102,10 @@ def with_entry(person: Person, entry: PersonEntry) -> Person:
 
 
 def _entry(change: PersonChange) -> PersonEntry:
-    """Describe a change of a person for the person's history: the key, or else the rights."""
+    """Describe a change of a person for the person's history.
+
+    The entry names the key if the change concerns a key, else the person's new rights, if any.
+    """
     facts = change.facts
     parts: list[str] = []
     if "key" in facts:
@@ -151,8 +154,8 @@ class RequestedChanges:
             name: The name of the person.
 
         Raises:
-            ConfigurationError: If the name is invalid, or the person already has a key of this
-                label.
+            ConfigurationError: If the name is invalid, or the person already has a key with the
+                label of the new key.
         """
         now = time.time()
         if person is None or person.revoked_at is not None:

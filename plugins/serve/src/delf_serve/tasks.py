@@ -528,7 +528,10 @@ class Tasks:
         return await asyncio.shield(self._next_read_of_pending_requests)
 
     async def _read_pending_requests(self) -> Waiting:
-        """Read the pending requests by task id, after a read that is still in progress."""
+        """Return the pending requests by task id.
+
+        If another read is in progress, wait for its end first.
+        """
         async with self._pending_requests_lock:
             # This read begins now, and may miss later changes. Callers from now on therefore get
             # the result of another read.

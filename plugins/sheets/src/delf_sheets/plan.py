@@ -78,7 +78,7 @@ class Plan:
         return len(grid) * width
 
     def append(self, sheet: Sheet, grid: Sequence[Sequence[Any]], *, formulas: bool = False) -> int:
-        """Append rows below the last non-empty row; return the number of rows."""
+        """Append rows below the last non-empty row; return the number of appended rows."""
         if not grid:
             raise ToolRefusedError("there are no rows to append")
         width = max(len(row) for row in grid)

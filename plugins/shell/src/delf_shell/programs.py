@@ -84,11 +84,11 @@ def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
     return unsafe_options is not None and not any(map(unsafe_options.match, options))
 
 
-def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
-    """Return True if no word that a wildcard matched can make git do more than the rule says.
+def _git_wildcards_are_safe(command: Words, matched: Collection[int]) -> bool:
+    """Return True if all words that wildcards matched are safe for git.
 
-    Wildcards may match the arguments of some git commands, and the name of a command that only
-    reads. They must not match an argument with ``::``, which could name a transport such as
+    The safe words are arguments of some subcommands, and in the place of the subcommand, those that
+    only read, such as ``log``. An argument with ``::`` is unsafe: it may name a transport such as
     ``ext::sh``, so that git runs a program.
     """
     position = 1
@@ -104,13 +104,13 @@ def _git_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
     return subcommand in allowed and not may_name_transport
 
 
-def _uniq_only_reads_matched(command: Words, matched: Collection[int]) -> bool:
+def _uniq_wildcards_are_safe(command: Words, matched: Collection[int]) -> bool:
     """Return True unless a wildcard matched the second argument, which names the output file."""
     plain = [index for index, word in enumerate(command) if index and not word.startswith("-")]
     return not set(plain[1:]) & set(matched)
 
 
 _WILDCARD_CHECKS: Final[dict[str, _WildcardCheck]] = {
-    "git": _git_only_reads_matched,
-    "uniq": _uniq_only_reads_matched,
+    "git": _git_wildcards_are_safe,
+    "uniq": _uniq_wildcards_are_safe,
 }

@@ -34,8 +34,8 @@ class Rule:
     Args:
         words: The words of the pattern.
         ask: Whether every matching command needs approval.
-        asks_unless_reading: Whether a matching command needs approval if its further words may do
-            more than read files in the folder.
+        asks_unless_reading: Whether a matching command needs approval unless its words after the
+            pattern only name files in the folder to read, or options that are safe for reading.
     """
 
     words: tuple[str, ...]
@@ -64,7 +64,8 @@ class Rule:
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
 
-        A wildcard does not match a word with which the program could do more than read a file.
+        A wildcard matches only names of files that the program reads, and other harmless
+        arguments: for example, no name of a file to which the program writes.
         """
         pattern_words = self.words
         matched: list[int] = []

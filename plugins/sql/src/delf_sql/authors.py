@@ -215,8 +215,9 @@ class OwnTables:
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.
 
-        None if the database chooses a column's name, if two columns have the same name, or if an
-        alias may mean another column.
+        None if the database chooses a column's name, if two columns of the result have the same
+        name, or if an alias is also the name of a column of the table, so that the alias is
+        ambiguous.
         """
         from sqlglot import exp
 

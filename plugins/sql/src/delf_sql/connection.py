@@ -439,9 +439,12 @@ class SQL(Connection[SQLSettings]):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Split relations into those that match ``words`` best, as tables, and the others.
+        """Read the columns of the relations that match ``words`` best.
 
-        Only the columns of the tables are read. Without too many relations, all become tables.
+        If there are at most ``settings.schema_tables`` relations, the columns of all are read.
+
+        Returns:
+            The best relations with their columns, and the other relations.
         """
         max_tables = self.settings.schema_tables
         if len(relations) > max_tables:
@@ -451,7 +454,8 @@ class SQL(Connection[SQLSettings]):
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """Read the columns of relations.
 
-        With the setting ``trust``, only comments that the setting declares as ``own`` are kept.
+        With the setting ``trust``, the comments of tables and columns are left out, except where
+        the setting has the value ``own``.
         """
         tables = backend.tables(session, relations)
         if self._own_tables is None:

@@ -162,8 +162,8 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
 def _describe_texts(name: str, values: Sequence[str]) -> str:
     """Describe the texts of a column.
 
-    The description is the shape of JSON texts, a date format, the values that texts share, or
-    patterns.
+    The description is the structure of JSON texts, a date format, the list of distinct texts if
+    these repeat often, or patterns.
     """
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):
@@ -186,10 +186,10 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
 
 
 def _patterns_of(values: Sequence[str]) -> str:
-    """Return a phrase with one or two patterns that cover all texts, as ``as AB-00 or CD-0``.
+    """Return a phrase such as "as AB-00 or CD-0", with one or two patterns that cover all texts.
 
-    In a pattern, 0 stands for any digit. The result is empty if the texts have more patterns, or a
-    pattern without digits.
+    In a pattern, 0 stands for any digit. The result is empty if the texts have more than two
+    patterns, if a pattern has no digit, or if there are too few texts for the patterns.
     """
     patterns: dict[str, str] = {}
     for pattern in sorted({_pattern_of(value) for value in values}):

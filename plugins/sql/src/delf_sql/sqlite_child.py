@@ -61,8 +61,8 @@ class OpenOptions(NamedTuple):
         functions: Additional functions that a process which only reads may call, by name or
             pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The maximum number of bytes of the temporary files together, and of any one file
-            that a process which only reads writes.
+        temporary: The maximum number of bytes of all temporary files together. With ``read_only``,
+            also the maximum size of each file that the process writes.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.

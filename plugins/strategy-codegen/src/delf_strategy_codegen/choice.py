@@ -137,10 +137,11 @@ def _nearby_text(text: str) -> str:
 
 
 def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
-    """Return the longest block as the script if it is Python or has a syntax error.
+    """Return a reading with the longest block as the script.
 
-    The model then gets the syntax error as feedback. In all other cases, return a reading without a
-    script.
+    A block with a syntax error is also returned: the model then gets the error as feedback. The
+    reading has no script if there is no block, or if the longest block is not Python, but, for
+    example, JSON.
     """
     if not parts:
         return Reading()

@@ -191,9 +191,10 @@ def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[M
 
 
 def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Message]:
-    """Return two messages: the model's script that called ``rerun``, and the data that it found.
+    """Return the message with the model's script that called ``rerun``, and the message after it.
 
-    A script calls ``rerun`` to look at data, after which the model writes the rest.
+    A script calls ``rerun`` to show data to the model, and ends. The second message has this data,
+    and asks the model for the next script.
     """
     lines = [f"The script stopped to look at data. It learned:\n{outcome.context}"]
     variables = dict(outcome.variables)

@@ -231,8 +231,8 @@ class _Reader:
         """Split code into plain code and text literals, up to a closing character.
 
         Args:
-            closing: The characters of which the first outside of brackets ends the code; empty to
-                split the whole script.
+            closing: The set of closing characters. The code ends at the first of them that is
+                outside of brackets. Empty to split the whole script.
         """
         parts: list[str | _Text] = []
         plain: list[str] = []

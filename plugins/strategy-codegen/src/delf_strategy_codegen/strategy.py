@@ -246,21 +246,24 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
 
 
 def _as_sent_by_model(
-    calls: tuple[ToolCall, ...], feedback: tuple[Message, Message]
+    calls: tuple[ToolCall, ...], script_and_feedback: tuple[Message, Message]
 ) -> tuple[Message, ...]:
-    """Return the messages with a script and its feedback, with the script as the model sent it.
+    """Return the messages with a script and with its feedback in the form that the model used.
 
-    A script from tool calls stays in these calls, and the feedback becomes their results. A script
-    in text, or in very long calls, stays in ``feedback``.
+    If the model sent the script in tool calls, the script stays in these calls, and the feedback
+    becomes their results. If the model sent the script as text, or in very long calls, return
+    ``script_and_feedback`` unchanged.
 
     Args:
         calls: The tool calls; empty if the script was in the text.
-        feedback: The messages with the script in a fence, and with the feedback.
+        script_and_feedback: The message with the script in a fence, and the message with the
+            feedback.
     """
     has_long_calls = sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT
     if not calls or has_long_calls:
-        return feedback
-    texts = [feedback[1].text, *["It ran as one script with the first call."] * (len(calls) - 1)]
+        return script_and_feedback
+    feedback = script_and_feedback[1]
+    texts = [feedback.text, *["It ran as one script with the first call."] * (len(calls) - 1)]
     tool_results = [
         ToolResult(id=call.id, name=call.name, text=text)
         for call, text in zip(calls, texts, strict=True)

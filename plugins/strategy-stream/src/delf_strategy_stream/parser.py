@@ -200,7 +200,10 @@ class Parser:
             self._state = self._after_execute_tag
 
     def _think_tag_in_text(self, events: list[Event]) -> bool:
-        """Parse ``<think>…</think>`` within the text, which the user sees as text.
+        """Parse ``<think>…</think>`` in the middle of an answer.
+
+        The user sees the tags and the text between them, because reasoning can only begin an
+        answer.
 
         Return False if more input is needed.
         """
@@ -267,7 +270,9 @@ class Parser:
         return True
 
     def _inside_python_call(self, events: list[Event]) -> bool:
-        """Parse a call in Python's notation, which is reported as misread.
+        """Parse a call in Python's notation, and add a :class:`Misread` event for the call.
+
+        Calls must be JSON.
 
         Return False if more input is needed.
         """

@@ -78,7 +78,8 @@ class WorkerStrategy:
 def _split_inputs(task: str) -> tuple[str, dict[str, Any]]:
     """Split the text of a worker's task into the text before the inputs, and the inputs.
 
-    Any other text is returned whole, because a user's text may contain ``Given:``, too.
+    The inputs follow a line that begins with ``Given:``. A user's text may contain such a line,
+    too: if the text after the line has not the form of inputs, return the whole text.
 
     Returns:
         The text, and a mapping with the keys ``inputs`` and ``attachments``, or an empty mapping.

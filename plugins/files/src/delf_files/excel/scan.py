@@ -92,7 +92,8 @@ class Sheet(NamedTuple):
 
     Args:
         computed_count: The number of formulas with a computed value.
-        uncomputed_cells: The cells with other formulas, as (row from 1, column from 0), in order.
+        uncomputed_cells: The cells with formulas that have no computed value, in order, as (row
+            from 1, column from 0).
         merged_areas: The merged areas.
         row_count: The number of rows.
     """
@@ -135,7 +136,7 @@ class _XmlScan:
         """The number of formulas with a value, which the program that saved the workbook computed.
         """
         self.uncomputed_cells: dict[tuple[int, int], None] = {}
-        """The cells with other formulas, as (row from 1, column from 0)."""
+        """The cells with formulas that have no computed value, as (row from 1, column from 0)."""
         self.merged_areas: list[Area] = []
         # True to stop after the part of the XML that openpyxl loads to open a workbook.
         self._stops_after_loaded_part = stops_after_loaded_part

@@ -260,7 +260,7 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
 
 
 async def _store_files(call: Call, turn: Turn) -> list[str]:
-    """Store the files whose content a turn contains as uploads.
+    """Upload the files whose content is in a turn.
 
     Return the ids of these files and of the earlier uploads that the turn names.
     """
@@ -374,8 +374,8 @@ def parse_decision(text: str) -> s.DecisionRequest | None:
 def parse_reply(record: RequestRecord, text: str) -> s.DecisionRequest | None:
     """Parse a reply to a request as a decision; None if the reply decides nothing.
 
-    A reply to a question is an answer, unless the reply rejects the question, or only asks for the
-    task's outcome with ``continue``.
+    A reply to a question is an answer, unless the reply rejects the question, or is the word
+    ``continue``, which decides nothing: it only requests the task's outcome.
     """
     parsed = parse_decision(text)
     is_rejection = parsed is not None and parsed.root.decision == "reject"

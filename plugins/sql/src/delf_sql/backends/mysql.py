@@ -271,7 +271,10 @@ class MysqlBackend(EngineBackend):
     def _kinds(
         self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
     ) -> Sequence[str | None]:
-        """Return the column types of the placeholders; MySQL's TIME counts as a duration."""
+        """Return for each placeholder of a statement the type of its column; None if unknown.
+
+        MySQL's type TIME is returned as ``interval``, because it counts as a duration.
+        """
         kinds = super()._kinds(session, bound, is_write=is_write)
         return [
             "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind

@@ -142,7 +142,9 @@ class Contract:
         *,
         may_print: bool = False,
     ) -> None:
-        """Use an object twice, close it, and check that nothing of the use is left.
+        """Use an object twice, close it, and check that the process is as before.
+
+        The check fails if the object leaves threads, child processes, open files or shared state.
 
         Args:
             subject: The object.

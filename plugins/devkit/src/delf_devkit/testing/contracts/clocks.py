@@ -71,7 +71,10 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime``, to use the other day if it gets no time."""
+        """Wrap a function such as ``time.localtime``.
+
+        Without an argument, the wrapped function uses the current time of the other day.
+        """
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:

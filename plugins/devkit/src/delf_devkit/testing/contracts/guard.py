@@ -157,8 +157,9 @@ def _find_awaited(work: Any) -> tuple[object, object]:
     """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
 
     Returns:
-        The awaited object, for recognising the same step again, and the object whose name a
-        message shows. Both are None inside :meth:`Contract.within`, which has its own timeout.
+        The awaited object, by which the caller recognises that the test still waits at the same
+        step, and the object that the timeout message names. Both are None inside
+        :meth:`Contract.within`, which has its own timeout.
     """
     current = work
     while True:
@@ -267,9 +268,9 @@ class LoopWatch:
 
 @contextlib.contextmanager
 def watched_loop() -> Generator[LoopWatch]:
-    """Start another thread that records where the current thread blocks its event loop.
+    """Record where the code in the ``with`` statement blocks the event loop.
 
-    The other thread ends at the end of the ``with`` statement.
+    A second thread, which runs until the end of the ``with`` statement, makes the record.
     """
     watch = LoopWatch()
     watching_thread = threading.Thread(target=watch.watch, name="delf-watch", daemon=True)

@@ -61,14 +61,16 @@ async def check_remains(
     *,
     may_print: bool = False,
 ) -> None:
-    """Use a plugin's object twice, close it, and fail if something of it is left.
+    """Use a plugin's object twice, close it, and check that the process is as before.
+
+    The check fails if the object leaves threads, child processes, open files or shared state.
 
     Args:
         subject: The object.
         use: Uses the object in an ordinary way.
         close: Closes the object.
-        forbidden_texts: Texts that ``use`` passes to the object, and that no class and no module
-            may keep.
+        forbidden_texts: Texts that ``use`` passes to the object. The check fails if a class or
+            module still contains one of the texts afterwards.
         may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
@@ -293,9 +295,9 @@ class _SharedState:
         self._first = {name: _text(value) for name, value in _class_state(self._kind)}
 
     def check(self) -> None:
-        """Fail if the second use changed the state, or if the state contains a forbidden text.
+        """Fail if the state changed since :meth:`first`, or if it contains a forbidden text.
 
-        Called after the second use.
+        Call this method after the object was used for the second time.
         """
         __tracebackhide__ = True
         names_with_argument = sorted(self._state_with_forbidden_texts())

@@ -357,7 +357,7 @@ class StrategyContract(Contract):
         world.failure = "the service is down" if "fails" in case else ""
 
         async def answer_as_in_case(request: ModelRequest) -> Any:
-            """Answer every request of the task as the case says."""
+            """Return the model's reply that the parameter ``case`` of this test describes."""
             nonlocal request_count
             request_count += 1
             if request_count > self.most_requests:
