@@ -348,8 +348,8 @@ _SUMMED_FIELDS: Final = tuple(name for name in Figures.__dataclass_fields__ if n
 def _by_day(figures_by_quarter_hour: Sequence[Figures], zone: tzinfo) -> list[Figures]:
     """Add up the figures of quarter hours for each day of a time zone.
 
-    ``Figures.group`` of each argument is the number of quarter hours since 1970 (UTC); of each
-    result, the day.
+    In the argument, ``Figures.group`` is the number of quarter hours since 1970 (UTC). In the
+    result, ``Figures.group`` is the day.
     """
     days: dict[str, Figures] = {}
     for figures in figures_by_quarter_hour:

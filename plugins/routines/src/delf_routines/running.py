@@ -171,7 +171,7 @@ async def _warn_of_changes(
 ) -> None:
     """Warn of empty results, of skipped calls, and of a changed answer.
 
-    A call is skipped if the script that failed before the repair of the routine had made it.
+    A call by a repaired script is skipped if the script that failed had made the same call.
 
     An answer counts as changed if its shape differs from the shape when the routine was saved.
     """

@@ -64,8 +64,8 @@ class Rule:
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
 
-        A wildcard matches only names of files that the program reads, and other harmless
-        arguments: for example, no name of a file to which the program writes.
+        A wildcard matches names of files that the program reads, but no argument with which the
+        program does something else, such as the name of an output file.
         """
         pattern_words = self.words
         matched: list[int] = []

@@ -216,8 +216,8 @@ class OwnTables:
         """Return the trust of each column in the select list, by the column's name in the result.
 
         None if the database chooses a column's name, if two columns of the result have the same
-        name, or if an alias is also the name of a column of the table, so that the alias is
-        ambiguous.
+        name, or if an alias is also the name of a column that the settings declare, because ORDER
+        BY with this name is then ambiguous.
         """
         from sqlglot import exp
 

@@ -454,8 +454,8 @@ class SQL(Connection[SQLSettings]):
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """Read the columns of relations.
 
-        With the setting ``trust``, the comments of tables and columns are left out, except where
-        the setting has the value ``own``.
+        With the setting ``trust``, the comments of tables and columns are left out, unless the
+        setting gives the table or column the value ``own``.
         """
         tables = backend.tables(session, relations)
         if self._own_tables is None:

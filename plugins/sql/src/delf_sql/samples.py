@@ -162,8 +162,8 @@ def _describe_values(column: Column, values: Sequence[Any]) -> str:
 def _describe_texts(name: str, values: Sequence[str]) -> str:
     """Describe the texts of a column.
 
-    The description is the structure of JSON texts, a date format, the list of distinct texts if
-    these repeat often, or patterns.
+    The description is the structure of JSON texts, a date format, the distinct texts if few texts
+    repeat in many rows, or patterns.
     """
     if all(value.lstrip()[:1] in ("{", "[") for value in values):
         with contextlib.suppress(ValueError, RecursionError):

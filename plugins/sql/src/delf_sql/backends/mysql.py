@@ -271,7 +271,9 @@ class MysqlBackend(EngineBackend):
     def _kinds(
         self, session: sa.Connection, bound: BoundStatement, *, is_write: bool
     ) -> Sequence[str | None]:
-        """Return for each placeholder of a statement the type of its column; None if unknown.
+        """Return for each placeholder the type of the column that stores its value.
+
+        None if the value is not stored in a column, or if the type is unknown.
 
         MySQL's type TIME is returned as ``interval``, because it counts as a duration.
         """
