@@ -254,8 +254,8 @@ class RememberedDecision:
         """Return True if the decision approves the call of a request.
 
         The caller checks that the decision holds for the call's task. If the connection itself
-        requires approval of the call, a decision for all calls of the action does not cover the
-        call, unless the connection had required the remembered approval, too.
+        requires approval of the call, a decision for all calls of the action covers the call only
+        if the connection also required approval of the call about which the decision was made.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):

@@ -72,7 +72,8 @@ class FileFormat(Protocol):
     """A reader of files with tables, for ``files.read``, ``files.query`` and ``files.list``.
 
     The reader is created in a child process, which can read the file but cannot write, holds no
-    data of the host, and has limits on time and memory. So both methods may be slow.
+    data of the host, and has limits on time and memory. The methods :meth:`parts` and
+    :meth:`read` may therefore block.
     """
 
     async def parts(self, path: str) -> Sequence[str]:

@@ -175,8 +175,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         Args:
             task_id: Only notes of this task.
             after: A position; existing notes after that position are yielded first. If omitted,
-                only new notes are yielded. A note from another process may then be missed until the
-                next operation of this journal object has returned.
+                only new notes are yielded. Notes that other processes post may be missed until an
+                operation of this journal object, such as :meth:`notes`, was started after this call
+                and has returned.
         """
         ...
 

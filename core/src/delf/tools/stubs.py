@@ -335,7 +335,10 @@ def _lines(
     }
 
     def stub_lines(tool: ToolDescription, indent: str) -> Iterable[str]:
-        """Yield the stub of a tool, after the definition of its result type at the first use."""
+        """Yield the lines of a tool's stub.
+
+        If the tool is the first that returns a named record, the record's definition comes first.
+        """
         named_result = results.get(tool.returns)
         if named_result is not None and named_result.first_tool is tool:
             result_detail = max(details_of_results.get(named_result.name, detail), detail)

@@ -83,8 +83,8 @@ def shorten(
     """Shorten a type to a number of characters, as far as possible.
 
     First, inner records become ``dict``; then further keys become ``...``. The first ``max_keys``
-    keys of the outermost records stay even beyond the limit. Keys and values that the task names
-    always stay.
+    keys of the outermost records stay even beyond the limit. Keys and values that the task's
+    text mentions always stay.
 
     Args:
         text: A type in stub notation.
@@ -298,7 +298,10 @@ def _format_type(parts: _Parts, limits: _Limits, is_in_task: NameTest) -> str:
 def _text_of_record_or_literal(
     type_part: _RecordOrLiteral, limits: _Limits, is_in_task: NameTest
 ) -> str:
-    """Format a record or a ``Literal`` within the limits; items that the task names always stay."""
+    """Format a record or a ``Literal`` within the limits.
+
+    Items that the text of the task mentions always stay.
+    """
     max_items = limits.max_values
     if type_part.is_record:
         max_items = limits.max_keys if limits.depth > 0 else 0

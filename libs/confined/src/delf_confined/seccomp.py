@@ -371,11 +371,9 @@ def _require_null(argument: int) -> list[bytes]:
 
 
 def _allow_new_thread() -> list[bytes]:
-    """Return instructions that allow clone for a thread without new namespaces.
-
-    ``if_true`` and ``if_false`` are the numbers of instructions that a jump skips if any bit of the
-    value is set, or if none is.
-    """
+    """Return the BPF instructions that allow ``clone`` for a thread without new namespaces."""
+    # A jump skips ``if_true`` instructions if any bit of ``value`` is set in the argument, and
+    # otherwise ``if_false`` instructions.
     return [
         _load_argument(0),
         _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=_CLONE_NAMESPACES),

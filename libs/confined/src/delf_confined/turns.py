@@ -38,7 +38,7 @@ class Turn:
 
     @property
     def was_preempted(self) -> bool:
-        """True if an earlier attempt of the call was preempted."""
+        """True if an earlier attempt of the call was stopped because other calls waited."""
         return self.earlier_run_seconds > 0
 
 

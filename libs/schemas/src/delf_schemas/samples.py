@@ -276,8 +276,9 @@ def _is_name(key: str) -> bool:
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas of samples to one that describes the samples of both.
 
-    The schema of a string that encodes data has the schema of these data (``CONTENT``), and the
-    notation (``NOTATION``) if the string is not one JSON value.
+    The schema of a string with encoded data, such as JSON text, contains the schema of the decoded
+    data under the key ``CONTENT``. Unless each string is a single JSON value, the name of the
+    encoding is under the key ``NOTATION``.
     """
     if not isinstance(first, dict) or not first:
         return second
@@ -308,9 +309,10 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge the properties of two object schemas; return the schema keywords that describe them.
 
-    If the two objects have no property in common, the names of their properties probably depend on
-    the call's arguments, as the columns of a query do. In this case, the only returned keyword is
-    ``additionalProperties``, with the merged schema of all values.
+    If no property is required in both schemas, the names of the properties probably depend on the
+    call's arguments, as the columns of a query do. The only returned keyword is then
+    ``additionalProperties``, with the merged schema of all values. The same holds for more than
+    ``_MAX_KEYS`` properties.
     """
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if len(objects) < 2:

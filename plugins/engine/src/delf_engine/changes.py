@@ -270,7 +270,7 @@ def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
 
     A person influences a task by editing a call, declaring the result of an interrupted call,
     answering a question, requesting changes, or rejecting a call with a reason that the script
-    and the model read. The asker's answers to questions are a part of the task, and do not count.
+    and the model read. Answers by the owner of the task are a part of the task, and do not count.
 
     Args:
         events: The task's events.

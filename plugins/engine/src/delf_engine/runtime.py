@@ -337,7 +337,7 @@ class Runtime:
         return await claiming
 
     async def _claim(self, task_id: str, *, even_at_limit: bool) -> Sequence[Event]:
-        """Claim a task, even at its timeout or budget if requested, unless the agent is stopped."""
+        """Claim a task for :meth:`claim`; release the task if the agent was stopped meanwhile."""
         events = await self._claims.claim(self.journal, task_id, even_at_limit=even_at_limit)
         if self._stopped:
             # The agent was stopped meanwhile, and would keep the claim without working on the task.

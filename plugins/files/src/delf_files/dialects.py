@@ -164,7 +164,10 @@ def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows, and a factor for the score: below 1 if a quote is misplaced."""
+    """Return the first rows of a sample as the dialect reads them, and a factor.
+
+    The dialect's score is multiplied by the factor, which is below 1 if a quote is misplaced.
+    """
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):

@@ -181,7 +181,9 @@ def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Run a message's SQL statement in a DuckDB connection that can read only its tables' files.
+    """Run the SQL statement of a message in a DuckDB connection.
+
+    The connection can read no files of the user except those of the message's tables.
 
     Args:
         question: The message, as :func:`answer` gets it, with all tables that are needed.
@@ -536,9 +538,10 @@ def _is_date_or_time(kind: str) -> bool:
 
 
 def _sql_for_unrepresentable(number: int, kind: str) -> str:
-    """Return SQL for a nested value as text, if it contains a date or time like ``infinity``.
+    """Return an SQL expression for the text of values that Python cannot represent.
 
-    The SQL gives NULL for a value that Python can represent.
+    For a nested value that contains a date or time such as ``infinity``, the expression yields the
+    value as text; for all other values, NULL.
 
     Args:
         number: The number of the column, from 1.

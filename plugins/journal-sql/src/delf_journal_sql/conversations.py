@@ -127,10 +127,10 @@ class SqlConversations:
         """
 
         def write(connection: Connection) -> bool:
-            """Store the summary, unless another process has replaced the old one.
+            """Store the summary, and return whether it was stored.
 
-            Nor is the summary stored if the conversation was deleted and begun anew, and its last
-            message comes before the summarised messages.
+            The summary is not stored if another process has replaced the old summary, or if the
+            conversation was deleted and begun anew, and has not reached position ``upto`` yet.
             """
             rows = connection.execute(
                 "UPDATE delf_conversations "

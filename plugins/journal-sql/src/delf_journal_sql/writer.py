@@ -122,10 +122,10 @@ class Writer:
         self._thread.start()
 
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
-        """Create the operation that claims a task that no live process owns.
+        """Create the operation that claims a task whose owner is not known to be alive.
 
-        The operation returns the previous owner if nobody can tell whether that process is still
-        alive, else None. The task is claimed in both cases.
+        The operation returns the owner if that process may still be alive, otherwise None. The task
+        is claimed in both cases.
 
         Args:
             task_id: The id of the task.

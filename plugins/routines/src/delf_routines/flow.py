@@ -52,9 +52,9 @@ def value_patterns(
 ) -> Mapping[str, str | None]:
     """Return a regex for the values of each parameter.
 
-    The regex is None, for any value, if the script never inserts the parameter into another text.
-    It excludes quotes if the script inserts the parameter only between quotes of another text.
-    Otherwise, it only allows values of the same form as the default.
+    A regex of None allows any value: the script never inserts the parameter into another text.
+    The regex excludes quotes if the script inserts the parameter only between quotes of another
+    text. Otherwise, the regex only allows values of the same form as the default.
 
     Args:
         script: The Python source.
@@ -145,8 +145,8 @@ class _VariableUses:
     def is_never_inserted(self, name: str, *, is_parameter: bool = False) -> bool:
         """Return True if all uses of a variable are harmless.
 
-        A use is harmless if it neither inserts the value into another text nor takes a part of it.
-        Inserting the value into a text that is only printed is harmless, too.
+        A use is harmless if it neither inserts the value into another text nor extracts a part of
+        the value. Inserting the value into a text that is only printed is harmless, too.
 
         Args:
             name: The name of the variable.
@@ -220,7 +220,7 @@ class _VariableUses:
         return False
 
     def _is_harmless_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call neither inserts an argument into a text nor takes a part of it.
+        """Return True if a call neither inserts an argument into a text nor extracts a part of it.
 
         Args:
             call: The call.

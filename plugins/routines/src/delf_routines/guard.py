@@ -45,7 +45,8 @@ class RoutineGuard:
     def begin(self) -> None:
         """Start a script: forget the calls of the previous script.
 
-        In a repair, the script is expected to repeat all changes of earlier scripts.
+        While a model repairs the routine, each script is expected to repeat all write calls of the
+        earlier scripts.
         """
         self.unrepeated_changes = list(self._earlier)
         """The changes by earlier scripts that this script has not repeated yet."""
@@ -95,9 +96,10 @@ class RoutineGuard:
     def check(self, call: ScriptCall) -> Verdict:
         """Check a call against the allowed actions and the limits of the routine's header.
 
-        A change also needs approval after an unexpectedly empty result. In a repaired routine, a
-        change needs approval, too, if the script that failed made a change by the same action that
-        the repaired script has not repeated.
+        The header also lists actions that always need approval. In addition, a write call needs
+        approval in two cases: an earlier call of this script returned an unexpectedly empty result,
+        or a script before the repair made a write call of the same action that this script has not
+        repeated.
         """
         if call.built_in:
             return _ALLOWED

@@ -74,7 +74,13 @@ class OneScript:
         return getattr(self._host, name)
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """Return the first messages of the conversation; the prompt replaces the task's text."""
+        """Return the first messages of the conversation.
+
+        The last message is the prompt for the repair instead of the task's text.
+
+        Args:
+            rules: Instructions for the model about its work.
+        """
         return (*self._host.begin(rules)[:-1], user(self._prompt))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:

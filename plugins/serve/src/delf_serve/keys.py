@@ -306,7 +306,12 @@ def _parse_keys(texts: Sequence[str]) -> tuple[Key, ...]:
 
 
 def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
-    """Return a person as a caller with all rights of the person."""
+    """Return a key that acts as the person, with all rights of the person.
+
+    Args:
+        person: The person.
+        people: All people with access, also those outside of the person's teams.
+    """
     teams = frozenset(person.teams)
     return Key(
         name=person.name,

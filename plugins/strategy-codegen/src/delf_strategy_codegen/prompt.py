@@ -185,7 +185,13 @@ def refused_answer_messages(code: str, text: str, problem: str) -> tuple[Message
 
 
 def crash_messages(code: str, message: str, done: Sequence[str] = ()) -> tuple[Message, Message]:
-    """Return two messages: the model's script that crashed its sandbox, and the feedback."""
+    """Return two messages: the model's script that crashed its sandbox, and the feedback.
+
+    Args:
+        code: The script.
+        message: The reason for the crash, as far as known.
+        done: The write calls that were made before the crash, in order.
+    """
     outcome = LimitReached(limit="sandbox", message=message)
     return retry_messages(code, outcome, "", fresh=True, done=done)
 

@@ -307,9 +307,9 @@ def _reason(outcome: Outcome) -> str:
 
 
 class _RerunCounter:
-    """Counts how often scripts call ``rerun``, to be followed by another script.
+    """Counts the calls of ``rerun``, with which a script asks the model for a further script.
 
-    Before the first write call more reruns are allowed, because reading again is harmless.
+    Before the first write call, more reruns are allowed, because reading again is harmless.
 
     Args:
         max_reruns_after_change: The maximum number of reruns after a write call; 0 forbids all

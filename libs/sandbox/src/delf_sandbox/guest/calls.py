@@ -228,11 +228,14 @@ class Caller:
         return bool(self._future_by_call)
 
     def limit_calls_of_tasks(self) -> None:
-        """Limit the calls that each remaining task may make, after the script's last line."""
+        """Limit the calls of each asyncio task that still runs after the script's last line."""
         self._calls_after_end = Counter()
 
     def end_limit_on_tasks(self) -> None:
-        """End the limit on the calls of each task, when the script's tasks have ended."""
+        """Remove the limit that :meth:`limit_calls_of_tasks` set.
+
+        Called after all asyncio tasks of the script have ended.
+        """
         self._calls_after_end = None
 
     def when_idle(self) -> asyncio.Future[None]:

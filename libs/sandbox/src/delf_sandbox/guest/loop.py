@@ -362,10 +362,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.record(_TIMER)
 
     def _replay_iteration(self) -> bool:
-        """Replay the recorded events of this iteration.
+        """Replay the recorded events of this iteration, and return True.
 
-        Return False if nothing was replayed: before the next recorded event, a library's thread may
-        call back into this loop.
+        If a thread of a library may still call back into this loop before the next recorded event,
+        replay nothing, and return False.
         """
         next_iteration, _ = self._events_to_replay[0]
         if not self._ready and next_iteration > self._iteration_number:

@@ -252,10 +252,11 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Check that a decision is of a kind that the request accepts.
 
     Raises:
-        DelfError: If the decision edits a script; edits an interrupted call, or requests changes of
-            such a call; declares a call as already done that was not interrupted; requests changes
-            although no model can change the script; remembers a script for any arguments; or does
-            not answer a question.
+        DelfError: If the request does not accept the decision. A question accepts only an
+            answer, a rejection or an expiry; no other request accepts an answer. A script cannot be
+            edited, or approved for all calls of an action. An interrupted call cannot be edited,
+            and no changes of such a call can be requested. Only an interrupted call can be declared
+            as already done. Changes can be requested only if ``request.takes_changes`` is true.
     """
     is_interrupted_call = request.outcome_unknown
     question = Question.from_request(request)

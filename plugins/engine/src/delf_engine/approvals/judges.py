@@ -84,7 +84,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """The result of the judges so far.
+    """The common result of all judges that have checked a case so far.
+
+    A judge checks the case for one reason, such as a rule of the team; the last one asks a person.
 
     Args:
         answer: The answer; None if a person has to answer.

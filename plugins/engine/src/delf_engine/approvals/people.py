@@ -385,7 +385,7 @@ class Asking:
 
     @property
     def _can_be_answered_later(self) -> bool:
-        """True if a person may answer later, through the program or another process."""
+        """True if a person may answer later, in this program or in another process."""
         return self._shared.may_wait(self._task, is_question=self._request.is_question)
 
 

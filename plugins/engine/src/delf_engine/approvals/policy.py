@@ -420,8 +420,9 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
 def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) -> RecordedRequest:
     """Return the recorded request and decision about a script, if these still apply.
 
-    Both are None if the script or its actions have changed, or if the policy was about to decide.
-    The decision is None if it belongs to another request.
+    Both are None if the script or its actions have changed. Both are also None if the policy was to
+    decide on the recorded request, and no decision was recorded. Only the decision is None if the
+    decision belongs to another request.
 
     Args:
         request: The request for the script now.

@@ -55,7 +55,7 @@ class Approvals:
         return "approval_mode" in self.config.model_fields_set
 
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
-        """Return whether a person may decide later, through the program or another process."""
+        """Return whether a person may decide later, in this program or in another process."""
         if is_question and self.config.approval_mode != "interactive":
             return False
         return task.wait_approvals or self.config.wait_approvals

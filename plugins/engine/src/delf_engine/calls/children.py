@@ -274,8 +274,9 @@ class ChildTasks:
     def _influencing_people(self) -> list[str]:
         """Return the names of the people who influenced this task, and thereby its children.
 
-        A person influences a task by editing a call or by answering a question, in this task or in
-        a task above it. The answers of the task's owner do not count: the owner wrote the task.
+        A person influences a task by a decision such as an edited call or an answer to a question,
+        in this task or in a task above this task. Answers by the owner of the task do not count,
+        because the owner wrote the task.
         """
         request = self._run.request
         task_owner = name_of_holder(request.on_behalf_of)

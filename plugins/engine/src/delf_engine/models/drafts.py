@@ -31,11 +31,13 @@ class Draft:
         self._stored_calls: list[ToolCall] = []
 
     def add(self, delta: ModelDelta) -> None:
-        """Add a piece of text or a complete call; the first pieces of a call are ignored."""
+        """Add a piece of text, or a whole call.
+
+        The last piece of a call holds the whole call; the earlier pieces are ignored.
+        """
         self.is_empty = False
         if delta.call is None:
             self._text.append(delta.text)
-        # The last piece of a call has the whole call.
         elif (complete_call := delta.whole) is not None:
             self._calls.append(complete_call)
 

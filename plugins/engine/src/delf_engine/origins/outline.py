@@ -177,7 +177,8 @@ class Outline:
     ) -> bool:
         """Return whether a call was already made as often as the user's words ask for the call.
 
-        If not, the caller makes the call, so that the call is counted as allowed.
+        If the result is False, this method counts the call as allowed, because the caller then
+        makes the call.
 
         Args:
             action: The called action.

@@ -38,7 +38,7 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
-    """Return the names of the worksheets; add a note about sheets without cells, as of charts.
+    """Return the names of the worksheets; add a note about sheets without cells, such as charts.
 
     Raises:
         ToolExecutionError: If the workbook cannot be read.
@@ -80,7 +80,7 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
 def note_sheets_without_cells(names: Sequence[str]) -> None:
     """Add a note to the call's result that sheets without cells, such as charts, are left out."""
     if names:
-        note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
+        note(f"sheets without cells, such as charts, are left out: {', '.join(map(repr, names))}")
 
 
 def _note_missing_sheets(path: str, names: Sequence[str]) -> None:

@@ -83,13 +83,13 @@ class _World:
 
         @tool(effect="write", confirm=True)
         async def forget(name: str) -> str:
-            """Remove a name from the list of kept names, and return a confirmation."""
+            """Delete a name that ``keep`` has stored, and return a confirmation."""
             self.changes.append(f"forgot {name}")
             return f"forgot {name}"
 
         @tool(effect="write", confirm=False)
         async def keep(name: str) -> str:
-            """Add a name to the list of kept names, and return a confirmation."""
+            """Store a name, and return a confirmation."""
             if name == self.slow_name:
                 await asyncio.sleep(_INSTANT)  # the other calls end first
             self.changes.append(name)
@@ -123,7 +123,10 @@ class _World:
 
 
 class StrategyContract(Contract):
-    """Tests for a strategy; needs a fixture ``strategy``, the spec's factory.
+    """Tests for a strategy.
+
+    The contract needs a fixture ``strategy``: the ``factory`` of the plugin's
+    :class:`StrategySpec`.
 
     The suite runs an agent with the tools ``add(a, b)``, ``keep(name)``, and ``forget(name)``,
     which needs approval. The class attributes are the model's answers:
