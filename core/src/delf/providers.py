@@ -59,8 +59,9 @@ class Providers:
         """Resolve a model name of the form ``provider:model`` in a configuration.
 
         The name becomes ``provider/model``. If the configuration has a ``base_url``, and the
-        provider is not marked as ``own_protocol``, the name becomes ``model``, and the provider's
-        name goes to the field ``provider``. Names of another form do not change.
+        provider is not marked as ``own_protocol``, the name becomes ``model``, and the field
+        ``provider`` gets the provider's name if the field is ``auto``. Names of another form do not
+        change.
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)

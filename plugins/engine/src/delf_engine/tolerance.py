@@ -56,8 +56,8 @@ def validate_arguments(
         keywords: The arguments of the script.
 
     Returns:
-        Two mappings: the script's arguments after conversion, and the values that the action's
-        validation made from these, with which the action is called.
+        Two mappings with the same values: the script's arguments after conversion, and these
+        arguments in the types that the action declares.
 
     Raises:
         ToolRefusedError: If the arguments are invalid and have no unambiguous conversion.
