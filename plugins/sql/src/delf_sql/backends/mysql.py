@@ -273,9 +273,8 @@ class MysqlBackend(EngineBackend):
     ) -> Sequence[str | None]:
         """Return for each placeholder the type of the column that stores its value.
 
-        None if the value is not stored in a column, or if the type is unknown.
-
-        MySQL's type TIME is returned as ``interval``, because it counts as a duration.
+        The type is None if the value is not stored in a column, or if the column is unknown. The
+        type TIME of MySQL is returned as ``interval``, because it counts as a duration.
         """
         kinds = super()._kinds(session, bound, is_write=is_write)
         return [
