@@ -13,7 +13,7 @@ from delf.events import ApprovalDecided, ApprovalRequested, TaskFinished, TaskSt
 from delf.protocols.approval import ApprovalRequest, Approved, Decider, Rejected
 from delf.protocols.journal import SupportsRemembered
 from delf.testing import script
-from delf_engine.approvals.inbox import KIND, Inbox, answer_data
+from delf_engine.approvals.inbox import ANSWER_KIND, Inbox, answer_data
 from delf_engine.approvals.pending import PendingRequests
 from delf_journal_sql import SqlJournal
 from delf_journal_sql.errors import JournalError
@@ -151,10 +151,10 @@ async def waiting(journal_url, open_journal):
 )
 async def test_invalid_note_leaves_a_request_waiting(waiting, data):
     answer, other, pending = waiting
-    await other.post("a", KIND, data)
+    await other.post("a", ANSWER_KIND, data)
     await other.post("a", "something else", {})
     await other.post(
-        "a", KIND, answer_data("req_1", "d", Rejected(reason="last"), Decider(name="cli"))
+        "a", ANSWER_KIND, answer_data("req_1", "d", Rejected(reason="last"), Decider(name="cli"))
     )
     assert (await asyncio.wait_for(answer, 10)).decision == Rejected(reason="last")
     assert pending.list() == []
@@ -193,10 +193,12 @@ async def test_answers_arrive_after_a_reconnect(journal_url, open_journal, seen,
     async with Inbox(journal, pending).watched():
         answers = [pending.open(request(name)) for name in ("req_1", "req_2")]
         await journal.find()  # so that the subscription has begun
-        await other.post("a", KIND, answer_data("req_1", "d", Approved(), Decider(name="cli")))
+        await other.post(
+            "a", ANSWER_KIND, answer_data("req_1", "d", Approved(), Decider(name="cli"))
+        )
         await asyncio.wait_for(journal.lost.wait(), 10)
         await other.post(
-            "a", KIND, answer_data("req_2", "d", Rejected(reason="no"), Decider(name="cli"))
+            "a", ANSWER_KIND, answer_data("req_2", "d", Rejected(reason="no"), Decider(name="cli"))
         )
         settled = await asyncio.wait_for(asyncio.gather(*answers), 10)
     await journal.aclose()
@@ -232,7 +234,7 @@ async def test_answer_given_before_the_task_resumes_counts(
         await left.append(event)
     for message in (Rejected(reason="whoever said so was told that nobody heard it"), Approved()):
         answer = answer_data(asked.request_id, asked.digest, message, Decider(name="cli"))
-        position = await left.post(name, KIND, answer)
+        position = await left.post(name, ANSWER_KIND, answer)
     await left.aclose()
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", journal_url)
     async with agent() as second:
@@ -279,7 +281,7 @@ async def test_tasks_waiting_for_approval_do_not_block_other_tasks(
         assert len(await other.find_requests(waiting=True)) == 40
         for event in asked:
             data = answer_data(event.request_id, event.digest, Approved(), Decider(name="cli"))
-            await other.post(event.task_id, KIND, data)
+            await other.post(event.task_id, ANSWER_KIND, data)
         done = await asyncio.gather(*asking)
     assert [response.text for response in done] == [f"paid {n}" for n in range(40)]
     assert sorted(paid) == list(range(40))

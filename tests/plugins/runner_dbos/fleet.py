@@ -17,7 +17,7 @@ from typing import Any
 from delf.protocols.approval import AlreadyDone, Approved, Decider
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
-from delf_engine.approvals.inbox import KIND, answer_data
+from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
 from delf_journal_sql import SqlJournal
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF, start
@@ -183,7 +183,7 @@ class Fleet:
                 continue
             decision = AlreadyDone(result=None) if marked else Approved()
             data = answer_data(asked.request_id, asked.digest, decision, Decider(name="the test"))
-            await self.journal.post(asked.task_id, KIND, data)
+            await self.journal.post(asked.task_id, ANSWER_KIND, data)
 
     def _may_still_happen(self, name: str, step: int) -> bool:
         living = {runner.pid for runner in self.runners if runner.poll() is None}

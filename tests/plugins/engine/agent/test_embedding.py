@@ -99,7 +99,7 @@ class Shelf(Connection[Settings]):
 def test_connection_takes_its_first_setting_by_position() -> None:
     assert Shelf("here", limit=2).settings.url == "here"
     for wrong in (lambda: Shelf("a", "b"), lambda: Shelf("a", url="b")):
-        with pytest.raises(ConnectionConfigurationError, match="url alone, and once"):
+        with pytest.raises(ConnectionConfigurationError, match="by position, url, and only once"):
             wrong()
 
 
