@@ -65,7 +65,7 @@ class Providers:
         """
         word, _, rest = config.model.partition(":")
         provider = self.by_name(word)
-        # ``llama:7b`` is a model and its tag, not a provider and a model.
+        # ``name:7b`` is a model and its tag, not a provider and a model.
         is_tag = _TAG.fullmatch(rest) is not None
         if provider is None or not rest.strip() or is_tag:
             return config

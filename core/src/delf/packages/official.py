@@ -26,7 +26,7 @@ def _table() -> dict[str, dict[str, str]]:
 def packages(kind: str) -> dict[str, str]:
     """Return a table of ``official.json`` that maps each name to delf's package that provides it.
 
-    For the kind ``journal``, the table is ``{"sql": "delf-plugin-journal-sql"}``.
+    A table has entries such as ``{"tickets": "delf-plugin-tickets"}``.
 
     Args:
         kind: The kind of the names. ``connection``, ``sandbox`` and so on: plugins of this kind.
@@ -53,7 +53,7 @@ def package_providing(name: str) -> str | None:
 
 
 def recommended_plugin(kind: str) -> str:
-    """Return the name of the recommended plugin of a kind: ``sql`` for the kind ``journal``.
+    """Return the name of the recommended plugin of a kind, such as ``journal``.
 
     The recommended plugin is the first in the list of official packages of that kind.
     """

@@ -110,8 +110,8 @@ class SessionSpec:
         libraries: Third-party packages that it may import, by their distribution's name.
         limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
-        row_files: Suffixes of output files, such as ``.xlsx``, that the host writes from rows which
-            the script sends.
+        row_files: The suffixes of spreadsheets and other output files that the host writes from
+            rows which the script sends.
         zone: The time zone of the script's clock.
     """
 

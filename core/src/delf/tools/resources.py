@@ -81,7 +81,7 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 def shared_words(names: Iterable[str]) -> frozenset[str]:
     """Return the words that occur in most names, and therefore name no particular resource.
 
-    For the Kubernetes API, these words are ``core``, ``v1`` and ``namespaced``.
+    In the API of a cluster, these may be words such as ``core``, ``v1`` and ``namespaced``.
 
     Args:
         names: The names of actions, such as ``tickets.close``. For a small number of names, no word

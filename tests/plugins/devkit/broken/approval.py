@@ -163,7 +163,7 @@ class TestNobodyIsEverThere(Present):
 
 class TestSomebodyIsAlwaysThere(Suite):
     breaks = ("test_channel_without_a_person_never_approves",)
-    says = "who is away"
+    says = "the only person is away"
     kind = Present
 
 
