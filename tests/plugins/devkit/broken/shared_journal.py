@@ -81,7 +81,7 @@ class TestShowsItsPassword(SqlJournal):
 @breaks("test_closed_journal_owns_no_task", says="release them in `aclose`")
 class TestKeepsTasksWhenClosed(SqlJournal):
     async def claim(self, task_id):
-        if task_id == "left":
+        if task_id == "running":
             raise JournalUnavailableError("another process has claimed the task")
         await super().claim(task_id)
 
