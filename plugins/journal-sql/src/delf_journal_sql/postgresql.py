@@ -85,15 +85,6 @@ class PostgresConnection:
 
         psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
         its locks, because the server does not count such a session as idle.
-
-        Args:
-            table: The table.
-            columns: The columns.
-            rows: The values of the columns.
-            unique: A unique column. Rows whose value exists already are skipped.
-
-        Returns:
-            With ``unique``, the id and the unique value of each inserted row; otherwise nothing.
         """
         placeholders = f"({', '.join(['%s'] * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module

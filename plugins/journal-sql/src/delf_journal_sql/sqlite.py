@@ -96,17 +96,7 @@ class SqliteConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows, many with one statement.
-
-        Args:
-            table: The table.
-            columns: The columns.
-            rows: The values of the columns.
-            unique: A unique column. Rows whose value exists already are skipped.
-
-        Returns:
-            With ``unique``, the id and the unique value of each inserted row; otherwise nothing.
-        """
+        """Insert rows, many with one statement."""
         placeholders = f"({', '.join('?' * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []
