@@ -3,12 +3,14 @@
 import asyncio
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -394,7 +396,11 @@ async def test_locked_store_is_reported(
     await store.aclose()
 
 
-async def test_read_only_store_is_reported(kept: Path, context: PluginContext) -> None:
+async def test_read_only_store_is_reported(
+    kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+    monkeypatch.chdir(empty)
     url = f"sqlite:///file:{kept}?mode=ro&uri=true"
     store = SemanticStore(context, url, embedding_model="off")
     assert len(await store.search("office")) == 1
@@ -404,6 +410,18 @@ async def test_read_only_store_is_reported(kept: Path, context: PluginContext) -
         await store.delete(["The office is in Turin."])
     assert len(await store.all()) == 1
     await store.aclose()
+    assert not list(empty.iterdir()), "the URL is no path of a file to create"
+
+
+async def test_store_creates_the_file_of_a_sqlite_uri(
+    context: PluginContext, tmp_path: Path
+) -> None:
+    file = tmp_path / "a folder" / "facts.db"
+    url = f"sqlite:///file:{quote(str(file))}?uri=true"
+    store = SemanticStore(context, url, embedding_model="off")
+    await store.save(["The office is in Turin."])
+    await store.aclose()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 async def test_full_disk_is_reported(kept: Path, context: PluginContext) -> None:

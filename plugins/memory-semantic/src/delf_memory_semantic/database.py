@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -394,15 +395,15 @@ class FactDatabase:
     def _make_engine(self) -> sa.Engine:
         engine = sa.create_engine(self._url, pool_size=8, max_overflow=8)
         if engine.dialect.name == "sqlite":
-            if engine.url.database:
-                path = Path(engine.url.database)
+            if path := _file_of(engine.url):
                 if is_delfhos(path):
                     engine.dispose()
                     raise MemorySetupError(
                         f"{path} is a memory of Delfhos, which has another format",
                         hint=f"give the memory another path, then: delf memory import {path}",
                     )
-                _make_file(path)
+                if engine.url.query.get("mode", "rwc") == "rwc":
+                    _make_file(path)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
             _make_tables(engine)
@@ -417,6 +418,19 @@ def _database_name(engine: sa.Engine) -> str:
     url = engine.url
     is_file = engine.dialect.name == "sqlite" and url.database
     return str(url.database) if is_file else url.render_as_string(hide_password=True)
+
+
+def _file_of(url: sa.URL) -> Path | None:
+    """Return the file of a SQLite database, None for a database in memory.
+
+    SQLAlchemy keeps the ``file:`` of SQLite's own URLs in the database's name:
+    https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#uri-connections
+    """
+    name = url.database or ""
+    if url.query.get("uri") == "true" and name.startswith("file:"):
+        name = unquote(urlsplit(name).path)
+    is_in_memory = name in ("", ":memory:") or url.query.get("mode") == "memory"
+    return None if is_in_memory else Path(name)
 
 
 def _make_file(path: Path) -> None:
