@@ -473,6 +473,12 @@ class JournalFailedError(DelfError):
     )
 
 
+class UnreadableEventError(DelfError):
+    """A stored event is damaged, or a newer delf wrote it; its task alone cannot be read."""
+
+    code = "ERR-JOURNAL-007"
+
+
 class UnrecordedCallError(TaskLeftError):
     """A call was made, but the journal did not store its result; the task can be resumed."""
 

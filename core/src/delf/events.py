@@ -15,7 +15,13 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
-from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
+from delf.errors import (
+    BudgetExceededError,
+    DelfError,
+    TaskStoppedError,
+    TaskTimeoutError,
+    UnreadableEventError,
+)
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation, TaskState, Trust
@@ -1026,11 +1032,11 @@ def decode(record: Mapping[str, Any]) -> Event:
     """Decode an event from the output of :func:`encode`.
 
     Raises:
-        DelfError: If the record has an unknown type or a newer version.
+        UnreadableEventError: If the record has an unknown type or a newer version.
     """
     cls = _TYPES.get(str(record.get("type")))
     if cls is None or record.get("v", 0) > EVENT_VERSION:
-        raise DelfError(
+        raise UnreadableEventError(
             f"cannot read an event of type {record.get('type')!r} version {record.get('v')!r}",
             hint="it was written by a newer delf",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import stat
@@ -103,6 +104,17 @@ def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Pa
     states = json.loads(run("size", "--json", journal=there).stdout)["tasks"]
     assert states == {"done": 39, "interrupted": 1, "queued": 1}, "those that wait go on waiting"
     assert run("import", file, journal=there).stderr == "0 tasks added\n"
+
+
+def test_journal_export_names_an_unreadable_task(run: Any, place: str, tmp_path: Path) -> None:
+    fill(place)
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as raw:
+        raw.execute("UPDATE delf_events SET v = 99 WHERE pos = 1")
+    file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
+    done = run("export", file)
+    assert done.exit_code == 1
+    assert f"{file} has 40 tasks, and lacks what cannot be read: " in " ".join(done.stderr.split())
+    assert run("import", file, journal=there).stderr == "40 tasks added\n"
 
 
 @pytest.mark.parametrize(

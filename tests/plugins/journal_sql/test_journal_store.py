@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from delf.environment import FileText
-from delf.errors import UnknownTaskError
+from delf.errors import UnknownTaskError, UnreadableEventError
 from delf.events import CallFinished, ModelCalled, Printed, TaskFinished, TaskStarted
 from delf_journal_sql import SqlJournal, owners, schema, store
 from delf_journal_sql.errors import JournalConflictError, JournalError, JournalSetupError
@@ -405,7 +405,7 @@ class TestOpening:
         await journal.append(started("t"))
         with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
             raw.execute("UPDATE delf_events SET data = '{'")
-        with pytest.raises(JournalError, match="event 1 of task t is damaged"):
+        with pytest.raises(UnreadableEventError, match="event 1 of task t is damaged"):
             await journal.read("t")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -330,6 +332,21 @@ async def test_task_only_in_the_journal_is_enqueued(
     await journal.append(waits(task_id="other", queue="another"))
     await journal.append(waits(task_id="beside", setup={"folder": "/another"}))
     queue.lost = ["t", "other", "beside"]
+    await runner.restore()
+    assert [event.task_id for event in queue.enqueued] == ["t"]
+
+
+async def test_unreadable_task_does_not_keep_others_out_of_the_queue(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path
+) -> None:
+    for name in ("unreadable", "t"):
+        await journal.append(waits(task_id=name))
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as raw:
+        raw.execute(
+            "UPDATE delf_events SET v = 99 WHERE task = "
+            "(SELECT id FROM delf_tasks WHERE task_id = 'unreadable')"
+        )
+    queue.lost = ["unreadable", "t"]
     await runner.restore()
     assert [event.task_id for event in queue.enqueued] == ["t"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sqlite3
 import time
 from pathlib import Path
 
@@ -442,6 +443,23 @@ async def test_stopped_server_leaves_its_tasks_to_another(serve, tmp_path):
     assert (await two.until(asks["task_id"], "done"))["result"] == "sent 1 to bob"
     events = await two.events(asks["task_id"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_unreadable_task_does_not_keep_others_from_being_resumed(serve, tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        box = Outbox()
+        one = await stack.enter_async_context(serving(make_agent(str(tmp_path), box), box))
+        older, newer = [await one.run("print(await send('bob'))") for _ in range(2)]
+        for task in (older, newer):
+            await one.until(task["task_id"], "waiting")
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as raw:
+        raw.execute(
+            "UPDATE delf_events SET v = 99 WHERE seq = 2 "
+            "AND task = (SELECT id FROM delf_tasks WHERE task_id = ?)",
+            (newer["task_id"],),
+        )
+    two = await serve()
+    assert (await two.until(older["task_id"], "waiting"))["state"] == "waiting"
 
 
 async def test_task_of_repeatedly_dying_servers_is_left_interrupted(serve, tmp_path):

@@ -264,7 +264,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events of each task in one consistent snapshot, oldest task first."""
+        """Yield the events of each task in one consistent snapshot, oldest task first.
+
+        Raises:
+            UnreadableEventError: After all other tasks, if events of a task cannot be read.
+        """
         ...
 
     # -- tasks that failed and can go on -------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import DelfError, UnknownTaskError, UnreadableEventError
 from delf.events import Event, decode, encode
 from delf.protocols.journal import JournalSize
 from delf.protocols.shared_journal import SharedJournal
@@ -135,6 +135,12 @@ async def _export(journal: SharedJournal, path: Path) -> int:
                 tasks += 1
                 for event in events:
                     file.write(json_text(encode(event)) + "\n")
+    except UnreadableEventError as error:
+        raise DelfError(
+            f"{path} has {format_count(tasks, 'task')}, and lacks what cannot be read: "
+            f"{error.message}",
+            hint=error.hint,
+        ) from error
     except OSError as error:
         raise DelfError(f"{path} cannot be written: {error.strerror}") from error
     return tasks

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from delf.errors import UnreadableEventError
 from delf_journal_sql.database import Connection
-from delf_journal_sql.errors import JournalError
 
 
 def blob_data(connection: Connection, key: int, digest: str) -> bytes:
@@ -15,12 +15,12 @@ def blob_data(connection: Connection, key: int, digest: str) -> bytes:
         digest: The digest of the value.
 
     Raises:
-        JournalError: If the value is missing.
+        UnreadableEventError: If the value is missing.
     """
     rows = connection.execute(
         "SELECT data FROM delf_blobs WHERE task = :task AND digest = :digest",
         {"task": key, "digest": digest},
     )
     if not rows:
-        raise JournalError(f"the journal is damaged: the value {digest[:12]}… is missing")
+        raise UnreadableEventError(f"the journal is damaged: the value {digest[:12]}… is missing")
     return bytes(rows[0][0])

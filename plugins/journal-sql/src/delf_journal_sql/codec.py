@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
+import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delf.errors import UnreadableEventError
 from delf.events import Event, decode, encode
 from delf_journal_sql.database import SqlRow
-from delf_journal_sql.errors import JournalError
 
+_log = logging.getLogger(__name__)
+DAMAGE: Final = (ValueError, KeyError, TypeError, AttributeError, zlib.error)
+"""The exceptions that decoding a damaged row raises."""
 _COMPRESSION_LEVEL: Final = 1
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -89,8 +94,7 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
         blob: Loads a blob by its digest.
 
     Raises:
-        JournalError: If the row is damaged.
-        DelfError: If a newer version of delf wrote the row.
+        UnreadableEventError: If the row is damaged, or a newer version of delf wrote it.
     """
     try:
         values: dict[str, Any] = json.loads(row.data)
@@ -99,10 +103,21 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
                 values[name] = value_of(digest, blob)
         record = {"type": row.type, "v": row.v, "task_id": task_id, "seq": row.seq, "at": row.at}
         return decode({**record, "data": values})
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-        raise JournalError(
+    except DAMAGE as error:
+        raise UnreadableEventError(
             f"event {row.seq} of task {task_id} is damaged: {type(error).__name__}: {error}"
         ) from error
+
+
+@functools.lru_cache(1000)
+def warn_of_unreadable(effect: str, reason: str) -> None:
+    """Log a warning about an unreadable event, once for each effect and reason.
+
+    Args:
+        effect: What is done without the event.
+        reason: The reason why the event cannot be read.
+    """
+    _log.warning("%s: %s", effect, reason)
 
 
 def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:

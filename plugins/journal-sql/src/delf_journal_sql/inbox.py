@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.errors import UnknownRequestError
+from delf.errors import UnknownRequestError, UnreadableEventError
 from delf.events import (
     ApprovalAssigned,
     ApprovalCommented,
@@ -25,7 +25,7 @@ from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
 from delf.types import TaskState
 from delf.values.encoding import from_jsonable
-from delf_journal_sql.codec import unpack
+from delf_journal_sql.codec import unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
@@ -152,12 +152,18 @@ def find_requests(
 ) -> list[RequestRecord]:
     """Return approval requests, oldest first.
 
+    Without a prefix, leave out the requests of tasks with unreadable events: a request whose
+    decision cannot be read would seem to wait.
+
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
         id_prefix: A prefix of the requests' ids, with or without ``req_``; empty for all requests.
         waiting: Whether to return only pending requests.
         limit: The maximum number of requests, of which the newest are returned.
+
+    Raises:
+        UnreadableEventError: If events of a request with the prefix cannot be read.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -169,11 +175,19 @@ def find_requests(
         parameters,
     )
     requests: dict[str, RequestRecord] = {}
+    unreadable_task_ids: set[str] = set()
     is_alive = cached_is_alive(now)
     for row in rows:
         task = stored_task(row, is_alive)
         blob = functools.cache(functools.partial(blob_data, connection, row.id))
-        event = unpack(task.task_id, row, blob)
+        try:
+            event = unpack(task.task_id, row, blob)
+        except UnreadableEventError as error:
+            if id_prefix:
+                raise
+            warn_of_unreadable("the requests of a task are not listed", error.message)
+            unreadable_task_ids.add(task.task_id)
+            continue
         if isinstance(event, ApprovalRequested):
             requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
         elif isinstance(event, ApprovalDecided) and event.request_id in requests:
@@ -186,18 +200,28 @@ def find_requests(
     matching_requests = [
         record
         for name, record in requests.items()
-        if name.startswith((id_prefix, f"req_{id_prefix}")) and (record.waits or not waiting)
+        if name.startswith((id_prefix, f"req_{id_prefix}"))
+        and (record.waits or not waiting)
+        and record.task.task_id not in unreadable_task_ids
     ]
     return matching_requests[-limit:]
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
-    """Return the remembered approval decisions that are not revoked, oldest first."""
+    """Return the remembered approval decisions that are not revoked, oldest first.
+
+    Leave out the decisions of tasks with unreadable events: people are asked again.
+    """
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - only names of this module
     decisions: list[RememberedDecision] = []
     for (key,) in rows:
         revoked = _revoked_ids(connection, key)
-        decisions += [d for d in _remembered_in(connection, key) if d.request_id not in revoked]
+        try:
+            remembered = [*_remembered_in(connection, key)]
+        except UnreadableEventError as error:
+            warn_of_unreadable("the decisions about a task are not remembered", error.message)
+            continue
+        decisions += [decision for decision in remembered if decision.request_id not in revoked]
     return sorted(decisions, key=lambda decision: decision.at)
 
 

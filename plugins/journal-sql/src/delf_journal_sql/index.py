@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+from delf.errors import UnreadableEventError
 from delf.protocols.people import name_of_holder
 from delf.protocols.search import Place
 from delf_journal_sql.blobs import blob_data
-from delf_journal_sql.codec import value_of
+from delf_journal_sql.codec import DAMAGE, value_of, warn_of_unreadable
 from delf_journal_sql.database import Connection, Database, SqlRow
 
 # The version of the index's format. After an increase, older indexes are rebuilt.
@@ -187,7 +188,11 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
     batch = _Batch()
     for row in rows:
         if row.type in _INDEXED_EVENTS:
-            _add_event(connection, batch, row)
+            try:
+                _add_event(connection, batch, row)
+            except (*DAMAGE, UnreadableEventError) as error:
+                reason = f"event {row.seq} of task number {row.task} is damaged: {error}"
+                warn_of_unreadable("an event is not found by search", reason)
     _store(connection, database, batch)
     connection.execute("UPDATE delf_index SET position = :pos", {"pos": rows[-1].pos})
     return count_unindexed_events(connection) if len(rows) == limit else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
 
+from delf.errors import UnreadableEventError
 from delf.events import Event, StoppedBy, size_of
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import (
@@ -41,7 +43,7 @@ from delf_journal_sql.owners import forget_dead
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import stop_task
-from delf_journal_sql.watch import Subscription, Watcher
+from delf_journal_sql.watch import Fetch, Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
 T = TypeVar("T")
@@ -210,7 +212,11 @@ class SqlJournal:
             source.close()
 
     async def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events of each task from one consistent snapshot, oldest task first."""
+        """Yield the events of each task from one consistent snapshot, oldest task first.
+
+        Raises:
+            UnreadableEventError: After all other tasks, if events of a task cannot be read.
+        """
 
         def begin() -> tuple[Connection, list[str]]:
             self._open()
@@ -223,14 +229,22 @@ class SqlJournal:
                 raise
 
         try:
+            first_error: UnreadableEventError | None = None
             connection, task_ids = await self._in_thread(begin)
             try:
                 for task_id in task_ids:
-                    yield await self._in_thread(
-                        lambda task_id=task_id: tuple(store.read_events(connection, task_id, 0))
-                    )
+                    try:
+                        events = await self._in_thread(
+                            lambda task_id=task_id: tuple(store.read_events(connection, task_id, 0))
+                        )
+                    except UnreadableEventError as error:
+                        first_error = first_error or error
+                    else:
+                        yield events
             finally:
                 connection.close()
+            if first_error is not None:
+                raise first_error
         except ConnectionLostError as lost:
             raise lost.error from lost
 
@@ -449,12 +463,13 @@ class SqlJournal:
         """Remove the messages to models from old events, in batches."""
         seconds = self._settings.keep_prompts
 
-        def forget(connection: Connection) -> int:
+        def forget(connection: Connection, after: int) -> int | None:
             before = self.database.now(connection) - seconds
-            return store.forget_prompts(connection, before, _PRUNE_BATCH_SIZE)
+            return store.forget_prompts(connection, before, after, _PRUNE_BATCH_SIZE)
 
-        while await self._write(forget):
-            pass
+        position: int | None = 0
+        while position is not None:
+            position = await self._write(functools.partial(forget, after=position))
 
     async def remove(self, task_ids: Collection[str]) -> Pruned:
         """Remove tasks with all their events, except running and queued tasks."""
@@ -576,7 +591,7 @@ class SqlJournal:
         self,
         task_id: str | None,
         find_start: Callable[[Connection], int],
-        fetch: Callable[[Connection, int, int], list[tuple[int, T]]],
+        fetch: Fetch[T],
         *,
         are_notes: bool = False,
     ) -> Subscription[T]:

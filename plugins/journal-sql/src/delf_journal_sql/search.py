@@ -9,7 +9,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from delf.errors import DelfError
+from delf.errors import DelfError, UnreadableEventError
 from delf.protocols.journal import filterable_fields
 from delf.protocols.search import FigureBy, Figures, Found, FoundTask, Place, TaskFilter
 from delf.types import TaskState
@@ -424,7 +424,10 @@ def _with_excerpt(
     if not rows:
         return task
     blob = functools.partial(blob_data, connection, key)
-    event = unpack(task.task.task_id, rows[0], blob)
+    try:
+        event = unpack(task.task.task_id, rows[0], blob)
+    except UnreadableEventError:  # the words were indexed before the damage
+        return task
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
     place, text, position = _first_match(texts, terms)

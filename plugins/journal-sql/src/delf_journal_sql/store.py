@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import DelfError, UnknownTaskError, UnreadableEventError
 from delf.events import Event
 from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
-from delf_journal_sql.codec import unpack
+from delf_journal_sql.codec import unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, Process, cached_is_alive, live_owners, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
@@ -58,7 +59,7 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
 
     Raises:
         UnknownTaskError: If no such task is known.
-        JournalError: If an event is damaged.
+        UnreadableEventError: If an event is damaged, or a newer version of delf wrote it.
     """
     key = key_of(connection, task_id)
     rows = connection.execute(
@@ -83,8 +84,14 @@ def newest_position(connection: Connection) -> int:
 
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
-) -> list[tuple[int, Event]]:
-    """Return the next (position, event) pairs after a position, of one task or all tasks."""
+) -> list[tuple[int, Event | None]]:
+    """Return the next (position, event) pairs after a position, of one task or all tasks.
+
+    Among the events of all tasks, None replaces each event that cannot be read.
+
+    Raises:
+        UnreadableEventError: If an event of the one task cannot be read.
+    """
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - only names of this module
@@ -92,10 +99,17 @@ def events_from(
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
-    return [
-        (row.pos, unpack(row.task_id, row, functools.partial(blob_data, connection, row.id)))
-        for row in rows
-    ]
+    events: list[tuple[int, Event | None]] = []
+    for row in rows:
+        try:
+            event = unpack(row.task_id, row, functools.partial(blob_data, connection, row.id))
+        except UnreadableEventError as error:
+            if task_id is not None:
+                raise
+            warn_of_unreadable("an event is not passed on to subscribers", error.message)
+            event = None
+        events.append((row.pos, event))
+    return events
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
@@ -428,7 +442,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
     rows = connection.execute(
         f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - only names of this module
     )
-    return [str(json.loads(data)["path"]) for (data,) in rows]
+    return [str(fields["path"]) for fields in _readable_fields(rows) if "path" in fields]
 
 
 def input_files(connection: Connection, keys: str | None = None) -> set[str]:
@@ -440,28 +454,43 @@ def input_files(connection: Connection, keys: str | None = None) -> set[str]:
     """
     task_condition = "" if keys is None else f"task IN {keys} AND "
     rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - only names of this module
-    setups = [json.loads(row.data).get("setup", {}) for row in rows]
+    setups = [fields.get("setup", {}) for fields in _readable_fields(rows)]
     return {str(path) for setup in setups for path in setup.get("input_files", ())}
 
 
-def forget_prompts(connection: Connection, before: float, limit: int) -> int:
-    """Remove the messages to models from old events; return the number of changed events.
+def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of events, skipping damaged events, whose files are not known."""
+    for row in rows:
+        with contextlib.suppress(ValueError):
+            yield json.loads(row.data)
+
+
+def forget_prompts(connection: Connection, before: float, after: int, limit: int) -> int | None:
+    """Remove the messages to models from old events.
 
     Args:
         connection: A connection in a write transaction.
         before: The Unix time before which the models were called.
+        after: The position after which events are changed.
         limit: The maximum number of events to change.
+
+    Returns:
+        The position of the last event; None if there are no such events after ``after``.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "
-        "WHERE type = 'ModelCalled' AND at < :before "
-        'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') LIMIT :limit',
-        {"before": before, "limit": limit},
+        "WHERE type = 'ModelCalled' AND at < :before AND pos > :after "
+        'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') '
+        "ORDER BY pos LIMIT :limit",
+        {"before": before, "after": after, "limit": limit},
     )
     # Read to the end first: the loop changes the rows that the query runs over.
     rows_to_change = list(rows)
     for row in rows_to_change:
-        fields, digests = json.loads(row.data), json.loads(row.blobs or "{}")
+        try:
+            fields, digests = json.loads(row.data), json.loads(row.blobs or "{}")
+        except ValueError:
+            continue  # a damaged event, which is removed with its task
         fields.pop("prompt", None)
         digest = digests.pop("prompt", None)
         connection.execute(
@@ -479,4 +508,4 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
                 "AND e.blobs LIKE :mention)",
                 {"task": row.task, "digest": digest, "mention": f"%{digest}%"},
             )
-    return len(rows_to_change)
+    return int(rows_to_change[-1].pos) if rows_to_change else None

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 _BATCH_SIZE: Final = 200
 RETRY_SECONDS: Final = 0.5
 
-Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
-"""A function that returns the next (position, item) pairs.
+Fetch = Callable[[Connection, int, int], Sequence[tuple[int, T | None]]]
+"""A function that returns the next (position, item) pairs, with None for an item to skip.
 
 Its arguments are a connection, the position after which items are read, and their maximum number.
 """
@@ -82,12 +82,12 @@ class Subscription(Generic[T]):
             items = await self._reader(self._items_after_position)
             if items:
                 self._position = items[-1][0]
-                self._buffer.extend(item for _, item in items)
+                self._buffer.extend(item for _, item in items if item is not None)
             else:
                 await self._signal.wait()
         return self._buffer.popleft()
 
-    def _items_after_position(self, connection: Connection) -> list[tuple[int, T]]:
+    def _items_after_position(self, connection: Connection) -> Sequence[tuple[int, T | None]]:
         return self._fetch(connection, self._position or 0, _BATCH_SIZE)
 
     async def aclose(self) -> None:

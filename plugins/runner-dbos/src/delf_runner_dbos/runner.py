@@ -14,7 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import BudgetExceededError, ConfigurationError, DelfError, UnknownTaskError
+from delf.errors import (
+    BudgetExceededError,
+    ConfigurationError,
+    DelfError,
+    UnknownTaskError,
+    UnreadableEventError,
+)
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
@@ -592,7 +598,13 @@ class Runner:
                 last = records[-1].place
             oldest_first = waiting[::-1]
             for task_id in await self._queue.without_workflow(oldest_first):
-                queued = _queued(await self._journal.read(task_id))
+                try:
+                    queued = _queued(await self._journal.read(task_id))
+                except UnknownTaskError:
+                    continue  # removed since the list was read
+                except UnreadableEventError as error:
+                    _log.warning("a task is not put back into its queue: %s", error.message)
+                    continue
                 folder = str(queued.setup.get("folder", ""))
                 if belongs_to_project(queued.setup, self._options.former_folders):
                     await self._queue.restore(queued)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ConfigurationError, DelfError, UnknownTaskError
+from delf.errors import ConfigurationError, DelfError, UnknownTaskError, UnreadableEventError
 from delf.events import (
     ASKED_FROM,
     ApprovalDecided,
@@ -184,8 +184,8 @@ class Tasks:
         self._timeouts: set[asyncio.Timeout] = set()
         self._is_shutting_down = False
         self._end_notices = EndNotices(settings, keys)
-        # Interrupted tasks that this server leaves alone, because they are not a server's tasks, or
-        # were resumed too often.
+        # Interrupted tasks that this server leaves alone, because they are not a server's tasks,
+        # were resumed too often, or cannot be read.
         self._tasks_not_to_resume: set[str] = set()
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._pending_requests_lock = asyncio.Lock()
@@ -813,10 +813,17 @@ class Tasks:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, task_id: str) -> None:
-        """Resume a task of a dead server, unless the task was resumed too often."""
+        """Resume a task of a dead server, unless it was resumed too often or cannot be read."""
         if task_id in self._tasks_not_to_resume or task_id in self._running_tasks:
             return
-        events = await self.journal.read(task_id)
+        try:
+            events = await self.journal.read(task_id)
+        except UnknownTaskError:
+            return  # removed since the list was read
+        except UnreadableEventError as error:
+            _log.warning("a task of a dead server is not resumed: %s", error.message)
+            self._tasks_not_to_resume.add(task_id)
+            return
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
         resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
         is_resumed_too_often = (
