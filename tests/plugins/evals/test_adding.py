@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from delf import Agent
+
 TASK = "What did we sell?"
 SCRIPT = "rows = shop.query('SELECT SUM(total) AS s FROM orders')\nprint(f\"{rows[0]['s']} euros\")"
 
@@ -79,6 +81,23 @@ def test_input_files_are_copied_beside_the_data_set(task: Any, run: Any, report:
     script = "print(files.read('notes.txt'))"
     run("evals", "add", task("Read notes", script, "--file", "notes.txt"))
     (project / "notes.txt").unlink()
+    found, status = report("cases")
+    assert status == 0, found
+
+
+def test_case_without_files_does_not_get_those_of_the_project(
+    run: Any, report: Any, project: Any, model: Any
+):
+    (project / "agents.txt").write_text("the project's")
+    config = project / "delf.toml"
+    config.write_text(config.read_text().replace("[agent]", '[agent]\nfiles = ["agents.txt"]'))
+    model(("Say nothing", "print('nothing')"))
+    with Agent.from_project(project, journal="sql") as agent:
+        response = agent.run("Say nothing", files=[])
+    run("evals", "add", response.trace.task_id)
+    (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert case["inputs"]["files"] == []
+    model(("agents.txt", "print('some')"), ("Say nothing", "print('nothing')"))
     found, status = report("cases")
     assert status == 0, found
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from delf.events import TaskFinished, TaskStarted
 from delf.llm import LLMConfig
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.config import AgentConfig
+from delf_journal_sql import SqlJournal
 from delf_serve.keys import Key
 from plugins.serve.test_people import add, person
 from support.serving import bearer, doing
@@ -100,6 +102,33 @@ async def test_repeated_task_keeps_files_and_conversation(serve):
     assert (second["state"], second["result"]) == ("done", "hello"), second
     assert second["task_id"] != first["task_id"]
     assert second["conversation_id"] == first["conversation_id"] is not None
+
+
+@pytest.mark.parametrize(
+    ("setup", "names"),
+    [
+        ({"input_files": []}, []),
+        ({}, None),
+        ({"flags": {"files": ["given.txt"]}}, ["given.txt"]),
+        ({"flags": {"files": ["given.txt"]}, "input_files": []}, []),
+        ({"flags": {"files": None}}, None),
+    ],
+    ids=["none", "the-agents", "of-a-command", "none-again", "no-flag"],
+)
+async def test_repeated_task_has_the_files_of_the_first(serve, tmp_path, setup, names):
+    (tmp_path / "given.txt").write_text("given")
+    (tmp_path / "agents.txt").write_text("the agent's")
+    server = await serve(agent={"files": [str(tmp_path / "agents.txt")]})
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    recorded = {"task": doing("print(1)"), "setup": {"folder": str(tmp_path), **setup}}
+    await journal.append(TaskStarted(task_id="task_1", seq=1, at=1.0, **recorded))
+    end = {"status": True, "text": "", "duration_ms": 1.0}
+    await journal.append(TaskFinished(task_id="task_1", seq=2, at=2.0, **end))
+    again = await server.client.post("/tasks/task_1/again", json={"wait": 20})
+    first_event = (await journal.read(again.json()["task_id"]))[0]
+    await journal.aclose()
+    paths = None if names is None else [str(tmp_path / name) for name in names]
+    assert first_event.setup.get("input_files") == paths
 
 
 async def test_task_can_be_repeated_with_another_text(serve):

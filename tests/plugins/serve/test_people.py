@@ -285,6 +285,9 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     key = (await say("add", "ada", "--rights", "read+run", "--team", "finance")).strip()
     further = json.loads(await say("add", "ada", "--key", "ci", "--rights", "read", "--json"))
     assert [await asks(one) for one in (key, further["key"])] == [200, 200]
+    for mail in ("ada@example.com", ""):
+        await say("add", "ada", "--no-key", "--mail", mail)
+        assert [one["mail"] for one in json.loads(await say("list", "--json"))] == [mail]
     (known,) = json.loads(await say("list", "--json"))
     assert (known["rights"], known["scope"], known["teams"]) == (
         ["read", "run"],

@@ -56,6 +56,12 @@ async def test_killed_command_ends_its_subprocesses(folder: Path) -> None:
     await until(lambda: not _alive(pid))
 
 
+async def test_timeout_of_zero_leaves_no_time(folder: Path) -> None:
+    shell = Shell(folder=folder, default={"approval_required": False})
+    with pytest.raises(DelfError, match="killed after 0 seconds"):
+        await shell.run("sleep 60", timeout=0)
+
+
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] not in "ZX"

@@ -150,6 +150,14 @@ def test_run_worker_works_from_code(project, monkeypatch):
     assert response.cost_usd == 0.5
 
 
+def test_run_worker_without_attachments_has_no_files_of_the_project(project):
+    (project / "delf.toml").write_text(
+        '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nfiles = ["missing.md"]\n'
+    )
+    (project / "a.jsonl").write_text(reply("print('done')", "Sum it up.") + "\n")
+    assert run_worker("sum", "Sum it up.", inputs={"words": 5}, project=project).text == "done"
+
+
 async def test_run_worker_inside_an_event_loop_is_refused():
     with pytest.raises(AgentStateError) as reported:
         run_worker("nobody")

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
@@ -42,6 +43,26 @@ def find_inputs(files: Sequence[str]) -> dict[str, str]:
         if str(path) not in inputs:
             inputs[str(path)] = _free_name(given_path.name, inputs.values())
     return inputs
+
+
+def recorded_files(setup: Mapping[str, Any]) -> list[Path] | None:
+    """Return the paths of the input files that a task was given, as its setup records them.
+
+    Args:
+        setup: The setup of the task.
+
+    Returns:
+        The paths; an empty list if the task was given no files, None if the task has those of its
+        agent.
+    """
+    names: Sequence[str] | None = setup.get("input_files")
+    if names is None:  # the command line records the files as an option of its agent
+        flags: Mapping[str, Any] = setup.get("flags") or {}
+        names = flags.get("files")
+    if names is None:
+        return None
+    folder = Path(setup.get("folder", ""))
+    return [folder / os.path.expanduser(name) for name in names]  # noqa: PTH111 - pathlib's raises for "~nobody"
 
 
 def _resolve_input(given_path: Path) -> Path:

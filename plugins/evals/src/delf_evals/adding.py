@@ -16,6 +16,7 @@ from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import dumps
 from delf_cli.ids import short_id
+from delf_engine.inputs import recorded_files
 from delf_engine.past_calls import past_calls
 from delf_evals.datasets import RECORDINGS, names_of_cases, read_data
 from delf_evals.places import write
@@ -78,8 +79,10 @@ def add_task(
         "task": first_event.task,
         "recording": f"{RECORDINGS}/{recording.name}",
     }
-    files = _copy_files(_input_paths(first_event.setup), folder / short_id(record.task_id))
-    inputs |= {"files": [f"{RECORDINGS}/{file}" for file in files]} if files else {}
+    paths = recorded_files(first_event.setup)
+    if paths is not None:
+        files = _copy_files(paths, folder / short_id(record.task_id))
+        inputs["files"] = [f"{RECORDINGS}/{file}" for file in files]
     for field in ("output", "variables"):
         if first_event.setup.get(field):
             inputs[field] = first_event.setup[field]
@@ -123,13 +126,6 @@ def _check_can_be_case(
             f"{task} continues a conversation, which a case does not have",
             hint="say the whole task at once: delf run TASK",
         )
-
-
-def _input_paths(setup: Mapping[str, Any]) -> list[Path]:
-    """Return the paths of a task's input files."""
-    flags: Mapping[str, Any] = setup.get("flags") or {}
-    names: Sequence[str] = setup.get("input_files") or flags.get("files") or ()
-    return [Path(setup.get("folder", "")) / name for name in names]
 
 
 def _copy_files(paths: Sequence[Path], folder: Path) -> list[str]:

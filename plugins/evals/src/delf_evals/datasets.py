@@ -49,7 +49,8 @@ class CaseInputs(BaseModel):
         recording: The path of a :class:`Recording` file, relative to the data set's folder.
         calls: Further calls with results, which take precedence over the recording's calls.
         context: Facts for the prompt by connection name, which replace the connection's live facts.
-        files: The paths of input files, relative to the data set's folder.
+        files: The paths of input files, relative to the data set's folder; the project's files
+            when omitted.
         output: The JSON Schema of a typed answer.
         variables: The variables that the task's scripts can read, by name.
     """
@@ -60,7 +61,7 @@ class CaseInputs(BaseModel):
     recording: str | None = None
     calls: list[RecordedResult] = Field(default_factory=list[RecordedResult])
     context: dict[str, str] = Field(default_factory=dict[str, str])
-    files: list[str] = Field(default_factory=list[str])
+    files: list[str] | None = None
     output: dict[str, Any] | None = None
     variables: dict[str, Any] = Field(default_factory=dict[str, Any])
     _given: object = None
@@ -86,8 +87,8 @@ class CaseInputs(BaseModel):
             ConfigurationError: If the recording is missing or malformed, or an input file is
                 missing.
         """
-        files = [str(inside(folder, name, location)) for name in self.files]
-        for file in files:
+        files = self.files and [str(inside(folder, name, location)) for name in self.files]
+        for file in files or ():
             if not Path(file).is_file():
                 raise ConfigurationError(f"{location}: there is no input file {file}")
         if self.recording is None:

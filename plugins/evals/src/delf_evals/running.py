@@ -247,7 +247,7 @@ async def _run(
     WORLD.set(case_run.world)
     output_option: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
     return await agent.arun(
-        inputs.task, files=inputs.files or None, variables=inputs.variables or None, **output_option
+        inputs.task, files=inputs.files, variables=inputs.variables, **output_option
     )
 
 

@@ -114,7 +114,7 @@ def warn_of_unreadable(effect: str, reason: str) -> None:
     """Log a warning about an unreadable event, once for each effect and reason.
 
     Args:
-        effect: What is done without the event.
+        effect: The consequence, as a sentence without a full stop.
         reason: The reason why the event cannot be read.
     """
     _log.warning("%s: %s", effect, reason)

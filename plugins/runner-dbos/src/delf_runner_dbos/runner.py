@@ -315,7 +315,9 @@ class Runner:
                     queued.timeout,
                     go_on=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
-                    retry_after=queued.retry_after or queue.retry_after,
+                    retry_after=queue.retry_after
+                    if queued.retry_after is None
+                    else queued.retry_after,
                     **owner_options,
                 )
             finally:

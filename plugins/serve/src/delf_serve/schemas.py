@@ -120,7 +120,11 @@ class RunRequest(Given):
     conversation_id: ConversationId | None = Field(
         default=None, description="The conversation to continue; a new one when omitted."
     )
-    files: list[FileReference] = Field(default_factory=list[FileReference], max_length=100)
+    files: list[FileReference] = Field(
+        default_factory=list[FileReference],
+        max_length=100,
+        description="Uploaded input files; the agent's files, if it has any, when empty.",
+    )
     llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
         description="The name of another model for this task: one of `models` of GET /session.",

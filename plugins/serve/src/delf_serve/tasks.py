@@ -38,6 +38,7 @@ from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
 from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.elsewhere import find_tasks
+from delf_engine.inputs import recorded_files
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
 from delf_engine.task import MODEL
@@ -247,7 +248,7 @@ class Tasks:
         idempotency_key: str | None = None,
         strategy: str | None = None,
         client: str | None = None,
-        paths: Sequence[str] = (),
+        paths: Sequence[str] | None = None,
         other_authors: Sequence[str] = (),
         external_variables: Mapping[str, Any] | None = None,
         trust: Trust = "own",
@@ -260,7 +261,8 @@ class Tasks:
             idempotency_key: A key that makes repeated requests return the first request's task.
             strategy: A strategy instead of the agent's.
             client: The client's address.
-            paths: The paths of input files, in addition to the request's files.
+            paths: The paths of input files, in addition to the request's files. The task has the
+                agent's files if it has no others; an empty sequence means no files at all.
             other_authors: The names of other people who wrote parts of the task's text.
             external_variables: Variables for scripts, with data from another service. If
                 ``strategy`` is set, the task's text contains these data, too, and is not trusted.
@@ -295,12 +297,14 @@ class Tasks:
 
         async def submit_and_record() -> None:
             try:
+                uploaded_paths = await self._uploads.paths(key, order.files)
+                has_own_files = uploaded_paths is not None or paths is not None
                 await self._agent.asubmit(
                     order.task,
                     order.timeout,
                     task_id=task_id,
                     conversation_id=conversation,
-                    files=[*(await self._uploads.paths(key, order.files) or ()), *paths] or None,
+                    files=[*(uploaded_paths or ()), *(paths or ())] if has_own_files else None,
                     key=key.holder,
                     ledger=ledger,
                     output=order.output,
@@ -370,8 +374,8 @@ class Tasks:
             for e in await self.journal.read(record.task_id)
             if isinstance(e, (TaskQueued, TaskStarted))
         )
-        paths = [str(path) for path in first_event.setup.get("input_files") or ()]
-        missing_file = await asyncio.to_thread(_find_missing, paths)
+        paths = recorded_files(first_event.setup)
+        missing_file = await asyncio.to_thread(_find_missing, paths or ())
         if missing_file is not None:
             raise ProblemError(
                 409,
@@ -393,7 +397,12 @@ class Tasks:
         if first_event.key != key.holder:
             other_authors.append(name_of_holder(first_event.key))
         return await self.submit(
-            order, key, strategy=strategy, client=client, paths=paths, other_authors=other_authors
+            order,
+            key,
+            strategy=strategy,
+            client=client,
+            paths=None if paths is None else [str(path) for path in paths],
+            other_authors=other_authors,
         )
 
     def _check_model(self, name: str | None) -> None:
@@ -868,9 +877,9 @@ def shared(agent: Agent) -> SharedJournal:
     )
 
 
-def _find_missing(paths: Sequence[str]) -> str | None:
+def _find_missing(paths: Sequence[Path]) -> str | None:
     """Return the name of the first missing file; None if all files exist."""
-    return next((Path(path).name for path in paths if not Path(path).is_file()), None)
+    return next((path.name for path in paths if not path.is_file()), None)
 
 
 def _check_output(schema: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def users() -> None:
 )
 @click.option("--scope", type=click.Choice(SCOPES), help="Whose tasks the person sees.")
 @click.option("--team", "teams", multiple=True, metavar="TEAM", help="A team of the person.")
-@click.option("--mail", default="", help="The person's mail address, which a login can use.")
+@click.option("--mail", help='The person\'s mail address, which a login can use; "" for none.')
 @click.option(
     "--notice",
     "notices",
@@ -87,7 +87,7 @@ def add(
     rights: str | None,
     scope: str | None,
     teams: Sequence[str],
-    mail: str,
+    mail: str | None,
     notices: Sequence[str],
     ways: Sequence[str],
     as_json: bool,
@@ -103,7 +103,7 @@ def add(
         rights=None if rights is None else _rights(rights),
         scope=cast("Scope | None", scope),
         teams=tuple(teams) or None,
-        mail=mail or None,
+        mail=mail,
         notices=tuple(choice for choice in NOTICES if choice in notices) if notices else None,
         notice_ways=tuple(way for way in NOTICE_WAYS if way in ways) or None,
         label=label,

@@ -113,7 +113,8 @@ class Shell(Connection[ShellSettings]):
             timeout: The seconds after which the command is killed, at most those of the connection.
             context: The task, which gets the output while the command runs.
         """
-        seconds = min(timeout or self.settings.timeout, self.settings.timeout)
+        max_seconds = self.settings.timeout
+        seconds = max_seconds if timeout is None else min(timeout, max_seconds)
         environment = {
             name: value
             for name in self.settings.environment

@@ -139,7 +139,7 @@ async def arun_worker(
         project,
         connections=["workers"],
         strategy="worker",
-        files=[os.fspath(path) for path in attachments] or None,
+        files=[os.fspath(path) for path in attachments],
         **options,
     )
     events: list[Event] = []
