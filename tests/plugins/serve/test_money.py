@@ -246,6 +246,16 @@ async def test_budget_of_a_team_is_shared(serve):
     assert (await spend(server, "cy"))["state"] == "done"
 
 
+async def test_team_and_key_of_one_name_have_a_budget_each(serve):
+    budgets = {"finance": 0.5}
+    server = await serve("finance-key", agent=PAID, api_key="finance:finance-key", budgets=budgets)
+    await add(server, person("ada", teams=("finance",)))
+    assert (await spend(server, "finance"))["state"] == "done"
+    assert await budgets_of(server, "ada") == [("finance", 0, 0.5)]
+    assert (await spend(server, "ada"))["state"] == "done"
+    assert await budgets_of(server, "finance") == [("finance", 0.5, 0)]
+
+
 async def test_budget_of_a_team_without_members_counts_no_tasks(serve):
     server = await serve(agent=PAID, budgets={"finance": 1.0})
     await add(server, person("ada"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from delf.errors import ConfigurationError
 from delf.protocols.search import TaskFilter
@@ -17,6 +17,10 @@ from delf_serve.schemas import OwnBudget
 EVERYBODY: Final = "*"
 """The name of the default budget, for people and keys without a budget of their own."""
 _INDEX_SECONDS: Final = 0.25
+
+# The name of a team, or the owner name of a person or key. Bare names are ambiguous: a team and a
+# key of the settings may have the same name, and so may a removed person and a new one.
+_LedgerKey = tuple[Literal["team", "person"], str | None]
 
 
 class Budgets:
@@ -40,7 +44,7 @@ class Budgets:
         self._limits = limits
         self._keys = keys
         self._journal = journal
-        self._ledgers: dict[str, Ledger] = {}
+        self._ledgers: dict[_LedgerKey, Ledger] = {}
         self._month = ""
 
     async def ledger(
@@ -63,7 +67,7 @@ class Budgets:
         ledgers = await self._ledgers_of(key)
         if not ledgers:
             return None
-        for name, ledger in ledgers.items():
+        for name, ledger in ledgers:
             ledger.allow_unpriced = agent_ledger.allow_unpriced
             if checked and ledger.is_exhausted:
                 raise ProblemError(
@@ -72,7 +76,7 @@ class Budgets:
                     f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
                     "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
                 )
-        return SharedLedger(list(ledgers.values()), agent_ledger)
+        return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
 
     async def shown(self, key: Key) -> list[OwnBudget]:
         """Return the budgets that cover a person's tasks, in the API's model."""
@@ -83,33 +87,38 @@ class Budgets:
                 cost_usd=ledger.cost_usd,
                 left_usd=ledger.remaining_usd or 0.0,
             )
-            for name, ledger in (await self._ledgers_of(key)).items()
+            for name, ledger in await self._ledgers_of(key)
         ]
 
-    async def _ledgers_of(self, key: Key) -> dict[str, Ledger]:
-        """Return the current ledgers of the budgets that cover a person's tasks, by budget name."""
+    async def _ledgers_of(self, key: Key) -> list[tuple[str, Ledger]]:
+        """Return (name, current ledger) of each budget that covers a person's tasks."""
         if not self._limits:
-            return {}
-        # For each budget, the owners whose tasks count; None if all tasks count.
-        owners_by_budget: dict[str, Collection[str] | None] = {}
+            return []
+        ledgers: list[tuple[str, Ledger]] = []
         # Without keys, the server has one user without an owner name, who owns all tasks. With
         # keys, only tasks from webhooks that belong to no person have no owner name. These tasks
         # have no budget of a person.
         is_only_user = not self._keys
         is_person = key.holder is not None or is_only_user
         if is_person and (key.name in self._limits or EVERYBODY in self._limits):
-            owners_by_budget[key.name] = None if key.holder is None else (key.holder,)
+            owners = None if key.holder is None else (key.holder,)
+            ledger = await self._up_to_date_ledger(("person", key.holder), key.name, owners)
+            ledgers.append((key.name, ledger))
         for team in sorted(key.teams & self._limits.keys()):
-            owners_by_budget[team] = self._keys.of_team(team)
-        return {
-            name: await self._up_to_date_ledger(name, owners)
-            for name, owners in owners_by_budget.items()
-        }
+            members = self._keys.of_team(team)
+            ledgers.append((team, await self._up_to_date_ledger(("team", team), team, members)))
+        return ledgers
 
-    async def _up_to_date_ledger(self, name: str, owners: Collection[str] | None) -> Ledger:
+    async def _up_to_date_ledger(
+        self,
+        ledger_key: _LedgerKey,
+        name: str,
+        owners: Collection[str] | None,
+    ) -> Ledger:
         """Return the ledger of a budget for this month, with the costs that the journal has.
 
         Args:
+            ledger_key: The key of the ledger.
             name: The name of the budget: that of a person or a team.
             owners: The owners whose tasks count; None if all tasks count.
         """
@@ -118,7 +127,7 @@ class Budgets:
         if self._month != (month := f"{begin:%Y-%m}"):
             self._month, self._ledgers = month, {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
-        ledger = self._ledgers.setdefault(name, Ledger(limit))
+        ledger = self._ledgers.setdefault(ledger_key, Ledger(limit))
         recorded_costs = await self._cost_of(begin.timestamp(), owners)
         # The ledger may already know of costs that the journal does not have yet.
         ledger.cost_usd = max(ledger.cost_usd, recorded_costs)
