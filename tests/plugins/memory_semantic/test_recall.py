@@ -162,6 +162,28 @@ async def test_vectors_are_cached_and_a_broken_cache_is_rebuilt(
     assert await again() > made + 2
 
 
+async def test_journals_of_one_namespace_keep_their_vectors_apart(
+    context: PluginContext, meaning: Meaning, tmp_path: Path
+) -> None:
+    other_place = str(tmp_path / "other.db")
+    other_journal = SqlJournal(url=other_place)
+    message = ChatMessage(role="user", content="A train to Oslo.", at=NOON)
+    await other_journal.conversations("default").append("rail", [message])
+    await other_journal.aclose()
+    other_context = PluginContext(
+        data_dir=tmp_path,
+        embedder=lambda name: meaning,
+        conversations=lambda url: SqlJournal(url=other_place),
+    )
+    for each in (context, other_context, context, other_context):
+        recall = Recall()  # as in another process
+        recall.use_context(each)
+        await recall.recall("where")
+        await recall.aclose()
+    stored_messages = ["A train to Oslo.", *TEXT["shop"], *TEXT["trip"]]
+    assert [meaning.texts.count(text) for text in stored_messages] == [1] * 5
+
+
 async def test_word_search_is_used_if_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
     meaning.fails = True
     assert (await recall.recall("lamps"))[0]["conversation"] == "shop"

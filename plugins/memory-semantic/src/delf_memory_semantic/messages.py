@@ -54,16 +54,19 @@ class FoundMessage:
 
 
 class MessageIndex:
-    """An index of the messages of one namespace. All methods block, and are thread-safe.
+    """An index of the messages of one namespace of a journal.
+
+    All methods block, and are thread-safe.
 
     Args:
         file: The path of the file in which vectors are stored; a broken file is created again.
-        namespace: The namespace of the conversations.
+        owner: The namespace of the conversations and its journal, whose vectors the file keeps
+            apart from the vectors of others.
     """
 
-    def __init__(self, file: Path, namespace: str) -> None:
+    def __init__(self, file: Path, owner: str) -> None:
         self._file = file
-        self._namespace = namespace
+        self._owner = owner
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self._database.create_function("searched", 1, prepare_for_index, deterministic=True)
@@ -114,7 +117,7 @@ class MessageIndex:
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
         """Store the vectors of texts, given as a mapping from the text's digest to its vector."""
         rows = [
-            (self._namespace, model, digest, np.asarray(vector, dtype="<f4").tobytes())
+            (self._owner, model, digest, np.asarray(vector, dtype="<f4").tobytes())
             for digest, vector in vectors.items()
         ]
         with self._lock:
@@ -208,7 +211,7 @@ class MessageIndex:
     def _read_vectors(self, model: str) -> dict[bytes, Any]:
         rows = self._run_on_file(
             "SELECT digest, vector FROM vectors WHERE namespace = ? AND model = ?",
-            [(self._namespace, model)],
+            [(self._owner, model)],
         )
         return {digest: np.frombuffer(vector, dtype="<f4") for digest, vector in rows}
 
@@ -217,7 +220,7 @@ class MessageIndex:
             del self._vectors[digest]
         self._run_on_file(
             "DELETE FROM vectors WHERE namespace = ? AND digest = ?",
-            [(self._namespace, digest) for digest in digests],
+            [(self._owner, digest) for digest in digests],
         )
 
     def _run_on_file(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:

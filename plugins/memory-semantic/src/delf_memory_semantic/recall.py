@@ -119,9 +119,10 @@ class Recall(Connection[RecallSettings]):
                 # The journal that holds conversations; by default the agent's own journal.
                 self._journal = context.conversations(url_text)
             if self._index is None:
-                folder, namespace = context.data_dir, self.settings.namespace
-                file = folder / "recall.db"
-                self._index = await asyncio.to_thread(MessageIndex, file, namespace)
+                file = context.data_dir / "recall.db"
+                # Journals share the file, and each deletes the vectors of removed messages.
+                owner = f"{self.settings.namespace} of {self._journal.place}"
+                self._index = await asyncio.to_thread(MessageIndex, file, owner)
             store = self._journal.conversations(self.settings.namespace)
             await self._index_changes(store, self._index)
             return self._index
