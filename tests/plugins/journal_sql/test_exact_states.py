@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from delf.protocols.states import state_of
 from delf.types import TaskState
 from delf_devkit.testing.events import every_event
 from delf_engine.elsewhere import find_tasks, search_tasks
-from delf_journal_sql import SqlJournal
+from delf_journal_sql import SqlJournal, owners
 
 _KINDS = {type(event).__name__: event for event in every_event()}
 TASKS: dict[str, tuple[TaskState, tuple[str, ...]]] = {
@@ -58,6 +59,20 @@ async def test_tasks_are_found_by_exact_state(
     found = await find_tasks(journal, limit, state=state)
     assert [task.task_id for task in found] == _named(state)[:limit]
     assert {task.state for task in found} <= {state}
+
+
+async def test_death_of_a_process_during_a_query_hides_no_task(
+    sqlite_place: str, open_journal: Callable[..., SqlJournal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = open_journal(sqlite_place)
+    for name in TASKS:
+        for event in _events(name):
+            await journal.append(event)
+    births = [owners.birth_of(os.getpid())]  # the process is alive for one look
+    monkeypatch.setattr(owners, "birth_of", lambda _: births.pop() if births else None)
+    found = await journal.find(2, state=TaskState.RUNNING)
+    assert [task.task_id for task in found] == ["runs-too", "runs"]
+    assert {task.state for task in found} == {TaskState.RUNNING}
 
 
 async def test_search_finds_tasks_by_exact_state(journal: SqlJournal) -> None:

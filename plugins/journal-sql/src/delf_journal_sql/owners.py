@@ -170,8 +170,15 @@ def perhaps_alive(process: Process) -> PerhapsAlive | None:
     return PerhapsAlive(process=f"pid {process.pid} on {process.host}", lease=lease)
 
 
-def cached_is_alive(now: float) -> Callable[[Process], bool]:
+IsAlive = Callable[[Process], bool]
+"""A function that checks if a process is alive."""
+
+
+def cached_is_alive(now: float) -> IsAlive:
     """Return a function that checks if a process is alive, with a cache of its results.
+
+    All parts of a read use the same function: a process that dies during the read would otherwise
+    be alive for a condition, and dead for the records that the condition selected.
 
     Args:
         now: The current time, for comparing heartbeats.
@@ -200,12 +207,12 @@ def forget_dead(connection: Connection, now: float) -> None:
             connection.execute("DELETE FROM delf_owners WHERE owner = :owner", {"owner": row.owner})
 
 
-def live_owners(connection: Connection, now: float) -> list[str]:
+def live_owners(connection: Connection, is_alive: IsAlive) -> list[str]:
     """Return the database keys of all owners that are alive.
 
     Args:
         connection: A connection for reading.
-        now: The current time, for comparing heartbeats.
+        is_alive: Checks if a process is alive.
     """
     rows = connection.execute(f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o")  # noqa: S608 - only names of this module
-    return [str(row.owner) for row in rows if is_alive(owner_of(row), now)]
+    return [str(row.owner) for row in rows if is_alive(owner_of(row))]

@@ -27,7 +27,7 @@ from delf_journal_sql.index import (
     texts_of,
     words_of,
 )
-from delf_journal_sql.owners import COLUMNS, cached_is_alive
+from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
@@ -83,7 +83,7 @@ def find(
     terms = terms_of(wanted.text or "")
     if not index_exists(connection) or (wanted.text and not terms):
         return Found(behind=unindexed)
-    now = database.now(connection)
+    is_alive = cached_is_alive(database.now(connection))
     end_task = None if before is None else key_of(connection, before)
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
@@ -91,7 +91,7 @@ def find(
             task_keys = ", ".join(map(str, keys_by_task))
             # Without matching tasks, the condition is false for all tasks.
             conditions = [f"i.task IN ({task_keys})"] if keys_by_task else ["1 = 0"]
-            page = _newest_tasks(connection, now, wanted, conditions, limit + 1 - len(matches))
+            page = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1 - len(matches))
             matches += [(task, keys_by_task[key]) for key, task in page]
             if len(matches) > limit:
                 break
@@ -99,7 +99,7 @@ def find(
         conditions = [] if end_task is None else [f"i.task < {end_task}"]
         matches = [
             (task, None)
-            for _, task in _newest_tasks(connection, now, wanted, conditions, limit + 1)
+            for _, task in _newest_tasks(connection, is_alive, wanted, conditions, limit + 1)
         ]
     tasks = [
         task if index_key is None else _with_excerpt(connection, index_key, task, terms)
@@ -109,18 +109,22 @@ def find(
 
 
 def _newest_tasks(
-    connection: Connection, now: float, wanted: TaskFilter, conditions: Sequence[str], limit: int
+    connection: Connection,
+    is_alive: IsAlive,
+    wanted: TaskFilter,
+    conditions: Sequence[str],
+    limit: int,
 ) -> list[tuple[int, FoundTask]]:
     """Return the database keys and records of the newest tasks that meet all conditions.
 
     Args:
         connection: A connection for reading.
-        now: The current time, for comparing heartbeats.
+        is_alive: Checks if a process is alive.
         wanted: The filter, whose ``text`` is ignored.
         conditions: Additional SQL conditions.
         limit: The maximum number of tasks.
     """
-    where, values = _conditions(connection, now, wanted)
+    where, values = _conditions(connection, is_alive, wanted)
     # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
     rows = connection.execute(
         f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
@@ -129,7 +133,6 @@ def _newest_tasks(
         f"{_where(['t.id = i.task', *where, *conditions])} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
-    is_alive = cached_is_alive(now)
     return [
         (int(row.id), FoundTask(task=stored_task(row, is_alive), person=row.person)) for row in rows
     ]
@@ -187,7 +190,7 @@ def figures(
     if not index_exists(connection):
         return []
     now = database.now(connection)
-    where, values = _conditions(connection, now, wanted)
+    where, values = _conditions(connection, cached_is_alive(now), wanted)
     terms = terms_of(wanted.text or "")
     if wanted.text and not terms:
         return []
@@ -368,13 +371,13 @@ def _where(conditions: Sequence[str]) -> str:
 
 
 def _conditions(
-    connection: Connection, now: float, wanted: TaskFilter
+    connection: Connection, is_alive: IsAlive, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the SQL conditions of a filter without its ``text``, and the parameters."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
-        condition, named = in_state(connection, now, wanted.state)
+        condition, named = in_state(connection, is_alive, wanted.state)
         where.append(condition)
         values |= named
     condition_by_use = {

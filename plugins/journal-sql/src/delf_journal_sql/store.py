@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
 from delf_journal_sql.codec import unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection, SqlRow
-from delf_journal_sql.owners import COLUMNS, Process, cached_is_alive, live_owners, owner_of
+from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive, live_owners, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
 from delf_journal_sql.settings import AT_REST
 
@@ -148,8 +148,9 @@ def find_tasks(
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}
+    is_alive = cached_is_alive(now)
     if state is not None:
-        condition, parameters = in_state(connection, now, state)
+        condition, parameters = in_state(connection, is_alive, state)
         where.append(condition)
         values |= parameters
     if text is not None:
@@ -173,10 +174,7 @@ def find_tasks(
         "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
         values,
     )
-    is_alive = cached_is_alive(now)
-    records = [stored_task(row, is_alive) for row in rows]
-    # A process may have died since the query, so that the state of its task is another one.
-    return [task for task in records if state in (None, task.state)]
+    return [stored_task(row, is_alive) for row in rows]
 
 
 def _on_behalf_of(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
@@ -192,18 +190,20 @@ def _on_behalf_of(owners: Collection[str] | None) -> tuple[str, Mapping[str, str
     return f"t.limit_key IN ({', '.join(f':{name}' for name in values) or 'NULL'})", values
 
 
-def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
+def in_state(
+    connection: Connection, is_alive: IsAlive, state: TaskState
+) -> tuple[str, Mapping[str, str]]:
     """Return the SQL condition for tasks ``t`` in a state, and its parameters.
 
     Args:
         connection: A connection for reading.
-        now: The current time, for comparing heartbeats.
+        is_alive: Checks if a process is alive.
         state: The state.
     """
     state = TaskState(state)  # accepts the state's text, too, from untyped programs
     if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
         return "t.state = :state", {"state": state.value}
-    owners = {f"owner{number}": key for number, key in enumerate(live_owners(connection, now))}
+    owners = {f"owner{number}": key for number, key in enumerate(live_owners(connection, is_alive))}
     has_live_owner = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
     is_running = state is TaskState.RUNNING
     condition = has_live_owner if is_running else f"({has_live_owner}) IS NOT TRUE"
@@ -215,7 +215,7 @@ def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     rows = connection.execute("SELECT state, COUNT(*) AS tasks FROM delf_tasks GROUP BY state")
     counts = {TaskState(row.state): int(row.tasks) for row in rows}
     if running_count := counts.pop(TaskState.RUNNING, 0):
-        condition, owners = in_state(connection, now, TaskState.RUNNING)
+        condition, owners = in_state(connection, cached_is_alive(now), TaskState.RUNNING)
         ((running,),) = connection.execute(
             f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {condition}",  # noqa: S608 - only names of this module
             owners,
@@ -246,7 +246,7 @@ def like_text(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
+def stored_task(row: SqlRow, is_alive: IsAlive) -> TaskRecord:
     """Convert a row with the columns ``TASK`` and ``COLUMNS`` to a task record."""
     is_running = row.state == TaskState.RUNNING
     has_live_owner = is_running and is_alive(owner_of(row))
@@ -317,12 +317,13 @@ def to_prune(
         limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
+    is_alive = cached_is_alive(now)
     state_conditions: list[str] = []
     values: dict[str, Any] = {"limit": limit}
     for number, (state, age) in enumerate(ages.items()):
         if state not in AT_REST:
             continue
-        condition, parameters = in_state(connection, now, state)
+        condition, parameters = in_state(connection, is_alive, state)
         # The conditions of several states are combined, but each has the parameter "state". Give
         # each parameter a name of its own.
         if "state" in parameters:
