@@ -17,6 +17,7 @@ from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskQueued
 from delf.settings import SecretStr
 from delf_cli.schedules import Schedule
+from delf_runner_dbos import queue as module
 from delf_runner_dbos.engine import lock_claims
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
 from delf_runner_dbos.schedules import DbosSchedules
@@ -139,6 +140,18 @@ async def test_finished_workflows_are_deleted(queue: DbosQueue) -> None:
     assert {*await workflows(queue)} == {"over", "waits"}
     await queue.delete_old_workflows(time.time() + 3600)
     assert {*await workflows(queue)} == {"waits"}
+
+
+async def test_excluded_workflows_hide_no_finished_workflow(
+    queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH_SIZE", 2)
+    kept = ["kept-1", "kept-2", "kept-3"]
+    for name in (*kept, "over-1", "over-2", "over-3"):
+        await queue.enqueue(waits(name))
+        await queue.call(lambda client, name=name: client.cancel_workflow(name))
+    await queue.delete_old_workflows(time.time() + 3600, excluded_ids=kept)
+    assert [*await workflows(queue)] == kept
 
 
 async def test_workflows_of_removed_tasks_are_deleted(queue: DbosQueue) -> None:

@@ -255,6 +255,8 @@ class DbosQueue:
             excluded_ids: The ids of workflows that are not deleted.
         """
         completed_before = _iso(before)
+        # A full page always has workflows to delete, even if all excluded ones come first.
+        page_size = _BATCH_SIZE + len(excluded_ids)
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
@@ -262,7 +264,7 @@ class DbosQueue:
                     name=[TASK, SCHEDULED],
                     application_name=APPLICATION,
                     completed_before=completed_before,
-                    limit=_BATCH_SIZE,
+                    limit=page_size,
                     load_input=False,
                     load_output=False,
                 )
@@ -270,8 +272,7 @@ class DbosQueue:
             ids = [row.workflow_id for row in rows if row.workflow_id not in excluded_ids]
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
-            # Stop also at a page with excluded workflows only: the same page would be read forever.
-            if len(rows) < _BATCH_SIZE or not ids:
+            if len(rows) < page_size:
                 return
 
     async def delete_orphaned_workflows(
