@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,6 +60,26 @@ async def test_tasks_are_found_by_exact_state(
     found = await find_tasks(journal, limit, state=state)
     assert [task.task_id for task in found] == _named(state)[:limit]
     assert {task.state for task in found} <= {state}
+
+
+async def test_any_number_of_tasks_waits_for_people(
+    sqlite_place: str, open_journal: Callable[..., SqlJournal]
+) -> None:
+    journal = open_journal(sqlite_place)
+    count = 1001
+    for event in _events("asks"):
+        requests = [
+            {"request_id": f"req_{number}"} if hasattr(event, "request_id") else {}
+            for number in range(count)
+        ]
+        await asyncio.gather(
+            *(
+                journal.append(replace(event, task_id=f"asks-{number}", **request))
+                for number, request in enumerate(requests)
+            )
+        )
+    found = await find_tasks(journal, 2 * count, state=TaskState.WAITING)
+    assert len(found) == count
 
 
 async def test_death_of_a_process_during_a_query_hides_no_task(

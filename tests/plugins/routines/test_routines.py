@@ -1,10 +1,14 @@
 """A task that worked becomes a program: saved, run with other values, tested, and refused by drift."""
 
+import asyncio
 import json
 import sqlite3
 from typing import Any
 
 import pytest
+
+from delf.events import TaskStarted
+from delf_journal_sql import SqlJournal
 
 TASK = "How much did Berlin pay in 2026-10?"
 SCRIPT = """\
@@ -86,6 +90,20 @@ def test_routine_runs_with_other_values_without_a_model(saved: Any, here: Any):
     assert (here / "sent.txt").read_text().splitlines()[-1] == "ada@example.com Berlin 2.0"
     runs = json.loads(saved("history", "income", "--json").stdout)
     assert [run["task"] for run in runs] == ["income(month='2026-11', city='Berlin')"]
+
+
+def test_history_of_a_routine_is_not_hidden_by_tasks_that_name_it(saved: Any, here: Any):
+    async def fill() -> None:
+        journal = SqlJournal(str(here / "journal.db"))
+        names = ["income()", *(f"net_income({number})" for number in range(50))]
+        for at, task in enumerate(names, 1):
+            event = TaskStarted(task_id=f"task_{at}", seq=1, at=at + 4e9, task=task)
+            await journal.append(event)
+        await journal.aclose()
+
+    asyncio.run(fill())
+    runs = json.loads(saved("history", "income", "--json").stdout)
+    assert [run["task"] for run in runs] == ["income()"]
 
 
 @pytest.mark.parametrize(

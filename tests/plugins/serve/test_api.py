@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from delf.events import TaskPostponed, TaskQueued
+from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
 from delf_serve.keys import ANYBODY
+from delf_serve.tasks import CLIENT_CONVERSATION_PREFIX
 from support.serving import KEYS, Outbox, bearer, doing, make_agent, serving
 from support.until import until
 
@@ -595,6 +597,23 @@ async def test_conversations_and_messages_are_paged(serve):
     assert ([line["role"] for line in rest["messages"]], rest["more"]) == (["assistant"], False)
     end = await server.client.get(place, params={"after": rest["messages"][0]["position"]})
     assert (end.status_code, end.json()["messages"]) == (200, [])
+
+
+async def test_conversations_that_clients_keep_hide_no_others(serve, tmp_path):
+    server = await serve(agent={"chat": {"persist": True}})
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    names = ["own-1", "own-2", *(f"{CLIENT_CONVERSATION_PREFIX}{n}" for n in range(5))]
+    for at, name in enumerate(names):
+        message = ChatMessage(role="user", content="hello", at=float(at))
+        await journal.conversations("default").append(name, [message])
+    await journal.aclose()
+    first = (await server.client.get("/conversations", params={"limit": 1})).json()
+    assert [one["conversation_id"] for one in first["conversations"]] == ["own-2"]
+    assert first["more"]
+    params = {"limit": 1, "offset": 1}
+    last = (await server.client.get("/conversations", params=params)).json()
+    assert [one["conversation_id"] for one in last["conversations"]] == ["own-1"]
+    assert not last["more"]
 
 
 async def test_finished_task_can_be_deleted_with_the_right(serve):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from delf.errors import TaskStoppedError
 from delf.events import Event, TaskFinished, end_event
@@ -19,6 +19,9 @@ from delf_engine.views.snapshot import snapshot
 if TYPE_CHECKING:
     from delf_engine.views.snapshot import StreamSnapshot
 
+MAX_REQUESTS: Final = 100_000
+"""The maximum number of requests that are read for the states of tasks, and for lists."""
+
 Waiting = Callable[[SharedJournal], Awaitable[Collection[str]]]
 
 
@@ -32,7 +35,8 @@ async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
 
 async def waiting_tasks(journal: SharedJournal) -> Collection[str]:
     """Return the ids of tasks with pending requests."""
-    return {record.task.task_id for record in await journal.find_requests(waiting=True)}
+    records = await journal.find_requests(waiting=True, limit=MAX_REQUESTS)
+    return {record.task.task_id for record in records}
 
 
 async def find_tasks(

@@ -421,8 +421,13 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
     begin = f"{name}("
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
-        records = await journal.find(_MAX_SHOWN_RUNS, text=begin)
-        return [task for task in records if task.task.startswith(begin)]
+        runs: list[TaskRecord] = []
+        page = await journal.find(_MAX_SHOWN_RUNS, text=begin)
+        while page and len(runs) < _MAX_SHOWN_RUNS:
+            # The text may also be within a task's text, as in a run of another routine.
+            runs += [task for task in page if task.task.startswith(begin)]
+            page = await journal.find(_MAX_SHOWN_RUNS, text=begin, after=page[-1].place)
+        return runs[:_MAX_SHOWN_RUNS]
 
     records = ask_journal(ctx, find)
     if as_json:

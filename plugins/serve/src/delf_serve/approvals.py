@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delf.errors import DelfError, ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import (
@@ -37,6 +37,7 @@ from delf_cli.answering import (
     send,
     why_not_approve,
 )
+from delf_engine.elsewhere import MAX_REQUESTS
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
@@ -58,9 +59,6 @@ from delf_serve.tasks import Tasks, foreign_project, has_right, may_decide
 
 if TYPE_CHECKING:
     from delf import Agent
-
-
-_MAX_REQUESTS: Final = 100_000
 
 
 class Approvals:
@@ -92,7 +90,7 @@ class Approvals:
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
-        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=_MAX_REQUESTS)
+        all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
         records = [record for record in all_records if key.sees(record.task.key)]
         if mine or rejectable:
             decidable, others = list[RequestRecord](), list[RequestRecord]()

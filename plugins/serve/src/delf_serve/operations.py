@@ -678,16 +678,18 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     """Return conversations, newest first."""
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
-    if chat is not None:
-        # For a caller who sees every conversation, it suffices to load this and earlier pages.
-        sees_all = call.key.owners is None
-        count = query.offset + query.limit + 1 if sees_all else _MAX_CONVERSATIONS
+    wanted_count = query.offset + query.limit + 1
+    count, has_more = wanted_count, chat is not None
+    # Load more until enough of the loaded conversations are the caller's, and not a client's.
+    while has_more and len(conversations) < wanted_count:
+        stored: Sequence[ConversationRecord] = await chat.aconversations(count)
         conversations = [
             record
-            for record in await chat.aconversations(count)
+            for record in stored
             if call.key.sees(owner_of(record.conversation))
             and not is_kept_by_client(record.conversation)
         ]
+        has_more, count = len(stored) == count < _MAX_CONVERSATIONS, count * 8
     part, more = page_of(conversations, query)
     views = [
         s.Conversation(

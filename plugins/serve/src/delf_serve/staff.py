@@ -15,13 +15,13 @@ from delf.protocols.journal import RequestRecord
 from delf.protocols.people import Person, new_secret
 from delf.protocols.sessions import SessionRecord
 from delf_engine.approvals.talk import Reaction
+from delf_engine.elsewhere import MAX_REQUESTS
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of
 from delf_serve.people import Changer, RequestedChanges, require_active, without_key
 from delf_serve.problems import ProblemError
 from delf_serve.sessions import id_of
 
-_MAX: Final = 100_000
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
 # Characters that a spreadsheet takes for the start of a formula.
 _FORMULA_STARTS: Final = "=+-@\t\r"
@@ -156,7 +156,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
         )
         for login in await journal.logins(ended=True)
     ]
-    for record in await journal.find_requests(waiting=False, limit=_MAX):
+    for record in await journal.find_requests(waiting=False, limit=MAX_REQUESTS):
         entries += _request_entries(record)
     matching = [
         entry

@@ -37,7 +37,7 @@ from delf.types import TaskState, Trust
 from delf.values.encoding import to_jsonable
 from delf_cli.answering import why_not_approve
 from delf_engine.changes import OTHER_AUTHORS_KEY
-from delf_engine.elsewhere import find_tasks
+from delf_engine.elsewhere import MAX_REQUESTS, find_tasks
 from delf_engine.inputs import recorded_files
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
@@ -546,7 +546,7 @@ class Tasks:
             # the result of another read.
             self._next_read_of_pending_requests = None
             requests_by_task = dict[str, list[RequestRecord]]()
-            for record in await self.journal.find_requests(waiting=True):
+            for record in await self.journal.find_requests(waiting=True, limit=MAX_REQUESTS):
                 requests_by_task.setdefault(record.task.task_id, []).append(record)
             return requests_by_task
 
