@@ -81,6 +81,17 @@ async def test_calls_in_flight_are_cancelled_when_the_script_ends(guest: Any, wa
     assert not waiting.inside
 
 
+async def test_call_that_arrives_together_with_the_script_end_is_begun(
+    guest: Any, waiting: Any
+) -> None:
+    """The same call in a message of its own would be begun, and a replay looks for the call."""
+    running = await guest.start()
+    await guest.send(call(1, 1), call(2, 2), ["cancel", 2], DONE)
+    assert isinstance(await running, Done)
+    assert [request.call_id for request in guest.host.calls] == [1, 2]
+    await until(lambda: sorted(waiting.cancelled) == [1, 2])
+
+
 async def test_calls_cancelled_before_their_first_step_are_released(
     guest: Any, waiting: Any
 ) -> None:
