@@ -423,6 +423,16 @@ async def test_unawaited_coroutine_fails_every_script():
         assert isinstance(await session.execute("made", NotingHost()), Done)
 
 
+async def test_each_unawaited_coroutine_of_a_line_is_named_once():
+    code = (
+        "async def f(n): pass\nasync def g(n): pass\n"
+        "made = list(map([f][0], [1, 2])) + list(map([g][0], [1]))\nmade.clear()"
+    )
+    outcome, _ = await run_script(code)
+    assert isinstance(outcome, Failed), outcome
+    assert [outcome.message.count(f"{name}(…) on line 4") for name in "fg"] == [1, 1]
+
+
 async def test_long_rerun_context_is_cut():
     outcome, _ = await run_script("rerun('c' * 100_000, 'r')", frame_bytes=60_000)
     assert isinstance(outcome, Rerun)

@@ -265,7 +265,7 @@ class ScriptHost:
 
         Args:
             turns: A flat sequence of a turn, a call's number, the next turn, the next call's number
-                and so on. Calls are numbered from the script's first; 0 stands for a timer.
+                and so on. The first call that the script sent has number 1; 0 stands for a timer.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -88,10 +88,16 @@ class ToolCall(Coroutine[Any, Any, Any]):
     """
 
     def __init__(
-        self, caller: Caller, number: int, connection: str, method: str, args: Any, kwargs: Any
+        self,
+        caller: Caller,
+        expression_number: int,
+        connection: str,
+        method: str,
+        args: Any,
+        kwargs: Any,
     ) -> None:
         self._caller = caller
-        self._number = number
+        self._expression_number = expression_number
         self._connection = connection
         self._method = method
         self._args = args
@@ -105,7 +111,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         """Return the coroutine that makes the call; create it at the first use."""
         if self._coroutine is None:
             self._coroutine = self._caller.start(
-                self._number, self._connection, self._method, self._args, self._kwargs
+                self._expression_number, self._connection, self._method, self._args, self._kwargs
             )
         return self._coroutine
 
@@ -203,15 +209,18 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
+        # Calls are numbered as they are sent: a call may be sent by a later script than the script
+        # that created it, and the recording of each script starts with number 1.
         self._last_call_number_of_earlier_scripts = 0
         self._last_call_number = 0
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
         self._number_of_blocking_call = 0
         # In a replay, the answers by call number that arrived before their recorded turn.
         self._stored_answers: dict[int, list[Any]] = {}
-        self._call_numbers = itertools.count(1)
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
-        # The call expressions that were not awaited yet, each with its line in the script.
+        self._expression_numbers = itertools.count()
+        # The call expressions that were not awaited yet, by number, each with its line in the
+        # script.
         self._unawaited: dict[int, tuple[str, int]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._no_open_calls: asyncio.Future[None] | None = None
@@ -251,11 +260,11 @@ class Caller:
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
-        self._unawaited[-line] = (call, line)
+        self._unawaited[next(self._expression_numbers)] = (call, line)
 
     def unawaited(self) -> list[str]:
-        """Return the call expressions that were never awaited."""
-        return [f"{call} on line {line}" for call, line in self._unawaited.values()]
+        """Return the call expressions that were never awaited, each of them once."""
+        return [f"{call} on line {line}" for call, line in dict.fromkeys(self._unawaited.values())]
 
     def call(
         self, connection: str, method: str, args: Any, kwargs: Any, *, stack_depth: int
@@ -271,21 +280,19 @@ class Caller:
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        number = self._last_call_number = next(self._call_numbers)
+        expression_number = next(self._expression_numbers)
         line = _running_script_line(stack_depth + 1)
-        self._unawaited[number] = (_label(connection, method), line)
-        return ToolCall(self, number, connection, method, args, kwargs)
+        self._unawaited[expression_number] = (_label(connection, method), line)
+        return ToolCall(self, expression_number, connection, method, args, kwargs)
 
     def start(
-        self, number: int, connection: str, method: str, args: Any, kwargs: Any
+        self, expression_number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that sends a call and waits for its answer."""
-        _, line = self._unawaited.pop(number, ("", 0))
-        return self._send_and_wait(
-            number, line, ["call", number, connection, method, list(args), kwargs]
-        )
+        _, line = self._unawaited.pop(expression_number, ("", 0))
+        return self._send_and_wait(line, [connection, method, list(args), kwargs])
 
-    async def _send_and_wait(self, number: int, line: int, frame: list[Any]) -> Any:
+    async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:
         """Send a call and wait for its answer.
 
         The wait blocks the thread if nothing else can run in the guest.
@@ -295,8 +302,9 @@ class Caller:
         self._check_calls_after_end()
         is_alone = not self._future_by_call
         is_blocking = is_alone and self._loop.waits_only_for_host()
+        number = self._last_call_number = self._last_call_number + 1
         # Send a lone call at once; calls of the same turn are sent together at its end.
-        self._send([*frame, is_blocking, line], is_alone)
+        self._send(["call", number, *fields, is_blocking, line], is_alone)
         # Register after the call is sent, because a call that could not be sent has no answer.
         self._future_by_call[number] = future
         try:
@@ -354,7 +362,8 @@ class Caller:
         If no recorded turn is left, resolve the other calls whose answers were stored, too.
 
         Args:
-            numbers: The numbers of the answered calls; the script's first call has number 1.
+            numbers: The numbers of the answered calls; the first call that the script sent has
+                number 1.
         """
         for number in numbers:
             wire_number = number + self._last_call_number_of_earlier_scripts
