@@ -504,7 +504,8 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         options,
         flags={**options.flags, **record["flags"], **flags},
         connections=options.connections or tuple(record["connections"]),
-        # Unlike plugin files, stored files with tools are loaded again.
+        # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
+        # is trusted: a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
         overrides=(*overrides, *options.overrides),
     )
