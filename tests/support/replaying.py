@@ -21,12 +21,14 @@ from delf.protocols.sandbox import (
 from delf_sandbox.session import WireSession
 
 Entry = tuple[str, Any]
-"""What a host saw: ``turns``, ``clock``, ``print``, ``call``, ``answer``, ``abandon``, ``end``."""
+"""A kind and a value. The kinds are ``turns``, ``clock``, ``print``, ``call``, ``answer``, ``abandon``
+and ``end``.
+"""
 
 
 @dataclass
 class Record:
-    """What the host saw of one script, in order."""
+    """The entries that a host noted about one script, in order."""
 
     entries: list[Entry] = field(default_factory=list[Entry])
 
