@@ -4,7 +4,9 @@ import os
 import stat
 import sys
 import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -20,8 +22,9 @@ from delf.notes import notes_of_call
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed
-from delf_filesystem import Filesystem
+from delf_filesystem import Filesystem, search
 from delf_filesystem.documents import convert
+from delf_filesystem.roots import Place
 from support.documents import pdf_of
 
 
@@ -93,6 +96,25 @@ def test_find_returns_matching_lines(files: Filesystem, notes: Path) -> None:
     ]
     assert len(files.find("e", limit=2)) == 2
     assert files.find(".*") == []
+
+
+def test_unreadable_file_does_not_end_a_search(
+    files: Filesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = search.reading
+
+    def refuse_first(place: Place) -> AbstractContextManager[BinaryIO]:
+        if str(place) == "notes/deep/er/list.txt":
+            raise ToolExecutionError(f"cannot read {str(place)!r}: the system does not permit it")
+        return read(place)
+
+    monkeypatch.setattr(search, "reading", refuse_first)
+    with notes_of_call() as notes:
+        found = files.find("e")
+    assert {match["path"] for match in found} == {"notes/plan.md"}
+    assert list(notes) == ["cannot read 'notes/deep/er/list.txt': the system does not permit it"]
+    with pytest.raises(ToolExecutionError, match="does not permit"):
+        files.find("e", "notes/deep/er/list.txt")
 
 
 def test_written_file_keeps_its_mode(files: Filesystem, out: Path) -> None:

@@ -20,7 +20,7 @@ from delf_cli.schedules import Schedule
 from delf_runner_dbos import queue as module
 from delf_runner_dbos.engine import lock_claims
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
-from delf_runner_dbos.schedules import DbosSchedules
+from delf_runner_dbos.schedules import DbosSchedules, delete_idle_firings
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
 
 
@@ -140,6 +140,15 @@ async def test_finished_workflows_are_deleted(queue: DbosQueue) -> None:
     assert {*await workflows(queue)} == {"over", "waits"}
     await queue.delete_old_workflows(time.time() + 3600)
     assert {*await workflows(queue)} == {"waits"}
+
+
+async def test_schedules_of_other_programs_are_left_out(queue: DbosQueue, tmp_path: Path) -> None:
+    schedules = DbosSchedules(queue, tmp_path)
+    await schedules.add(Schedule(name="ours", cron="0 8 * * *", task="Do it.", queue="q"))
+    foreign = {"schedule_name": "theirs", "workflow_name": "report", "schedule": "0 8 * * *"}
+    await queue.call(lambda client: client.create_schedule(**foreign, context={"of": "another"}))
+    assert [schedule.name for schedule in await schedules.all()] == ["ours"]
+    assert await delete_idle_firings(queue) == set()
 
 
 async def test_excluded_workflows_hide_no_finished_workflow(

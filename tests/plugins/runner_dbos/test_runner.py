@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
 
-from delf.errors import ConfigurationError, ConnectionUnavailableError
+from delf.errors import ConfigurationError, ConnectionUnavailableError, PluginError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.protocols.people import Person
 from delf_journal_sql import SqlJournal
@@ -30,6 +30,7 @@ from delf_serve.people_tasks import ServedPeople
 from delf_serve.settings import ServeSettings
 from support import program
 from support.serving import Outbox, doing, make_agent
+from support.until import until
 
 FAR = 4e9
 
@@ -192,6 +193,27 @@ async def test_runner_starts_once_the_database_is_available(
     await asyncio.wait_for(runner.run(workflows), 30)
     assert workflows.did == ["start", "start", "stop 0.0"]
     assert queue.registered == ["q", "q"]
+
+
+async def test_agent_that_fails_to_close_keeps_no_task_from_other_runners(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
+) -> None:
+    never = asyncio.Event()
+
+    async def do(_: str, **__: Any) -> None:
+        await never.wait()
+
+    async def aclose() -> None:
+        raise PluginError("the observer failed to close")
+
+    agents.does, agents.aclose = do, aclose
+    await journal.append(waits())
+    work = asyncio.create_task(runner.work("t", ticket()))
+    await until(lambda: agents.setups)
+    with pytest.raises(ExceptionGroup, match="while closing"):
+        await runner.run(cast("Any", Workflows(runner)))
+    work.cancel()
+    assert queue.handed_on == [{"t": "q"}]
 
 
 async def test_task_of_another_folder_is_postponed_with_growing_delay(

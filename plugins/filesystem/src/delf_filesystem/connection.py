@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any, BinaryIO, Final
 
 from delf import CallContext, Connection, action
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
+from delf.notes import note
 from delf.protocols.connection import (
     Allowed,
     NeedsApproval,
@@ -267,10 +269,15 @@ class Filesystem(Connection[FilesystemSettings]):
         for place, status in self._files(path, pattern):
             if status.st_nlink > 1:  # a hard link may lead to a file outside of the root
                 continue
-            for match in lines_with(place, text.encode(), ignore_case=ignore_case):
-                matches.append(match)
-                if len(matches) >= limit:
-                    return matches
+            lines = lines_with(place, text.encode(), ignore_case=ignore_case)
+            try:
+                matches += itertools.islice(lines, max(limit - len(matches), 0))
+            except ToolExecutionError as error:
+                if str(place) == path:
+                    raise
+                note(error.message)  # the other files are searched nevertheless
+            if len(matches) >= limit:
+                break
         return matches
 
     @action(effect="write", trust="own", sinks=["path"])

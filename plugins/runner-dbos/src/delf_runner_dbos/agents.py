@@ -15,6 +15,7 @@ from delf import Agent
 from delf.errors import ConfigurationError
 from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State
+from delf_engine.closing import all_ended
 from delf_runner_dbos.queue import belongs_to_project
 
 _MAX_AGENTS: Final = 8
@@ -113,4 +114,4 @@ class Agents:
     async def aclose(self) -> None:
         """Stop all agents. Other runners can resume the interrupted tasks."""
         agents, self._agents = list(self._agents.values()), OrderedDict()
-        await asyncio.gather(*(agent.astop(keep_resumable=True) for agent in agents))
+        await all_ended(agent.astop(keep_resumable=True) for agent in agents)

@@ -29,6 +29,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import format_count
 from delf_cli.schedules import ITEM, ROUTINE, RoutineCall
+from delf_engine.closing import all_ended
 from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, task_id_of
@@ -156,13 +157,14 @@ class Runner:
         # A mapping from the id of each unfinished workflow to the name of its queue.
         unfinished = dict(self._runs.values())
         self._is_shutting_down = True
-        await self._read_only_agents.aclose()
-        await self._agents.aclose()
         try:
-            # Without the release, other runners could start these tasks only after the lease.
-            await self._queue.release(unfinished)
-        except DelfError as error:
-            _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
+            await all_ended([self._read_only_agents.aclose(), self._agents.aclose()])
+        finally:
+            try:
+                # Without the release, other runners could start these tasks only after the lease.
+                await self._queue.release(unfinished)
+            except DelfError as error:
+                _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
 
     async def _start(self, workflows: Workflows) -> bool:
         """Start DBOS's workflows, retrying until its database responds.

@@ -21,7 +21,7 @@ from delf_runner_dbos.settings import PLUGIN, RunnerSettings
 from delf_runner_dbos.times import check_times
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
+    from dbos import DBOSClient, EnqueueOptions, WorkflowSchedule, WorkflowStatus
 
     from delf_engine.project.any_project import AnyProject
 
@@ -58,7 +58,7 @@ class DbosSchedules:
 
     async def all(self) -> Sequence[Schedule]:
         """Return all schedules, by name."""
-        rows = await self._queue.call(lambda client: client.list_schedules())
+        rows = await self._queue.call(_schedules)
         return sorted((_schedule(row) for row in rows), key=lambda schedule: schedule.name)
 
     async def find(self, name: str) -> Schedule:
@@ -209,7 +209,7 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
         The workflow id of each schedule's newest firing, which the next firing needs.
     """
     newest_ids: set[str] = set()
-    for row in await queue.call(lambda client: client.list_schedules()):
+    for row in await queue.call(_schedules):
         name = row["schedule_name"]
 
         def completed(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
@@ -276,6 +276,11 @@ def _workflows(
         limit=limit,
         **filters,
     )
+
+
+def _schedules(client: DBOSClient) -> Sequence[WorkflowSchedule]:
+    """Return delf's schedules, without those of other programs in DBOS's database."""
+    return client.list_schedules(workflow_name=SCHEDULED)
 
 
 def _output(row: WorkflowStatus) -> Mapping[str, Any]:
