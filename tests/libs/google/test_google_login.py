@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from delf.testing import DelfProject, PluginContract
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.store import TokenStore
 from support.google import GoogleServer
 from support.google.logins import CLIENT_ID, CLIENT_SECRET
@@ -72,7 +72,11 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
     done = project.spawn("google", "login").succeeded()
     assert "Logged in; stored in" in done.stdout
     assert "config/delf/google" in done.stdout
-    least = {SCOPES + "gmail.readonly", SCOPES + "drive.readonly", SCOPES + "drive.file"}
+    least = {
+        SCOPE_URL_PREFIX + "gmail.readonly",
+        SCOPE_URL_PREFIX + "drive.readonly",
+        SCOPE_URL_PREFIX + "drive.file",
+    }
     assert set(kept(project)["scopes"]) == least
     assert "logged in" in project.run("google", "status").succeeded().stdout
     (row,) = json.loads(project.run("google", "status", "--json").succeeded().stdout)
@@ -97,12 +101,12 @@ def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProje
 
 
 def test_refused_scopes_are_reported(google: GoogleServer, project: DelfProject) -> None:
-    google.logins.declined = frozenset({SCOPES + "drive.file"})
+    google.logins.declined = frozenset({SCOPE_URL_PREFIX + "drive.file"})
     done = project.spawn("google", "login").succeeded()
-    assert f"Not granted, so some actions will fail: {SCOPES}drive.file" in done.stderr
+    assert f"Not granted, so some actions will fail: {SCOPE_URL_PREFIX}drive.file" in done.stderr
     status = project.run("google", "status")
     assert (status.exit_code, "not enough" in status.stdout) == (1, True)
-    assert f"missing: {SCOPES}drive.file" in status.stdout
+    assert f"missing: {SCOPE_URL_PREFIX}drive.file" in status.stdout
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -128,7 +132,7 @@ def test_login_on_another_machine_accepts_the_pasted_address(
         raise AssertionError
 
     client = google.logins.client_secrets(google.url)["installed"]
-    login = sign_in(client, [SCOPES + "drive"], show=message.append, ask=ask)
+    login = sign_in(client, [SCOPE_URL_PREFIX + "drive"], show=message.append, ask=ask)
     assert login["refresh_token"] in google.logins.grants
     answer = project.run("google", "login", "--no-browser", stdin="http://localhost:1/?nothing=1\n")
     assert answer.exit_code == 1
@@ -150,7 +154,10 @@ def test_google_login_without_a_connection_is_reported(
     project.spawn(
         "google", "login", "-c", "docs", "--credentials", "client_secrets.json"
     ).succeeded()
-    assert set(kept(project)["scopes"]) == {SCOPES + "documents", SCOPES + "drive"}
+    assert set(kept(project)["scopes"]) == {
+        SCOPE_URL_PREFIX + "documents",
+        SCOPE_URL_PREFIX + "drive",
+    }
     wrong = project.run("google", "login", "-c", "docs")
     assert wrong.exit_code == 2
     assert "no OAuth client is named" in wrong.stderr
@@ -161,7 +168,7 @@ def test_google_login_without_a_connection_is_reported(
 
 
 def test_wider_login_satisfies_narrower_scopes(google: GoogleServer, project: DelfProject) -> None:
-    wide = [SCOPES + "gmail.modify", SCOPES + "drive"]
+    wide = [SCOPE_URL_PREFIX + "gmail.modify", SCOPE_URL_PREFIX + "drive"]
     login = {**google.logins.authorized_user(google.url, "ada@example.com", wide), "scopes": wide}
     store = TokenStore(project.root / "config/delf/google")
     store.write("default", CLIENT_ID, login)

@@ -14,14 +14,14 @@ import pytest
 
 from delf.errors import ConnectionConfigurationError, ConnectionFileNotFoundError
 from delf_gmail import Gmail
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError, LoginError, MissingScopeError
 from delf_google.store import TokenStore
 from support.google import GoogleServer
 from support.google.fixtures import ALL, USER
 from support.google.logins import CLIENT_ID
 
-SEND = SCOPES + "gmail.send"
+SEND = SCOPE_URL_PREFIX + "gmail.send"
 
 
 async def labels(connection: Any) -> int:
@@ -40,7 +40,7 @@ async def test_service_account_acts_for_the_given_user(
     gmail = connect(Gmail, service_account=str(key), delegated_user="bob@example.com", allow="read")
     assert [m["subject"] for m in (await gmail.search())["messages"]] == ["For Bob"]
     (token,) = google.logins.tokens.values()
-    assert token.scopes == {SCOPES + "gmail.readonly"}  # the least that allow needs
+    assert token.scopes == {SCOPE_URL_PREFIX + "gmail.readonly"}  # the least that allow needs
     google.logins.delegation = False
     google.logins.expire_all()
     with pytest.raises(LoginError, match="unauthorized_client"):
@@ -139,7 +139,7 @@ async def test_missing_scope_is_named(google: GoogleServer, connect: Any) -> Non
     with pytest.raises(MissingScopeError, match=r"auth/gmail\.readonly") as caught:
         await labels(gmail)
     assert "delf google login" in (caught.value.hint or "")
-    assert caught.value.scopes == (SCOPES + "gmail.readonly",)
+    assert caught.value.scopes == (SCOPE_URL_PREFIX + "gmail.readonly",)
 
 
 async def test_missing_named_login_is_reported(
@@ -238,8 +238,8 @@ async def test_invalid_credential_file_is_refused(
 
 
 def test_login_requests_only_the_needed_scopes() -> None:
-    assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
-    assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
+    assert Gmail(allow="read").needed_scopes() == (SCOPE_URL_PREFIX + "gmail.readonly",)
+    assert Gmail().needed_scopes() == (SCOPE_URL_PREFIX + "gmail.modify",)
     assert Gmail(allow=False).needed_scopes() == ()
 
 

@@ -42,14 +42,14 @@ def alarmed(printer: Printer) -> Iterator[Printer]:
 def test_short_output_is_buffered_until_passed_on(printer, sent):
     print("a", "b", file=printer)
     assert sent == []
-    printer.send_buffered()
+    printer.queue_buffered_text()
     assert sent == ["a b\n"]
 
 
 def test_flushed_lines_are_sent_in_batches(printer, sent):
     for number in range(10_000):
         print(number, file=printer, flush=True)
-    printer.send_buffered()
+    printer.queue_buffered_text()
     assert "".join(sent) == "".join(f"{number}\n" for number in range(10_000))
     assert len(sent) < 1_000
 
@@ -74,7 +74,7 @@ def test_print_limit_restarts_with_each_script(printer, sent):
     for _ in range(3):
         printer.start()
         printer.write("1234567890")
-    printer.send_buffered()
+    printer.queue_buffered_text()
     assert "".join(sent) == "1234567890" * 3
 
 

@@ -377,7 +377,7 @@ async def test_lone_surrogates_crash_the_session(guest, half):
     await guest.send_payload(b'["print","a%bb"]' % half)
     outcome = await running
     assert isinstance(outcome, Crashed)
-    assert "halves of characters" in outcome.message
+    assert "unpaired surrogates" in outcome.message
     assert guest.host.text == "\U0001f600 한국"
 
 
@@ -446,7 +446,7 @@ async def test_unread_answers_are_bounded_in_host_memory(open_guest):
     ids=["ready", "cancel", "clock", "file", "call", "print"],
 )
 async def test_flood_of_empty_frames_ends_the_session(open_guest, frames, monkeypatch):
-    monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
+    monkeypatch.setattr(budget_module, "SPARE_MESSAGES", 500)
     guest = await open_guest(calls=500)
     running = await guest.start()
     with suppress(OSError):
@@ -458,7 +458,7 @@ async def test_flood_of_empty_frames_ends_the_session(open_guest, frames, monkey
 
 
 async def test_flood_between_scripts_ends_the_session(open_guest, monkeypatch):
-    monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
+    monkeypatch.setattr(budget_module, "SPARE_MESSAGES", 500)
     guest = await open_guest(calls=0)
     await guest.send(*[["ready"]] * 1_000)
     await until(lambda: not guest.session.alive)

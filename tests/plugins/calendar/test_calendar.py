@@ -16,7 +16,7 @@ from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_calendar import Calendar
 from delf_calendar.events import event_of
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError
 from support.google import GoogleServer
 from support.google.fixtures import USER
@@ -365,8 +365,11 @@ def test_calendar_permissions_and_scopes_match_the_actions() -> None:
     assert {methods[name][1] for name in ("create", "update", "delete", "respond")} == {
         "irreversible"
     }
-    assert Calendar(allow=["list"]).needed_scopes() == (SCOPES + "calendar.readonly",)
-    assert Calendar().needed_scopes() == (SCOPES + "calendar.events", SCOPES + "calendar.readonly")
+    assert Calendar(allow=["list"]).needed_scopes() == (SCOPE_URL_PREFIX + "calendar.readonly",)
+    assert Calendar().needed_scopes() == (
+        SCOPE_URL_PREFIX + "calendar.events",
+        SCOPE_URL_PREFIX + "calendar.readonly",
+    )
 
 
 async def test_concurrent_response_survives_an_update(google: GoogleServer, calendar: Any) -> None:

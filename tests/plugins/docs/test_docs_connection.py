@@ -13,7 +13,7 @@ from delf.errors import ToolRefusedError
 from delf.testing import Call, ConnectionContract
 from delf_docs import Docs
 from delf_docs.blocks import utf16_length
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError, LostAnswerError
 from support.google import GoogleServer
 from support.google.docs import Char, Document, Paragraph
@@ -235,7 +235,7 @@ def test_units_counts_utf_16_code_units() -> None:
     ]
     methods = {m.get("permission", m["name"]) for m in Docs.inspect(verbose=True)["methods"]}
     assert methods == {"read", "create", "editing", "format", "removing"}
-    assert Docs(allow=["read", "create"]).needed_scopes() == (SCOPES + "documents",)
+    assert Docs(allow=["read", "create"]).needed_scopes() == (SCOPE_URL_PREFIX + "documents",)
 
 
 @pytest.mark.parametrize("taken_out", ["\x0c", "\x01", "\x1f", "\x08", "\ue000", "\uf8ff", "\r"])

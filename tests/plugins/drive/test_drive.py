@@ -11,7 +11,7 @@ from delf.errors import ToolRefusedError
 from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_drive import Drive
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError, LostAnswerError
 from support.google import GoogleServer
 from support.google.drive import FOLDER
@@ -190,10 +190,10 @@ def test_drive_permissions_and_scopes_match_the_actions() -> None:
     assert methods["delete"] == ("removing", "irreversible")
     assert methods["share"] == ("share", "irreversible")
     assert Drive(allow=["search", "creating"]).needed_scopes() == (
-        SCOPES + "drive.file",
-        SCOPES + "drive.readonly",
+        SCOPE_URL_PREFIX + "drive.file",
+        SCOPE_URL_PREFIX + "drive.readonly",
     )
-    assert Drive().needed_scopes() == (SCOPES + "drive",)
+    assert Drive().needed_scopes() == (SCOPE_URL_PREFIX + "drive",)
 
 
 async def test_shortcuts_resolve_to_their_target(google: GoogleServer, drive: Any) -> None:
@@ -244,7 +244,7 @@ async def test_login_for_own_files_uses_the_narrow_scope(
     """With the narrowest scope Google hides the top of the drive and other people's files."""
     folder = google.drive.add("Theirs", FOLDER)
     other = google.drive.add("theirs.txt", "text/plain", b"x")
-    token = google.logins.token_for(USER, [SCOPES + "drive.file"])
+    token = google.logins.token_for(USER, [SCOPE_URL_PREFIX + "drive.file"])
     drive = connect(Drive, allow=["creating"], token=token)
     made = await drive.create("a.txt", "x")
     own = await drive.create_folder("Mine/Inner")
@@ -256,12 +256,14 @@ async def test_login_for_own_files_uses_the_narrow_scope(
     address = f"https://drive.google.com/file/d/{other.id}/view"
     with pytest.raises(GoogleError) as caught:
         await drive.copy(address)
-    assert "files that delf made itself" in (caught.value.hint or "")
-    reading = google.logins.token_for(USER, [SCOPES + "drive.file", SCOPES + "drive.readonly"])
+    assert "only files that delf created" in (caught.value.hint or "")
+    reading = google.logins.token_for(
+        USER, [SCOPE_URL_PREFIX + "drive.file", SCOPE_URL_PREFIX + "drive.readonly"]
+    )
     wider = connect(Drive, allow=["creating", "reading"], token=reading)
     with pytest.raises(GoogleError, match="write access") as caught:
         await wider.create("d.txt", "x", folder="Theirs")
-    assert "allow update, too" in (caught.value.hint or "")
+    assert "add update to allow" in (caught.value.hint or "")
     await drive.aclose()
     await wider.aclose()
 

@@ -12,7 +12,7 @@ from delf.errors import ToolRefusedError
 from delf.notes import notes_of_call
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused
 from delf.testing import Call, ConnectionContract
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_sheets import Sheets
 from support.google import GoogleServer
@@ -246,8 +246,8 @@ async def test_unstorable_cell_value_is_refused(sheets: Any, book: str) -> None:
 def test_sheets_permissions_and_scopes_match_the_actions() -> None:
     methods = {m.get("permission", m["name"]) for m in Sheets.inspect(verbose=True)["methods"]}
     assert methods == {"reading", "writing", "creating", "format", "chart", "batch"}
-    assert Sheets(allow="read").needed_scopes() == (SCOPES + "spreadsheets.readonly",)
-    assert Sheets().needed_scopes() == (SCOPES + "spreadsheets",)
+    assert Sheets(allow="read").needed_scopes() == (SCOPE_URL_PREFIX + "spreadsheets.readonly",)
+    assert Sheets().needed_scopes() == (SCOPE_URL_PREFIX + "spreadsheets",)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from delf_google.connection import SCOPES
+from delf_google.connection import SCOPE_URL_PREFIX
 from support.google.server import GoogleServer, google_server
 
 USER = "ada@example.com"
 ALL = [
-    SCOPES + name
+    SCOPE_URL_PREFIX + name
     for name in (
         "gmail.modify",
         "drive",

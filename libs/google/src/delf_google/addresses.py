@@ -17,13 +17,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse(texts: str | Sequence[str]) -> list[Address]:
-    """Parse the mail addresses in one or several texts, like a mail server does.
+    """Parse the mail addresses in one or several texts, like a mail server does; skip blank texts.
 
     Args:
         texts: One or several texts, such as ``Ada <ada@example.com>, bob@example.com``.
 
     Raises:
-        ValueError: If the text has no address, or an invalid one.
+        ValueError: If a text that is not blank has no address, or an invalid address.
     """
     all_texts = [texts] if isinstance(texts, str) else texts
     return [address for text in all_texts if text.strip() for address in _parse_text(text)]

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from delf.errors import ConfigurationError
-from delf_google.connection import SCOPES, GoogleConnection
+from delf_google.connection import SCOPE_URL_PREFIX, GoogleConnection
 from delf_google.credentials import client_of, is_login, read_json
 from delf_google.errors import LOGIN
 from delf_google.login import can_browse, revoke, sign_in
@@ -61,7 +61,10 @@ class Login:
     scope_inclusions: Mapping[str, frozenset[str]]
 
     def covered_scopes(self, granted_scopes: Iterable[str]) -> set[str]:
-        """Return the scopes that the granted scopes include, by ``scope_inclusions``."""
+        """Return the narrower scopes that the granted scopes include.
+
+        A granted scope itself is in the result only if another granted scope includes it.
+        """
         return {
             included
             for scope in granted_scopes
@@ -256,7 +259,9 @@ def _add_login(
     key = (account, str(client["client_id"]))
     known_login = logins.get(key) or Login(account, client, (), (), {})
     scope_inclusions = {
-        SCOPES + scope: frozenset(SCOPES + included for included in included_scopes)
+        SCOPE_URL_PREFIX + scope: frozenset(
+            SCOPE_URL_PREFIX + included for included in included_scopes
+        )
         for scope, included_scopes in connection.scope_inclusions.items()
     }
     logins[key] = Login(

@@ -18,7 +18,7 @@ from delf_google.errors import GET_CREDENTIALS, LOGIN
 from delf_google.settings import GoogleSettings
 from delf_google.transport import Transport
 
-SCOPES = "https://www.googleapis.com/auth/"
+SCOPE_URL_PREFIX = "https://www.googleapis.com/auth/"
 
 
 class GoogleConnection(Connection[GoogleSettings]):
@@ -39,9 +39,10 @@ class GoogleConnection(Connection[GoogleSettings]):
     root: ClassVar[str]
     """The base URL of the service."""
     scopes: ClassVar[Mapping[str, str]]
-    """A mapping from the permission name of actions to their narrowest OAuth scopes.
+    """A mapping from a permission name to the narrowest OAuth scopes that suffice for the actions
+    with this permission.
 
-    Scopes are separated by spaces and lack the prefix :data:`SCOPES`.
+    Scopes are separated by spaces and lack the prefix :data:`SCOPE_URL_PREFIX`.
     """
     scope_inclusions: ClassVar[Mapping[str, frozenset[str]]] = {}
     """A mapping from an OAuth scope to the narrower scopes that it includes."""
@@ -81,7 +82,7 @@ class GoogleConnection(Connection[GoogleSettings]):
         included_scopes = {
             included for scope in needed for included in self.scope_inclusions.get(scope, ())
         }
-        return tuple(sorted(SCOPES + scope for scope in needed - included_scopes))
+        return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Allow a call; attach a preview if a person must approve the call."""

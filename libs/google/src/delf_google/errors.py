@@ -148,8 +148,8 @@ class Problem:
                 message,
                 status=self.status,
                 reason=reason,
-                hint="the login is for files that delf made itself; allow update, too, and run "
-                f"{LOGIN}, for the whole drive",
+                hint="the login sees only files that delf created; to see the whole drive, add "
+                f"update to allow, and run {LOGIN}",
             )
         if self.is_rate_limited or self.reasons & _QUOTA_REASONS:
             return QuotaError(

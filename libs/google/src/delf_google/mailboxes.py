@@ -82,48 +82,60 @@ def split(text: str) -> list[Mailbox]:
 
 @dataclass
 class _MailboxBuilder:
-    """Collects the tokens of one mailbox; ``bare`` are tokens outside of ``<…>`` and comments."""
+    """Collects the tokens of one mailbox, such as ``Ada (office) <ada@example.com>``.
 
-    words: list[str] = field(default_factory=list[str])
-    bare: list[str] = field(default_factory=list[str])
+    Args:
+        outside_brackets: The tokens outside of ``<…>`` and comments.
+        name_words: The same tokens without quotes and escapes.
+        comments: The comments, without parentheses.
+        inside_brackets: The texts inside ``<…>``.
+        all_tokens: All tokens in their order.
+        is_broken: Whether the mailbox has an unclosed token, or words after its address.
+    """
+
+    outside_brackets: list[str] = field(default_factory=list[str])
+    name_words: list[str] = field(default_factory=list[str])
     comments: list[str] = field(default_factory=list[str])
-    angles: list[str] = field(default_factory=list[str])
-    texts: list[str] = field(default_factory=list[str])
+    inside_brackets: list[str] = field(default_factory=list[str])
+    all_tokens: list[str] = field(default_factory=list[str])
     is_broken: bool = False
 
     @property
     def has_address(self) -> bool:
-        return bool(self.angles) or "@" in "".join(self.bare)
+        return bool(self.inside_brackets) or "@" in "".join(self.outside_brackets)
 
     def add_token(self, kind: str, piece: str) -> None:
-        self.texts.append(piece)
+        self.all_tokens.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
         elif kind == "angle":
-            self.angles.append(piece[1:-1])
-        elif kind == "open" or (self.angles and piece.strip()):
+            self.inside_brackets.append(piece[1:-1])
+        elif kind == "open" or (self.inside_brackets and piece.strip()):
             self.is_broken = True  # an unclosed token, or words after an address
         else:
-            self.bare.append(piece)
-            self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
+            self.outside_brackets.append(piece)
+            self.name_words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
     def mailboxes(self) -> Iterator[Mailbox]:
         """Yield the mailbox that the collected tokens spell.
 
         Yield nothing if the tokens are only blanks and comments.
         """
-        text = _BLANKS.sub(" ", "".join(self.texts)).strip()
-        plain_address = "".join(self.bare).strip()
-        if not self.is_broken and not plain_address and not "".join(self.angles).strip():
+        text = _BLANKS.sub(" ", "".join(self.all_tokens)).strip()
+        plain_address = "".join(self.outside_brackets).strip()
+        if not self.is_broken and not plain_address and not "".join(self.inside_brackets).strip():
             return
-        if self.is_broken or len(self.angles) > 1:
+        if self.is_broken or len(self.inside_brackets) > 1:
             yield Mailbox("", "", text)
-        elif self.angles:
-            inner = "".join(piece for kind, piece in _tokens(self.angles[0]) if kind != "comment")
-            route, colon, address = inner.rpartition(":")
-            inner = address if colon and route.lstrip().startswith("@") else inner
-            name = _BLANKS.sub(" ", "".join(self.words)).strip()
-            yield Mailbox(name or " ".join(self.comments), _join_address(inner), text)
+        elif self.inside_brackets:
+            address = "".join(
+                piece for kind, piece in _tokens(self.inside_brackets[0]) if kind != "comment"
+            )
+            # An obsolete route, such as ``@relay:`` in ``<@relay:ada@example.com>``, is dropped.
+            if ":" in address and address.lstrip().startswith("@"):
+                address = address.rpartition(":")[2]
+            name = _BLANKS.sub(" ", "".join(self.name_words)).strip()
+            yield Mailbox(name or " ".join(self.comments), _join_address(address), text)
         else:
             yield Mailbox(" ".join(self.comments), _join_address(plain_address), text)
 

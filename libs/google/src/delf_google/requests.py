@@ -45,7 +45,7 @@ class Request:
     max_bytes: int | None = None
 
     @property
-    def changes(self) -> bool:
+    def is_change(self) -> bool:
         """True if the request may change data of the service."""
         return self.method != "GET" and not self.read_only
 

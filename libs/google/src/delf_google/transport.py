@@ -119,6 +119,7 @@ class Transport:
 
     async def send_unchecked(self, request: Request) -> Answer:
         """Send a request like :meth:`send`, but return a response with an error status."""
+        # Outlives each attempt, so that all attempts together replace at most one refused token.
         refused_token: str | None = None
 
         async def attempt() -> Answer:
@@ -156,11 +157,11 @@ class Transport:
     def failure(self, answer: Answer, request: Request) -> Exception:
         """Return the exception for an error response.
 
-        A change whose earlier attempt got no response may have been made by that attempt. Its error
-        is a :class:`LostAnswerError`.
+        The exception is a :class:`LostAnswerError` if the request may have changed something: an
+        earlier attempt got no response, or the service failed while it handled the request.
         """
         problem = Problem(answer.status, answer.content)
-        if request.changes and (answer.may_have_taken_effect or answer.status in _SERVER_ERRORS):
+        if request.is_change and (answer.may_have_taken_effect or answer.status in _SERVER_ERRORS):
             message = problem.message if answer.may_have_taken_effect else f"HTTP {answer.status}"
             return self._lost_answer_error(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
@@ -253,7 +254,7 @@ class Transport:
     def _no_answer_error(self, request: Request, error: NoAnswerError) -> Exception:
         host = urlsplit(request.url if "://" in request.url else self._root).netloc
         reason = error.reason(self.settings.timeout)
-        if error.may_have_taken_effect and (request.changes or request.send_once):
+        if error.may_have_taken_effect and (request.is_change or request.send_once):
             return self._lost_answer_error(request, reason)
         text = f"{self._label(request)}: {host} cannot be reached: {reason}"
         return ConnectionUnavailableError(text)

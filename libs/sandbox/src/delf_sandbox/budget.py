@@ -9,17 +9,17 @@ from delf.protocols.sandbox import LimitReached, Limits
 from delf_sandbox.wire import WireError
 
 _MAX_CLOCK_READS: Final = 2000
-_MAX_TURN_ITEMS: Final = 20_000
-SPARE_FRAMES: Final = 1_000_000
+_MAX_TURN_NUMBERS: Final = 20_000
+SPARE_MESSAGES: Final = 1_000_000
 """The number of wire protocol frames that a script may send besides those of its calls."""
-_FRAMES_PER_CALL: Final = 4
+_MESSAGES_PER_CALL: Final = 4
 CALL_BYTES: Final = 2**30
 """The maximum size in memory, in bytes, of the arguments of all calls of a task.
 
 The task's trace keeps these arguments until the task ends.
 """
 # The maximum number of bytes that a guest may send between two scripts.
-_MAX_IDLE_BYTES: Final = 2_000_000
+_MAX_BYTES_BETWEEN_SCRIPTS: Final = 2_000_000
 SPARE_BYTES: Final = 8_000_000
 """The bytes allowed for the frames of a script in addition to its output, files and calls."""
 _BYTES_PER_CANCELLATION: Final = 64
@@ -32,7 +32,10 @@ _OUTPUT_TOLERANCE: Final = 1.25
 
 
 class Budget:
-    """Counts a guest's messages; raises or returns an error when a limit is exceeded.
+    """Counts the messages of a guest, the process that runs the scripts of one session.
+
+    If a limit is exceeded, a method raises :class:`WireError` where only a faulty guest can exceed
+    it, and returns the limit where a script can.
 
     Args:
         limits: The limits of the session.
@@ -42,13 +45,14 @@ class Budget:
         self._limits = limits
         self._call_count = 0
         self._call_bytes = 0
-        self._frame_count = 0
+        self._message_count = 0
         self._printed_characters = 0
         self._clock_read_count = 0
-        self._turn_item_count = 0
+        # A report of an iteration ("turn") of the guest's event loop has two numbers per event.
+        self._turn_number_count = 0
         self._byte_count = 0
-        self._max_frames = SPARE_FRAMES + _FRAMES_PER_CALL * limits.calls
-        self._max_bytes = _MAX_IDLE_BYTES  # until a script begins
+        self._max_messages = SPARE_MESSAGES + _MESSAGES_PER_CALL * limits.calls
+        self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
         self._max_script_bytes = (
             SPARE_BYTES
             + _BYTES_PER_CANCELLATION * limits.calls
@@ -63,17 +67,17 @@ class Budget:
 
     def begin_script(self) -> None:
         """Reset the counts that apply to each script."""
-        self._frame_count = 0
+        self._message_count = 0
         self._printed_characters = 0
         self._clock_read_count = 0
-        self._turn_item_count = 0
+        self._turn_number_count = 0
         self._byte_count = 0
         self._max_bytes = self._max_script_bytes
 
     def end_script(self) -> None:
         """Lower the limit on received bytes until the next script begins."""
         self._byte_count = 0
-        self._max_bytes = _MAX_IDLE_BYTES
+        self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
 
     def count_frame(self, length: int) -> None:
         """Count a frame of any kind. Calls are counted separately, by :meth:`count_call`.
@@ -84,9 +88,9 @@ class Budget:
         Raises:
             WireError: If the script sent too many frames or too many bytes.
         """
-        self._frame_count += 1
+        self._message_count += 1
         self._byte_count += length
-        if self._frame_count > self._max_frames or self._byte_count > self._max_bytes:
+        if self._message_count > self._max_messages or self._byte_count > self._max_bytes:
             raise WireError(
                 "the sandbox sent too many messages, or too much data, besides its calls"
             )
@@ -112,7 +116,7 @@ class Budget:
         if self._clock_read_count > _MAX_CLOCK_READS:
             raise WireError("the sandbox asked for the time too often")
 
-    def count_turns(self, turns: Sequence[int]) -> None:
+    def count_loop_iterations(self, turns: Sequence[int]) -> None:
         """Count the event loop turns that the guest reports for replay.
 
         Args:
@@ -122,8 +126,8 @@ class Budget:
         Raises:
             WireError: If the guest reported too many turns.
         """
-        self._turn_item_count += len(turns)
-        if self._turn_item_count > _MAX_TURN_ITEMS:
+        self._turn_number_count += len(turns)
+        if self._turn_number_count > _MAX_TURN_NUMBERS:
             raise WireError("the sandbox reported too many turns of its event loop")
 
     def count_call(self, length: int, size: int) -> LimitReached | None:

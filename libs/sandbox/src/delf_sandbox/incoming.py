@@ -41,10 +41,10 @@ class IncomingFiles:
         """
         match frame:
             case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME_LENGTH:
-                file_name = name
+                pass
             case _:
                 raise WireError("the sandbox sent a malformed file")
-        content = self._open.setdefault(file_name, bytearray())
+        content = self._open.setdefault(name, bytearray())
         content += chunk
         excess = self._limits.count_chunk(name, len(content), len(chunk), complete=last)
         if excess is not None:
@@ -53,7 +53,7 @@ class IncomingFiles:
             raise WireError("the sandbox has too many output files open")
         if not last:
             return None
-        del self._open[file_name]
+        del self._open[name]
         write = host.wrote_rows if kind == "rows" else host.wrote_file
         try:
             write(check_file_name(name), bytes(content))

@@ -41,7 +41,7 @@ class SessionPool(Generic[S, K]):
         self._size = size
         self._start = start
         self._usable = usable
-        self._abandon = abandon
+        self._abandon = abandon  # releases sessions without awaiting: their loop may be closed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reset()
 
@@ -49,9 +49,10 @@ class SessionPool(Generic[S, K]):
         self.idle: deque[S] = deque()
         self.in_use: set[S] = set()
         self.closed = False
-        self._kind: K | None = None
+        # What the idle sessions were started with, such as their configuration; None before fill().
+        self._kind_of_idle: K | None = None
         self._filling: asyncio.Task[None] | None = None
-        self._work: set[asyncio.Task[Any]] = set()
+        self._background_tasks: set[asyncio.Task[Any]] = set()
 
     def abandon_sessions_of_other_loop(self) -> None:
         """Abandon all sessions if they belong to an event loop other than the running one."""
@@ -92,8 +93,8 @@ class SessionPool(Generic[S, K]):
         The pool waits for the task before it closes.
         """
         task = shared_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
         return task
 
     async def aclose(
@@ -117,16 +118,18 @@ class SessionPool(Generic[S, K]):
             self.idle.clear()
             self.in_use.clear()
             await asyncio.gather(*(session.aclose() for session in sessions))
-        while self._work:  # work may start further work
+        while self._background_tasks:  # work may start further work
             if finish is None:
-                await asyncio.wait(set(self._work))
-            elif not await finish(set(self._work)):
+                await asyncio.wait(set(self._background_tasks))
+            elif not await finish(set(self._background_tasks)):
                 break
-        for work in self._work:
+        for work in self._background_tasks:
             work.cancel()
 
     def _take_idle(self, kind: K) -> S | None:
-        while self.idle and kind == self._kind:
+        if kind != self._kind_of_idle:
+            return None
+        while self.idle:
             session = self.idle.popleft()
             if self._usable(session):
                 return session
@@ -149,9 +152,9 @@ class SessionPool(Generic[S, K]):
 
     async def _fill(self, kind: K) -> None:
         """Close idle sessions of other kinds; start sessions of a kind until the pool is full."""
-        if kind != self._kind:
+        if kind != self._kind_of_idle:
             # Set before the first await, so that nobody takes a session of the old kind meanwhile.
-            stale, self._kind = list(self.idle), kind
+            stale, self._kind_of_idle = list(self.idle), kind
             self.idle.clear()
             await asyncio.gather(*(session.aclose() for session in stale))
         try:

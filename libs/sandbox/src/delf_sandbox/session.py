@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from delf.errors import SandboxUnavailableError
 from delf.protocols.sandbox import (
@@ -83,9 +83,11 @@ class WireSession(asyncio.BufferedProtocol):
         self._is_lost = False
         self._is_closed = False
         self.is_paused = False
-        self._is_handling_unread = False
-        self._unread: deque[bytes] = deque()
-        self._parsing: asyncio.Future[tuple[list[Any], bytes, int]] | None = None
+        self._is_handling_payloads = False
+        # The payloads of received frames that still have to be parsed and handled, in order.
+        self._unparsed_payloads: deque[bytes] = deque()
+        # The large frame that a thread parses at present.
+        self._parsing: asyncio.Future[_ParsedFrame] | None = None
 
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
@@ -106,22 +108,22 @@ class WireSession(asyncio.BufferedProtocol):
         """Split received bytes into frames, and handle the frames."""
         try:
             # Queue the frames, because frames after a large one must wait until that one is parsed.
-            self._unread.extend(self._reader.feed(data))
+            self._unparsed_payloads.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
             self._abort(LimitReached(limit="frame", message=f"the sandbox sent {error}"))
-        self._handle_unread()
+        self._handle_payloads()
 
-    def _handle_unread(self) -> None:
+    def _handle_payloads(self) -> None:
         """Handle the received frames in order.
 
         At a large frame, the handling pauses until a thread has parsed the frame.
         """
         if self._parsing is not None:
             return
-        self._is_handling_unread = True
+        self._is_handling_payloads = True
         try:
-            while self._unread and self.alive:
-                payload = self._unread.popleft()
+            while self._unparsed_payloads and self.alive:
+                payload = self._unparsed_payloads.popleft()
                 # Count a frame before parsing it, because parsing makes a flood expensive.
                 self._budget.count_frame(len(payload))
                 # A large frame is parsed in a thread; later frames wait, which keeps their order.
@@ -134,20 +136,20 @@ class WireSession(asyncio.BufferedProtocol):
         except Exception as error:
             self._abort(_crash_of(error))
         finally:
-            self._is_handling_unread = False
+            self._is_handling_payloads = False
             self._flush()
 
-    def _handle_parsed(self, parsing: asyncio.Future[tuple[list[Any], bytes, int]]) -> None:
+    def _handle_parsed(self, parsing: asyncio.Future[_ParsedFrame]) -> None:
         self._parsing = None
         if not self.alive:
             return
         try:
-            frame, payload, size = parsing.result()
-            self._handle(frame, payload, size)
+            parsed = parsing.result()
+            self._handle(parsed.frame, parsed.payload, parsed.memory_size)
         except Exception as error:
             self._abort(_crash_of(error))
         self._resume_if_possible()
-        self._handle_unread()
+        self._handle_payloads()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the calls, and set the outcome of the running script to the reason for the end."""
@@ -262,6 +264,10 @@ class WireSession(asyncio.BufferedProtocol):
     def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
         """Handle a frame of the guest.
 
+        The frames ``clock`` and ``turns`` report what a replay of the script needs: the values of
+        the clock that the script read, and the iterations of its event loop. The frame ``rerun``
+        ends a script that asks for another script.
+
         Args:
             frame: The parsed frame.
             payload: The payload from which the frame was parsed.
@@ -282,7 +288,7 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "clock":
             self._handle_clock_reads(parse_numbers(frame))
         elif kind == "turns":
-            self._handle_turns(parse_numbers(frame))
+            self._handle_loop_iterations(parse_numbers(frame))
         elif kind == "ready" and len(frame) == 1:
             if not self._booted.done():
                 self._booted.set_result(None)
@@ -310,9 +316,9 @@ class WireSession(asyncio.BufferedProtocol):
             raise WireError("the sandbox sent a malformed print")
         if self._host is None or self._spec is None:
             return
-        outcome = self._budget.count_printed_text(frame[1])
-        if outcome is not None:
-            self._abort(outcome)
+        exceeded_limit = self._budget.count_printed_text(frame[1])
+        if exceeded_limit is not None:
+            self._abort(exceeded_limit)
         else:
             self._host.printed(frame[1])
 
@@ -321,13 +327,14 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is not None:
             self._host.clock_read(readings)
 
-    def _handle_turns(self, turns: list[int]) -> None:
-        # The list alternates between the number of a turn and an event of that turn.
-        if len(turns) % 2:
-            raise WireError("the sandbox sent a turn without its event")
-        self._budget.count_turns(turns)
+    def _handle_loop_iterations(self, iterations_and_events: list[int]) -> None:
+        # The list alternates between the number of an iteration ("turn") of the script's event loop
+        # and an event that occurred in this iteration.
+        if len(iterations_and_events) % 2:
+            raise WireError("the sandbox sent a turn of its event loop without an event")
+        self._budget.count_loop_iterations(iterations_and_events)
         if self._host is not None:
-            self._host.turns_taken(turns)
+            self._host.turns_taken(iterations_and_events)
 
     def _handle_file_chunk(self, frame: list[Any]) -> None:
         if self._host is None or self._spec is None:
@@ -401,7 +408,7 @@ class WireSession(asyncio.BufferedProtocol):
         is_flush_scheduled = bool(self._unsent_parts)
         self._unsent_parts += parts
         # The method that handles unread frames flushes at its end.
-        if self._is_handling_unread:
+        if self._is_handling_payloads:
             return
         if not self.calls.open:
             self._flush()
@@ -421,9 +428,15 @@ class WireSession(asyncio.BufferedProtocol):
             self._abort(LimitReached(limit="memory", message=message))
 
 
-def _parse_and_measure(payload: bytes) -> tuple[list[Any], bytes, int]:
-    """Parse a payload. Return the frame, the payload and the frame's size in memory, in bytes."""
-    return parse(payload), payload, size_in_memory(payload)
+class _ParsedFrame(NamedTuple):
+    frame: list[Any]
+    payload: bytes
+    memory_size: int
+    """The size of the frame in memory, in bytes."""
+
+
+def _parse_and_measure(payload: bytes) -> _ParsedFrame:
+    return _ParsedFrame(parse(payload), payload, size_in_memory(payload))
 
 
 def _crash_of(error: Exception) -> Crashed:

@@ -54,7 +54,7 @@ def parse(payload: bytes) -> list[Any]:
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
     if _has_unpaired_surrogates(payload):
-        raise WireError("the sandbox sent halves of characters, which nothing here could write")
+        raise WireError("the sandbox sent unpaired surrogates, which cannot be encoded as UTF-8")
     try:
         frame = loads(payload)
     except (ValueError, RecursionError) as error:
@@ -73,11 +73,13 @@ def size_in_memory(payload: bytes) -> int:
     size = len(payload)
     if size < _MIN_ESTIMATED_SIZE:
         return size
-    value_count = cost(payload)  # a fast estimate, which also counts separators in texts
+    value_count = cost(payload)
     if _VALUE_BYTES * value_count > size:
+        # cost() is fast, but it may have counted separators inside texts as values.
         value_count = cost_of_values(payload)
-    # The count includes a dict for each tagged value, which parsing does not create.
-    value_count -= _VALUES_PER_DICT * payload.count(_TAG_PREFIX)
+    # A tagged value, such as a date, was counted as a dict, but is no dict once it is parsed.
+    tagged_value_count = payload.count(_TAG_PREFIX)
+    value_count -= _VALUES_PER_DICT * tagged_value_count
     return size + _VALUE_BYTES * value_count
 
 

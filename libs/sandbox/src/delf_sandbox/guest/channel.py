@@ -153,9 +153,9 @@ class Channel:
                 if is_spinning:
                     self._spin.record_failure()
                     is_spinning = False
-                # After a short sleep the next wait spins: spinning would have been faster.
                 slept_at = perf_counter()
                 self._wait.poll()
+                # Data that came so soon would also have come during a spin: let the next wait spin.
                 if perf_counter() - slept_at < SPIN_SECONDS:
                     self._spin.record_success()
             except OSError:

@@ -147,7 +147,10 @@ def _make_by_suffix(
         except TooLargeError:
             raise ContentTooLargeError from None
         except UnsupportedValueError:
-            pass  # the limit on nested values applies to messages, not to files
+            # check_size() refuses values that are nested too deeply for a message to the host. A
+            # file may contain such values.
+            pass
+    # The host writes a workbook from rows; all other formats become bytes here.
     if suffix in host_written_suffixes or suffix in _WORKBOOK_SUFFIXES:
         return _workbook_content(name, suffix, content, table, host_written_suffixes, max_bytes)
     if isinstance(content, str):
@@ -168,7 +171,7 @@ def _make_by_suffix(
         return Content(_encode_rows(rows, suffix, max_bytes))
     if suffix in _JSON_LINES_SUFFIXES and _is_list(content):
         lines = _LimitedText(max_bytes)
-        lines.writelines(_json(item) + "\n" for item in content)
+        lines.writelines(_compact_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())
     return Content(_indented_json(content, max_bytes).encode())
 
@@ -218,7 +221,7 @@ def _as_collection(name: str, content: Any) -> Any:
 # -- JSON -----------------------------------------------------------------------------------
 
 
-def _json(value: Any) -> str:
+def _compact_json(value: Any) -> str:
     _check_keys(value)
     try:
         return _COMPACT.encode(value)
@@ -237,7 +240,7 @@ def _indented_json(value: Any, max_bytes: int) -> str:
     return text.getvalue()
 
 
-def _jsonable(value: Any) -> Any:
+def _to_jsonable(value: Any) -> Any:
     """Convert a value that the json module does not support to one that it does."""
     is_missing = type(value).__name__ == "NaTType"  # a datetime without a value in pandas
     if isinstance(value, (dt.datetime, dt.date, dt.time)) and not is_missing:
@@ -252,8 +255,8 @@ def _jsonable(value: Any) -> Any:
     return str(value)
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_jsonable)
-_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_jsonable)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_jsonable)
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_to_jsonable)
 
 
 def _prepare_for_json(value: Any) -> Any:
@@ -269,12 +272,14 @@ def _prepare_for_json(value: Any) -> Any:
 
 
 def _json_key(key: Any) -> Any:
+    """Return a key that the json module accepts; a list or dict becomes its JSON text."""
     if key is None or isinstance(key, (str, int, float)):
         return key
-    plain_key = _jsonable(key)
-    if isinstance(plain_key, (list, dict)):
-        return _json(plain_key)
-    return _json_key(plain_key)
+    converted_key = _to_jsonable(key)
+    if isinstance(converted_key, (list, dict)):
+        return _compact_json(converted_key)
+    # The object of a data library may have become a datetime, which needs a second conversion.
+    return _json_key(converted_key)
 
 
 def _key_text(key: Any) -> str:
@@ -380,7 +385,7 @@ def _format_cell(cell: Any) -> Any:
         return None
     if isinstance(cell, float):
         return float(cell)  # the text of a numpy float names its type
-    return _json(cell) if isinstance(cell, (Mapping, list, tuple, set, frozenset)) else cell
+    return _compact_json(cell) if isinstance(cell, (Mapping, list, tuple, set, frozenset)) else cell
 
 
 _MISSING = frozenset({"NAType", "NaTType"})

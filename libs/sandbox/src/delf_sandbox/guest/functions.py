@@ -26,18 +26,20 @@ class Functions:
         self._await_everywhere = await_everywhere
         self.syntax = names.syntax
         self.initial_names = names.initial_names
+        """The names that are defined when the script starts, such as those of tools."""
         self._tool_names = names
         self._normalized_action_names = {
             normalized_name(action_name)
             for action_names in self.initial_names.tools.values()
             for action_name in action_names
         }
-        self.by_name: dict[tuple[int, str], list[Scope]] = {}
-        """The functions with each name.
+        self.by_scope_and_name: dict[tuple[int, str], list[Scope]] = {}
+        """The functions of the script.
 
-        The key is the ``id()`` of the scope that binds the name, and the name.
+        The key is a pair: the ``id()`` of the scope that binds the function's name, and the name.
         """
-        self._by_method: dict[str, list[Scope]] = {}
+        # Methods are found by their names alone, because the class of an object is unknown.
+        self._methods_by_name: dict[str, list[Scope]] = {}
         for scope in self.syntax.functions:
             self._index_function(scope)
         self.made_async: set[int] = set()
@@ -57,9 +59,13 @@ class Functions:
         if parent is None or not isinstance(node, FunctionNode):
             return
         if parent.kind == "class":
-            self._by_method.setdefault(node.name, []).append(scope)
+            # A method is found by its name alone, because the class of an object is unknown.
+            self._methods_by_name.setdefault(node.name, []).append(scope)
         else:
-            self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
+            # After ``global name``, for example, the binding scope is not the parent.
+            binding_scope = parent.owner(node.name)
+            key = (id(binding_scope), node.name)
+            self.by_scope_and_name.setdefault(key, []).append(scope)
 
     def is_async(self, scope: Scope) -> bool:
         """Return True if a function is async in the script, or is made async by the rewriting."""
@@ -79,28 +85,33 @@ class Functions:
         match place.node.func:
             case ast.Name(id=word):
                 owner = place.scope.find(word)
-                return self.by_name.get((id(owner), word), ()) if owner is not None else ()
+                return (
+                    self.by_scope_and_name.get((id(owner), word), ()) if owner is not None else ()
+                )
             case ast.Attribute(attr=method):
-                return self._by_method.get(method, ())
+                return self._methods_by_name.get(method, ())
             case _:
                 return ()
 
     def _make_async(self) -> None:
         """Collect the non-async functions that have to await something and can be made async."""
-        passed_functions = {
-            (id(place.scope.find(place.node.id)), place.node.id)
-            for place, is_called in self.syntax.loads
-            if not is_called
-        }
+        # The names that the script reads without a call, such as ``f`` in ``map(f, items)``. Each
+        # name is paired with the ``id()`` of the scope that binds the name.
+        passed_names: set[tuple[int, str]] = set()
+        for place, is_called in self.syntax.loads:
+            if not is_called:
+                name = place.node.id
+                binding_scope = place.scope.find(name)
+                passed_names.add((id(binding_scope), name))
         plain_functions = {
-            id(s) for s in self.syntax.functions if self._may_be_async(s, passed_functions)
+            id(scope) for scope in self.syntax.functions if self._may_be_async(scope, passed_names)
         }
         # Repeat until nothing is added, because the callers of each function that becomes async
         # have to await its calls.
         while new_functions := self._functions_that_await() & plain_functions - self.made_async:
             self.made_async |= new_functions
 
-    def _may_be_async(self, scope: Scope, passed_functions: Collection[tuple[int, str]]) -> bool:
+    def _may_be_async(self, scope: Scope, passed_names: Collection[tuple[int, str]]) -> bool:
         """Return True if a plain function can become async without breaking any use of it."""
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
@@ -116,9 +127,9 @@ class Functions:
         if is_rebound:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.
-        if len(self.by_name[id(owner), node.name]) > 1:
+        if len(self.by_scope_and_name[id(owner), node.name]) > 1:
             return False
-        return (id(owner), node.name) not in passed_functions
+        return (id(owner), node.name) not in passed_names
 
     def _functions_that_await(self) -> set[int]:
         """Return the ``id()`` of each function that awaits, or calls a tool or async function."""
@@ -131,11 +142,11 @@ class Functions:
 
         Returns:
             ``tool`` (the result of a tool call), ``async`` (a coroutine), ``stream`` (an async
-            generator), ``maybe`` (the name suggests one of these), ``plain`` (none of these) or
-            ``unknown``.
+            generator), ``maybe_awaitable`` (the name suggests one of these), ``plain`` (none of
+            these) or ``unknown``.
         """
         if id(place.node) in self._tool_names.calls:
-            return "maybe" if id(place.node) in self._tool_names.uncertain else "tool"
+            return "maybe_awaitable" if id(place.node) in self._tool_names.uncertain else "tool"
         function, scope = place.node.func, place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
         if asyncio_name is not None:
@@ -163,7 +174,7 @@ class Functions:
             return (
                 "plain" if word in BUILTINS and not self.initial_names.is_bound(word) else "unknown"
             )
-        definitions = self.by_name.get((id(owner), word), ())
+        definitions = self.by_scope_and_name.get((id(owner), word), ())
         is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
         if is_rebound:  # only the running script shows which binding is called
             return "unknown"
@@ -174,26 +185,27 @@ class Functions:
         return _common(self._result_kind_of_function(function) for function in definitions)
 
     def _result_kind_of_method(self, method: str) -> str:
-        """Return the kind of result of a method of any object, whose type is unknown.
+        """Return the kind of result of calling a method; the type of the object is unknown.
 
         Returns:
-            ``maybe`` if the method has the name of an action or of an async method of the script,
-            which return an awaitable; else ``unknown``.
+            ``maybe_awaitable`` if an action or an async method of the script has this name; else
+            ``unknown``.
         """
         if normalized_name(method) in self._normalized_action_names:
-            return "maybe"
-        script_methods = self._by_method.get(method, ())
-        return "maybe" if any(map(self.is_async, script_methods)) else "unknown"
+            return "maybe_awaitable"
+        script_methods = self._methods_by_name.get(method, ())
+        return "maybe_awaitable" if any(map(self.is_async, script_methods)) else "unknown"
 
     def _result_kind_of_function(self, function: Scope) -> str:
         """Return the kind of result of calling a function of the script.
 
         Returns:
             ``async`` (a coroutine), ``stream`` (an async generator), ``plain`` (a value),
-            ``maybe`` (an async function, whose decorator may change the result) or ``unknown``.
+            ``maybe_awaitable`` (an async function, whose decorator may change the result) or
+            ``unknown``.
         """
         if function.node.decorator_list:
-            return "maybe" if self.is_async(function) else "unknown"
+            return "maybe_awaitable" if self.is_async(function) else "unknown"
         if self.is_async(function):
             return "stream" if function.is_generator else "async"
         return "unknown" if id(function) in self.may_return_awaitable else "plain"
@@ -256,21 +268,16 @@ class Functions:
                 return self.write_action_in(self.syntax.scopes[id(node)])
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as function, *_]):
                 return self.write_action_in(self.syntax.scopes[id(function)])
-            case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                label = label_of(function)
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[argument, *_]):
+                label = label_of(argument)
                 if label in self.initial_names.write_actions:
                     return label
-                functions_of_script = (
-                    function
-                    for (_, function_name), functions in self.by_name.items()
-                    if function_name == label
-                    for function in functions
-                )
-                write_actions = (
-                    self._write_action_by_function.get(id(function))
-                    for function in functions_of_script
-                )
-                return next((action for action in write_actions if action is not None), None)
+                for (_, function_name), definitions in self.by_scope_and_name.items():
+                    for definition in definitions if function_name == label else ():
+                        write_action = self._write_action_by_function.get(id(definition))
+                        if write_action is not None:
+                            return write_action
+                return None
             case _:
                 return None
 

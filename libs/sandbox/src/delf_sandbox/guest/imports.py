@@ -29,11 +29,11 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "zoneinfo": ("ZoneInfo",),
 }
-_MODULE_OF: Final = {word: module for module, words in _MEMBERS.items() for word in words}
+_MODULE_BY_MEMBER: Final = {word: module for module, words in _MEMBERS.items() for word in words}
 # Modules that contain a class or function of the same name, as ``datetime`` does.
 #
 # Each is mapped to the attributes that only the module has.
-_MODULE_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
+_MODULE_ONLY_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
 }
@@ -70,8 +70,8 @@ def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
 
     Args:
         word: The undefined name.
-        attributes: The attributes that the script reads from the name, with None for each read of
-            the name alone.
+        attributes: What the script reads from the name: ``word.year`` gives ``year``, and ``word``
+            alone gives None.
 
     Returns:
         The module, and the member to import from that module. Without a member, the module itself
@@ -79,14 +79,17 @@ def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
     """
     if word in _MODULES:
         return word, ""
-    if word in _MODULE_OF:
-        return _MODULE_OF[word], word
-    if word in _MODULE_ATTRIBUTES:
-        are_of_module = [part in _MODULE_ATTRIBUTES[word] for part in attributes]
+    if word in _MODULE_BY_MEMBER:
+        return _MODULE_BY_MEMBER[word], word
+    if word in _MODULE_ONLY_ATTRIBUTES:
+        # The name may mean the module, or the class or function of the same name in this module.
+        are_of_module = [part in _MODULE_ONLY_ATTRIBUTES[word] for part in attributes]
         if all(are_of_module):
             return word, ""
-        is_class = word == "datetime" and not any(are_of_module)
-        return ("datetime", "datetime") if is_class else ("", "")
+        if word == "datetime" and not any(are_of_module):
+            return "datetime", "datetime"
+        return "", ""
+    # ``date`` is also a likely name for a variable, so its attributes must fit the class.
     if word == "date" and all(part in (None, "today", "fromisoformat") for part in attributes):
         return "datetime", "date"
     return "", ""

@@ -8,7 +8,15 @@ from typing import Any
 
 from delf_sandbox.guest.functions import Functions
 from delf_sandbox.guest.names import BUILTINS
-from delf_sandbox.guest.scopes import EACH_ITEM, TO_CONTAINER, CallPlace, Path, Place, Scope
+from delf_sandbox.guest.scopes import (
+    EACH_ITEM,
+    TO_CONTAINER,
+    CallPlace,
+    Path,
+    Place,
+    Scope,
+    ValuePart,
+)
 
 _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
 
@@ -21,7 +29,8 @@ _RESULT = ""
 class DeferredCalls:
     """Finds the calls whose awaitables a script stores in order to await or gather them later.
 
-    The attribute ``stays_awaitable`` marks these calls, which must not be awaited in place.
+    The rewriting must not await these calls in place. The attribute ``is_await_deferred`` marks
+    each of the calls.
 
     Args:
         functions: The functions of the script.
@@ -37,10 +46,12 @@ class DeferredCalls:
         self._visited: set[tuple[int, str, Path]] = set()
         # Each path leads from the expression's value to the awaitables inside the value.
         for expression, scope, awaitable_path in self._syntax.awaitables:
-            self._mark_awaited_later(expression, scope, awaitable_path)
+            self._mark_calls_in(expression, scope, awaitable_path)
 
-    def _mark_awaited_later(self, node: Any, scope: Scope, awaitable_path: Path) -> None:
-        """Mark as awaited later the calls that make the awaitables in an expression's value.
+    def _mark_calls_in(self, node: Any, scope: Scope, awaitable_path: Path) -> None:
+        """Mark the calls that make the awaitables in an expression's value.
+
+        The script awaits a marked call later, so the rewriting must not await the call in place.
 
         Args:
             node: The expression.
@@ -50,48 +61,49 @@ class DeferredCalls:
         """
         match node:
             case ast.Call():
-                self._mark_awaited_later_call(node, awaitable_path)
+                self._mark_call(node, awaitable_path)
             # The value is an item of a collection, so the path from the collection has a step more.
             case ast.Starred(value=inner) | ast.Subscript(value=inner):
-                self._mark_awaited_later(inner, scope, (EACH_ITEM, *awaitable_path))
+                self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                self._mark_awaited_later_in_items(items, scope, awaitable_path)
+                self._mark_calls_in_items(items, scope, awaitable_path)
             # The first step leads to an item, and the other steps lead on inside the item.
             case ast.Dict(values=items):
                 for item in items:
-                    self._mark_awaited_later(item, scope, awaitable_path[1:])
+                    self._mark_calls_in(item, scope, awaitable_path[1:])
             case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
-                self._mark_awaited_later(item, self._syntax.scopes[id(node)], awaitable_path[1:])
+                self._mark_calls_in(item, self._syntax.scopes[id(node)], awaitable_path[1:])
             case ast.DictComp(value=item):
-                self._mark_awaited_later(item, self._syntax.scopes[id(node)], awaitable_path[1:])
+                self._mark_calls_in(item, self._syntax.scopes[id(node)], awaitable_path[1:])
             case ast.Name(id=word):
-                self._mark_awaited_later_in_variable(word, scope, awaitable_path)
-            # The object of an attribute is unknown, so all objects share one owner of attributes.
+                self._mark_calls_in_variable(word, scope, awaitable_path)
+            # The object is unknown, so an attribute is followed like one variable that all objects
+            # share. The ``id()`` of the syntax stands for the scope of these variables.
             case ast.Attribute(attr=attribute):
-                self._mark_awaited_later_in_bindings(
+                self._mark_calls_in_bindings(
                     id(self._syntax),
                     attribute,
                     self._syntax.stores.get(attribute, ()),
                     awaitable_path,
                 )
             case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
-                self._mark_awaited_later(first, scope, awaitable_path)
-                self._mark_awaited_later(second, scope, awaitable_path)
+                self._mark_calls_in(first, scope, awaitable_path)
+                self._mark_calls_in(second, scope, awaitable_path)
             case ast.BoolOp(values=items):
                 for item in items:
-                    self._mark_awaited_later(item, scope, awaitable_path)
+                    self._mark_calls_in(item, scope, awaitable_path)
             # An awaited result may contain awaitables, such as a list of tasks.
             case ast.Await(value=ast.Call() as inner):
-                self._mark_awaited_later_in_called_function(
+                self._mark_calls_in_called_function(
                     self._syntax.calls[id(inner)], awaitable_path, is_awaited=True
                 )
             case _:
                 pass
 
-    def _mark_awaited_later_in_items(
+    def _mark_calls_in_items(
         self, items: Sequence[Any], scope: Scope, awaitable_path: Path
     ) -> None:
-        """Mark as awaited later the calls in those items of a collection that are awaitables.
+        """Mark the calls in a collection whose awaitables the script awaits later.
 
         Args:
             items: The items of a list, tuple or set.
@@ -102,14 +114,16 @@ class DeferredCalls:
         item_index = awaitable_path[0] if awaitable_path else EACH_ITEM
         for index, item in enumerate(items):
             if isinstance(item, ast.Starred):
-                self._mark_awaited_later(item.value, scope, awaitable_path)
+                # In ``[*tasks]``, the items of ``tasks`` become items of this collection, so the
+                # path from both collections is the same.
+                self._mark_calls_in(item.value, scope, awaitable_path)
             # The script uses every other item as a plain result, so a call that makes such an item
             # must be awaited in place.
             elif item_index in (EACH_ITEM, index):
-                self._mark_awaited_later(item, scope, awaitable_path[1:])
+                self._mark_calls_in(item, scope, awaitable_path[1:])
 
-    def _mark_awaited_later_call(self, node: ast.Call, awaitable_path: Path) -> None:
-        """Mark as awaited later a call whose result is an awaitable, or contains awaitables.
+    def _mark_call(self, node: ast.Call, awaitable_path: Path) -> None:
+        """Mark a call if the script awaits its result later; follow awaitables inside the result.
 
         If the called function only returns what it got, as ``tasks.pop()`` and ``list(tasks)`` do,
         mark the calls that made the items of ``tasks`` instead.
@@ -123,30 +137,32 @@ class DeferredCalls:
         scope, arguments = place.scope, node.args
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
-                self._mark_awaited_later_in_builtin(word, place, awaitable_path)
+                self._mark_calls_in_builtin(word, place, awaitable_path)
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._mark_awaited_later(inner, scope, awaitable_path)
+                self._mark_calls_in(inner, scope, awaitable_path)
             # ``items()`` yields pairs of a key and a value, and the awaitables are in the values,
             # which have index 1 in the pair. In the dict, each value is an item.
             case ast.Attribute(value=inner, attr="items") if awaitable_path[1:2] == (1,):
-                self._mark_awaited_later(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
+                self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
-                self._mark_awaited_later(inner, scope, (EACH_ITEM, *awaitable_path))
+                self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
+            # The items of ``itertools.chain()`` are the items of each argument.
             case ast.Attribute(attr="chain"):
                 for item in arguments:
-                    self._mark_awaited_later(item, scope, awaitable_path)
+                    self._mark_calls_in(item, scope, awaitable_path)
             case _:
                 pass
         is_result_awaitable = not awaitable_path
         if is_result_awaitable:
-            place.stays_awaitable = True
-        self._mark_awaited_later_in_called_function(place, awaitable_path)
+            place.is_await_deferred = True
+        self._mark_calls_in_called_function(place, awaitable_path)
 
-    def _mark_awaited_later_in_builtin(
-        self, word: str, place: CallPlace, awaitable_path: Path
-    ) -> None:
-        """Mark as awaited later the calls in the arguments of a builtin, such as ``zip``.
+    def _mark_calls_in_builtin(self, word: str, place: CallPlace, awaitable_path: Path) -> None:
+        """Mark the calls in the arguments of a builtin, such as ``zip``, that are awaited later.
+
+        In ``for a, b in zip(names, [send(1), send(2)]): await b``, these are the calls of ``send``,
+        and the path from the result of ``zip`` to their awaitables is ``(EACH_ITEM, 1)``.
 
         Args:
             word: The name of the builtin.
@@ -156,13 +172,13 @@ class DeferredCalls:
         """
         arguments, scope = place.node.args, place.scope
         if word in _COLLECTIONS and arguments:
-            self._mark_awaited_later(arguments[0], scope, awaitable_path or (EACH_ITEM,))
+            self._mark_calls_in(arguments[0], scope, awaitable_path or (EACH_ITEM,))
         elif word == "dict":
             for item in place.node.keywords:
-                self._mark_awaited_later(item.value, scope, awaitable_path[1:])
+                self._mark_calls_in(item.value, scope, awaitable_path[1:])
         elif word == "enumerate" and arguments and awaitable_path[1:2] == (1,):
             # ``enumerate()`` yields pairs of a number and an item, and the item has index 1.
-            self._mark_awaited_later(arguments[0], scope, (EACH_ITEM, *awaitable_path[2:]))
+            self._mark_calls_in(arguments[0], scope, (EACH_ITEM, *awaitable_path[2:]))
         elif (
             word == "zip"
             and len(awaitable_path) > 1
@@ -171,39 +187,44 @@ class DeferredCalls:
         ):
             # Each tuple of ``zip()`` has one item of each argument, so the index in the tuple is
             # the index of the argument.
-            self._mark_awaited_later(
+            self._mark_calls_in(
                 arguments[awaitable_path[1]], scope, (EACH_ITEM, *awaitable_path[2:])
             )
         elif word == "map" and arguments:
-            place.stays_awaitable = True
-            self._mark_awaited_later_in_mapped_function(arguments[0], place, awaitable_path[1:])
+            # The script awaits the items of the result itself.
+            place.is_await_deferred = True
+            self._mark_calls_in_mapped_function(arguments[0], place, awaitable_path[1:])
 
-    def _mark_awaited_later_in_mapped_function(
+    def _mark_calls_in_mapped_function(
         self, function: Any, place: CallPlace, awaitable_path: Path
     ) -> None:
-        """Mark as awaited later the calls whose awaitables a function passed to ``map`` returns.
+        """Follow the function in ``map(function, items)`` to the calls whose awaitables it returns.
+
+        Mark these calls, because the script awaits the items of the ``map`` later.
 
         Args:
-            function: The expression that is passed to ``map``.
+            function: The expression that is passed to ``map`` as the first argument.
             place: The call of ``map``.
             awaitable_path: The indexes that lead from the function's result to the awaitables.
         """
         if isinstance(function, ast.Lambda):
-            self._mark_awaited_later(
-                function.body, self._syntax.scopes[id(function)], awaitable_path
-            )
+            self._mark_calls_in(function.body, self._syntax.scopes[id(function)], awaitable_path)
             return
-        first_argument = Place(function, place.scope, container=place.node.args, key=0)
-        self.passed_functions.append(first_argument)
+        place_of_function = Place(function, place.scope, container=place.node.args, key=0)
+        self.passed_functions.append(place_of_function)
         if isinstance(function, ast.Name):
-            owner = place.scope.find(function.id)
-            for scope in self._functions.by_name.get((id(owner), function.id), ()):
-                self._mark_awaited_later_in_returns(scope, awaitable_path)
+            binding_scope = place.scope.find(function.id)
+            key = (id(binding_scope), function.id)
+            for scope in self._functions.by_scope_and_name.get(key, ()):
+                self._mark_calls_in_returns(scope, awaitable_path)
 
-    def _mark_awaited_later_in_called_function(
+    def _mark_calls_in_called_function(
         self, place: CallPlace, awaitable_path: Path, *, is_awaited: bool = False
     ) -> None:
-        """Mark as awaited later the calls whose awaitables a function of the script returns.
+        """Follow a call into the called function of the script.
+
+        If this function returns awaitables that the script awaits later, mark the calls inside the
+        function that make these awaitables.
 
         Args:
             place: The call of the function.
@@ -212,30 +233,30 @@ class DeferredCalls:
             is_awaited: Whether the script awaits this call in place.
         """
         for scope in self._functions.targets(place):
-            # The call of an async function makes a coroutine. If the script uses this coroutine as
-            # the awaitable, the path is empty, and the value that the function returns need not be
-            # an awaitable. The same is true for a call that the script awaits in place.
-            awaitable_is_coroutine = is_awaited or self._functions.is_async(scope)
-            if awaitable_path or not awaitable_is_coroutine:
-                self._mark_awaited_later_in_returns(scope, awaitable_path)
+            # With an empty path, the awaitable is the result of the call itself. For an async
+            # function, this is the coroutine, and what the function returns is a plain value.
+            awaitable_is_call_result = not awaitable_path
+            if awaitable_is_call_result and (is_awaited or self._functions.is_async(scope)):
+                continue
+            self._mark_calls_in_returns(scope, awaitable_path)
         match place.node.func:
             case ast.Name(id=word):
                 owner = place.scope.find(word)
                 bindings = () if owner is None else owner.assigned_values.get(word, ())
-                for value, _, _ in bindings:
+                for value, *_ in bindings:
                     if isinstance(value, ast.Lambda):
-                        self._mark_awaited_later_in_lambda(value, awaitable_path)
+                        self._mark_calls_in_lambda(value, awaitable_path)
             case _:
                 pass
 
-    def _mark_awaited_later_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
+    def _mark_calls_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
         scope = self._syntax.scopes[id(function)]
         if self._is_first_visit(scope, _RESULT, awaitable_path):
             self._functions.may_return_awaitable.add(id(scope))
-            self._mark_awaited_later(function.body, scope, awaitable_path)
+            self._mark_calls_in(function.body, scope, awaitable_path)
 
-    def _mark_awaited_later_in_returns(self, scope: Scope, awaitable_path: Path) -> None:
-        """Mark as awaited later the calls in the values that a function returns or yields.
+    def _mark_calls_in_returns(self, scope: Scope, awaitable_path: Path) -> None:
+        """Mark the calls that make the awaitables in what a function returns or yields.
 
         Args:
             scope: The scope of the function.
@@ -245,10 +266,10 @@ class DeferredCalls:
             return
         self._functions.may_return_awaitable.add(id(scope))
         for value in scope.returns:
-            self._mark_awaited_later(value, scope, awaitable_path)
+            self._mark_calls_in(value, scope, awaitable_path)
         if scope.is_generator and awaitable_path:
             for value in scope.yields:
-                self._mark_awaited_later(value, scope, awaitable_path[1:])
+                self._mark_calls_in(value, scope, awaitable_path[1:])
 
     def _is_first_visit(self, function: Scope, visited_part: str, awaitable_path: Path) -> bool:
         """Return True if this method has not been called with these arguments before.
@@ -267,10 +288,8 @@ class DeferredCalls:
         self._visited.add(visit)
         return True
 
-    def _mark_awaited_later_in_variable(
-        self, variable: str, scope: Scope, awaitable_path: Path
-    ) -> None:
-        """Mark as awaited later the calls whose awaitables are in a variable or parameter.
+    def _mark_calls_in_variable(self, variable: str, scope: Scope, awaitable_path: Path) -> None:
+        """Mark the calls that make the awaitables in the value of a variable or parameter.
 
         Args:
             variable: The name of the variable or parameter.
@@ -281,21 +300,21 @@ class DeferredCalls:
         if owner is None:
             return
         if "param" in owner.binding_kinds[variable] and owner.kind == "function":
-            self._mark_awaited_later_in_arguments(owner, variable, awaitable_path)
-        self._mark_awaited_later_in_bindings(
+            self._mark_calls_in_arguments(owner, variable, awaitable_path)
+        self._mark_calls_in_bindings(
             id(owner), variable, owner.assigned_values.get(variable, ()), awaitable_path
         )
 
-    def _mark_awaited_later_in_bindings(
-        self, owner: int, variable: str, bindings: Sequence[Any], awaitable_path: Path
+    def _mark_calls_in_bindings(
+        self, owner: int, variable: str, bindings: Sequence[ValuePart], awaitable_path: Path
     ) -> None:
-        """Mark as awaited later the calls whose awaitables are assigned to a variable or attribute.
+        """Mark the calls that make the awaitables in the values of a variable or attribute.
 
         Args:
             owner: The ``id()`` of the scope that has the variable.
             variable: The name of the variable or attribute.
-            bindings: The assigned expressions, each with its scope and with a path: for unpacking,
-                the indexes that lead from the expression's value to the assigned element.
+            bindings: The assigned values. The path of each binding leads from the expression's
+                value to what the variable gets, such as ``(1,)`` in ``other, variable = value``.
             awaitable_path: The indexes that lead from the variable's value to the awaitables.
         """
         # A cycle of assignments would visit the name again and again, or with ever longer paths.
@@ -304,17 +323,21 @@ class DeferredCalls:
             return
         self._visited.add(visit)
         for value, scope, binding_path in bindings:
-            # ``items.append(value)`` is a binding of ``items`` whose path begins with
-            # ``TO_CONTAINER``: this step leads from the value out to the list. The first index in
-            # ``awaitable_path`` leads from the list back to the value, so both steps are dropped.
-            steps_out = binding_path.count(TO_CONTAINER)
-            path_from_value = (*binding_path[steps_out:], *awaitable_path[steps_out:])
-            self._mark_awaited_later(value, scope, path_from_value)
+            # After ``pairs.append(value)``, the binding path is (TO_CONTAINER,). This step leads
+            # from the value out to the list, and the first step of an awaitable path such as
+            # (EACH_ITEM, 1) leads from the list back to the value. Both steps are dropped, and
+            # the path from the value is (1,).
+            dropped_step_count = binding_path.count(TO_CONTAINER)
+            binding_path_inward = binding_path[dropped_step_count:]
+            path_from_value = (*binding_path_inward, *awaitable_path[dropped_step_count:])
+            self._mark_calls_in(value, scope, path_from_value)
 
-    def _mark_awaited_later_in_arguments(
+    def _mark_calls_in_arguments(
         self, function: Scope, parameter: str, awaitable_path: Path
     ) -> None:
-        """Mark as awaited later the calls whose awaitables the script passes for a parameter.
+        """Follow a parameter to the arguments that callers pass, for a function that awaits them.
+
+        Mark the calls that make the awaitables in these arguments.
 
         Args:
             function: The scope of the function that has the parameter.
@@ -332,12 +355,12 @@ class DeferredCalls:
             arguments: list[Any] = place.node.args
             for keyword in place.node.keywords:
                 if keyword.arg == parameter:
-                    self._mark_awaited_later(keyword.value, place.scope, awaitable_path)
+                    self._mark_calls_in(keyword.value, place.scope, awaitable_path)
             if vararg is not None and vararg.arg == parameter:
                 # Each further argument is an item of ``*args``, so the first step is left out.
                 for item in arguments[len(function.params) - bound_parameters :]:
-                    self._mark_awaited_later(item, place.scope, awaitable_path[1:])
+                    self._mark_calls_in(item, place.scope, awaitable_path[1:])
             elif parameter in function.params:
                 index = function.params.index(parameter) - bound_parameters
                 if 0 <= index < len(arguments):
-                    self._mark_awaited_later(arguments[index], place.scope, awaitable_path)
+                    self._mark_calls_in(arguments[index], place.scope, awaitable_path)

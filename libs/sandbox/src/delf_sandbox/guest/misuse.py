@@ -34,7 +34,7 @@ _LAZY_FUNCTIONS = frozenset(
     }
 )
 # Lazy functions that models also write as a statement, meaning that it runs like a loop.
-_WRITTEN_AS_LOOP = frozenset({"map", "filter"})
+_REWRITTEN_AS_LOOP = frozenset({"map", "filter"})
 _MAX_NAMES = 12
 
 
@@ -69,14 +69,14 @@ class _Uses:
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
         self._names = names
         self._tools = names.initial_names.tools
-        self._loads = [(place.node, place.scope) for place, _ in names.syntax.loads]
+        self._name_reads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
         # The line and column of each misuse, and the error for it.
         self._errors: list[tuple[int, int, ToolMisuseError]] = []
-        # The functions such as ``map`` and ``partial``, which call the function passed to them only
-        # later: a mapping from the name in the script to the name in the library, which differ
-        # after ``from itertools import chain as join``.
-        self._function_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
+        # The original name of each lazy builtin, and of each function that the script imports from
+        # functools or itertools: ``join`` is ``chain`` after ``from itertools import chain as
+        # join``.
+        self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
         self._module_names: set[str] = set()
         # The functions that the script defines: a mapping from name to node.
         self._functions_of_script: dict[str, Any] = {}
@@ -86,7 +86,7 @@ class _Uses:
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    self._function_by_local_name |= {
+                    self._original_name_by_local_name |= {
                         alias.asname or alias.name: alias.name for alias in aliases
                     }
                 case ast.Import(names=aliases):
@@ -105,7 +105,7 @@ class _Uses:
             for node in ast.walk(tree)
             if isinstance(node, ast.Call)
             and node.args
-            and self._library_function_of(node) in _LAZY_FUNCTIONS
+            and self._original_name_of(node) in _LAZY_FUNCTIONS
         ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
@@ -129,12 +129,12 @@ class _Uses:
 
     def _direct_uses(self) -> Iterator[_Use]:
         """Yield the expressions that are just the name of a connection or plain tool."""
-        for node, scope in self._loads:
+        for node, scope in self._name_reads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            # ToolNames has replaced every misspelt tool name by an item of the table TOOLS. The
-            # replaced node is at the place of the misspelt name.
+            # ToolNames has replaced every misspelt tool name by an item of the table TOOLS:
+            # ``place.node`` is the misspelt name, and ``place.current`` the item.
             expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:
@@ -163,11 +163,11 @@ class _Uses:
                 ):
                     return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
                 case ast.Call() if (
-                    node in parent.args and self._library_function_of(parent) == "partial"
+                    node in parent.args and self._original_name_of(parent) == "partial"
                 ):
                     node = parent  # a partial of an action is used like the action
                 case ast.Call() if (
-                    node in parent.args and self._library_function_of(parent) in _LAZY_FUNCTIONS
+                    node in parent.args and self._original_name_of(parent) in _LAZY_FUNCTIONS
                 ):
                     return (
                         self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
@@ -246,21 +246,22 @@ class _Uses:
                 even if the script never reads the name.
         """
         owner = use.scope.owner(name)
-        reads = [(node, scope) for node, scope in self._loads if node.id == name]
+        reads = [(node, scope) for node, scope in self._name_reads if node.id == name]
         if not reads and not is_expression:
             return self._record_misuse(use, value)
-        bindings = owner.assigned_values.get(name, [])
+        # The reads of a name that is also a tool's own name are collected by _direct_uses().
+        if name in self._tools:
+            return []
         # The name refers to the tool for certain only if this assignment is its only binding.
-        if (
-            len(bindings) != 1
-            or bindings[0][0] is not value
-            or owner.binding_kinds.get(name) != {"data"}
-        ):
+        assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
+        is_only_assignment = len(assigned_values) == 1 and assigned_values[0] is value
+        is_only_variable = owner.binding_kinds.get(name) == {"variable"}
+        if not is_only_assignment or not is_only_variable:
             return []
         return [
             _Use(use.label, use.methods, node, scope)
             for node, scope in reads
-            if scope.find(name) is owner and name not in self._tools
+            if scope.find(name) is owner
         ]
 
     def _check_lazy_call(self, node: ast.Call) -> None:
@@ -280,10 +281,11 @@ class _Uses:
         place = self._names.syntax.calls.get(id(node))
         if label is None or place is None:
             return
-        name = self._library_function_of(node)
+        name = self._original_name_of(node)
         is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        if is_statement and isinstance(inner, ast.Lambda) and name in _WRITTEN_AS_LOOP:
-            return  # the rewriting makes this statement iterate its result
+        if is_statement and isinstance(inner, ast.Lambda) and name in _REWRITTEN_AS_LOOP:
+            # Before the script runs, the statement is rewritten so that it iterates its result.
+            return
         if is_statement or self._is_unused(node, place.scope):
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
@@ -303,31 +305,35 @@ class _Uses:
                 case _:
                     pass
 
-    def _library_function_of(self, node: ast.Call) -> str:
-        """Return the library name of a called function that calls its argument only later.
+    def _original_name_of(self, node: ast.Call) -> str:
+        """Return the original name of a called library function, such as ``partial`` or ``map``.
 
-        Examples are ``map``, which calls its function when the result is iterated, and ``partial``.
-        The library name may differ from the name in the script, after ``import … as``. An empty
-        text stands for any other function.
+        The original name is the name in the library, which may differ from the name in the script
+        after ``import … as``. An empty text stands for a function that is neither a lazy builtin
+        nor a function of ``functools`` or ``itertools``.
         """
         match node.func:
             case ast.Name(id=name):
-                return self._function_by_local_name.get(name, "")
+                return self._original_name_by_local_name.get(name, "")
             case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in self._module_names:
                 return attr
             case _:
                 return ""
 
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
-        """Return True if the script does not use the result of a call."""
+        """Return True if the script does not use the result of a call.
+
+        Before a script runs, it is rewritten so that a statement such as ``map(send, names)``
+        iterates its result, like a loop. Such a result is used.
+        """
         match self._parents.get(id(node)):
-            # The rewriting makes a statement such as ``map(send, names)`` iterate its result.
             case ast.Expr():
-                return self._library_function_of(node) not in _WRITTEN_AS_LOOP
+                return self._original_name_of(node) not in _REWRITTEN_AS_LOOP
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
                 return owner.kind != "class" and not any(
-                    place.id == name and inner.owner(name) is owner for place, inner in self._loads
+                    place.id == name and inner.owner(name) is owner
+                    for place, inner in self._name_reads
                 )
             case _:
                 return False
@@ -367,7 +373,11 @@ class _Uses:
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if the parent node uses the value of its child ``node``."""
+        """Return True if a tool, named without a call in ``node``, misses its call here.
+
+        In the parent node, only the result of the call would make sense. Examples are a sum, a
+        condition, and a statement that consists of the tool's name alone.
+        """
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
                 return True

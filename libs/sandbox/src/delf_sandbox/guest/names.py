@@ -52,7 +52,7 @@ class InitialNames:
         return bool(self.tools.get(name))
 
     def is_plain_tool(self, name: str) -> bool:
-        """Return True if a name is that of a tool which scripts call by this name."""
+        """Return True if scripts call a tool by this name alone, without a connection."""
         return name in self.tools and not self.tools[name]
 
 
@@ -78,6 +78,10 @@ class _ToolName(NamedTuple):
     connection: str
     method: str
 
+    @property
+    def is_action(self) -> bool:
+        return bool(self.method)
+
 
 class ToolNames:
     """Finds the tool calls in a script, and corrects the spelling of tool names in place.
@@ -99,7 +103,7 @@ class ToolNames:
         self.rebound_names: dict[str, str] = {}
         """The tool names that the script rebinds, each mapped to the kind of its new value.
 
-        The kind is ``data`` or ``function``.
+        The kind is ``variable`` or ``function``.
         """
         self._tool_by_spelling = _tools_by_spelling(initial_names.tools)
         has_new_imports = self._add_missing_imports(tree)
@@ -116,7 +120,7 @@ class ToolNames:
             self._resolve_tool_call(place)
 
     def is_free(self, word: str, scope: Scope) -> bool:
-        """Return True if the script does not bind a name in a scope or around it."""
+        """Return True if neither ``scope`` nor a scope that encloses it binds ``word``."""
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
@@ -133,11 +137,13 @@ class ToolNames:
         tools, node = self.initial_names.tools, place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
+                # ``tool``, ``parameter``, or the script's own ``variable`` or ``function``
                 meaning = self._meaning_of(word, place.scope)
                 if meaning == "parameter":  # which hides the tool
                     return
-                # Only the running script shows whether it rebinds the name before this call.
-                if meaning == "data" and place.scope.find(word) is self.syntax.module:
+                is_global = place.scope.find(word) is self.syntax.module
+                if meaning == "variable" and is_global:
+                    # Only the running script shows whether it assigns the name before this call.
                     key = ast.Constant(value=word, **position_of(node))
                     node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
                     self.uncertain.add(id(node))
@@ -193,14 +199,14 @@ class ToolNames:
 
         Returns:
             ``tool`` if the script does not rebind the name, ``parameter`` if a function has a
-            parameter of this name, else the kind of the new value: ``data`` or ``function``.
+            parameter of this name, else the kind of the new value: ``variable`` or ``function``.
         """
         owner = scope.find(word)
         if owner is None:
             return "tool"
         if "param" in owner.binding_kinds[word]:
             return "parameter"
-        return self.rebound_names.get(word, "data")
+        return self.rebound_names.get(word, "variable")
 
     def _find_rebound_names(self) -> None:
         """Record the tool names that the script rebinds.
@@ -212,24 +218,24 @@ class ToolNames:
         for scope in self._all_scopes():
             for word, binding in scope.binding_kinds.items():
                 if word in tools and "param" not in binding and scope.kind != "class":
-                    self.rebound_names.setdefault(word, "data")
+                    self.rebound_names.setdefault(word, "variable")
         for place in self.syntax.definitions:
             is_lambda = isinstance(place.node, ast.Assign)
-            defined: str = place.node.targets[0].id if is_lambda else place.node.name
-            if defined in tools and place.scope.kind != "class":
-                self._remove_copied_stub(place, defined)
-                self.rebound_names[defined] = "function"
+            defined_name: str = place.node.targets[0].id if is_lambda else place.node.name
+            if defined_name in tools and place.scope.kind != "class":
+                self._remove_copied_stub(place, defined_name)
+                self.rebound_names[defined_name] = "function"
 
     def _all_scopes(self) -> Iterator[Scope]:
         yield self.syntax.module
         yield from self.syntax.scopes.values()
 
-    def _remove_copied_stub(self, place: Place, defined: str) -> None:
-        """Remove the script's copy of a tool's stub, and let reads of the name refer to the tool.
+    def _remove_copied_stub(self, place: Place, tool_name: str) -> None:
+        """Replace the script's copy of a tool's stub by ``pass``, so that its name means the tool.
 
         Args:
             place: The definition of a function that has a tool's name.
-            defined: The name.
+            tool_name: The name that the function and the tool share.
 
         Raises:
             AmbiguousError: If the function calls tools, so that it is no copy of a stub.
@@ -237,13 +243,13 @@ class ToolNames:
         if any(map(self._is_tool_call, ast.walk(place.node))):
             raise AmbiguousError.at_node(
                 place.node,
-                f"{defined} is the name of a tool, but here also of a function that calls tools: "
+                f"{tool_name} is the name of a tool, but here also of a function that calls tools: "
                 "give the function another name",
             )
         for load, is_called in self.syntax.loads:
-            is_read = load.node.id == defined and load.scope.find(defined) is not None
-            if is_read and not is_called:  # calls are rewritten by _resolve_tool_call()
-                load.put(tool(load.node, defined))
+            means_function = load.node.id == tool_name and load.scope.find(tool_name) is not None
+            if means_function and not is_called:  # calls are rewritten by _resolve_tool_call()
+                load.put(tool(load.node, tool_name))
         place.put(ast.Pass(**position_of(place.node)))
 
     def _is_tool_call(self, node: ast.AST) -> bool:
@@ -267,8 +273,9 @@ class ToolNames:
         ):
             return
         intended_tool = self._tool_by_spelling.get(normalized_name(node.attr))
-        # The name of an action alone is taken for the action only where the script calls it.
-        if intended_tool is not None and (is_called or not intended_tool.method):
+        # An action without its connection, such as ``tools.find_orders``, is corrected only in a
+        # call, because it may also be an attribute of an object of the script.
+        if intended_tool is not None and (is_called or not intended_tool.is_action):
             place.put(self._tool_node(node, intended_tool))
 
     def _correct_name(self, place: Place, is_called: bool) -> None:
@@ -276,10 +283,13 @@ class ToolNames:
         node = place.node
         if self._is_unknown(node.id, place.scope):
             intended_tool = self._tool_by_spelling.get(normalized_name(node.id))
-            if intended_tool is not None and (is_called or not intended_tool.method):
+            # The name of an action without its connection is corrected only in a call.
+            if intended_tool is not None and (is_called or not intended_tool.is_action):
                 place.put(self._tool_node(node, intended_tool))
             elif is_called and node.id[:1].isupper() and _is_record(place.container):
-                place.put(name(node, "dict"))  # a record type named in the prompt
+                # The prompt names types of records, such as ``Order``. They do not exist in the
+                # script, where each record is a dict.
+                place.put(name(node, "dict"))
 
     def _tool_node(self, node: Any, intended_tool: _ToolName) -> ast.expr:
         connection = tool(node, intended_tool.connection)
@@ -360,8 +370,9 @@ class ToolNames:
             intended_tool = self._imported_tool(item.name, module, is_plain)
             bound_name = item.asname or item.name.partition(".")[0]
             if intended_tool is not None:
-                # A connection is bound to its own name already.
-                if item.asname or intended_tool.method or intended_tool.connection != bound_name:
+                # Without an import, only a connection or plain tool is known, by its own name.
+                is_known = not intended_tool.is_action and intended_tool.connection == bound_name
+                if item.asname or not is_known:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
                     value = self._tool_node(node, intended_tool)
                     assignment = ast.Assign(targets=[target], value=value, **position_of(node))

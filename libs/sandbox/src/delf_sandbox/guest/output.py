@@ -83,7 +83,7 @@ class Printer(io.TextIOBase):
         """Send the remaining text, and ignore text that the script's threads print later."""
         # First: a thread that prints now must not add to the text that is being sent.
         self._has_ended = True
-        self.send_buffered()
+        self.queue_buffered_text()
 
     def writable(self) -> bool:
         return True
@@ -96,7 +96,7 @@ class Printer(io.TextIOBase):
         if self._has_ended:
             return size
         if self._total_chars + size > self.limit:
-            self.send_buffered()
+            self.queue_buffered_text()
             raise LimitReachedError(
                 "output", f"the script printed more than {self.limit:,} characters"
             )
@@ -107,7 +107,7 @@ class Printer(io.TextIOBase):
             self._buffered_chars >= _MAX_BUFFERED_CHARS
             or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS
         ):
-            self._send_buffered(at_once=True)
+            self._send_buffered_text(at_once=True)
         elif self._can_use_alarm_signal and not self._is_alarm_set:
             self._set_alarm()
         return size
@@ -115,11 +115,11 @@ class Printer(io.TextIOBase):
     def flush(self) -> None:
         """Flush the buffer, unless it was flushed a moment ago; scripts may flush each line."""
         if monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
-            self._send_buffered(at_once=True)
+            self._send_buffered_text(at_once=True)
 
-    def send_buffered(self) -> None:
+    def queue_buffered_text(self) -> None:
         """Queue the buffered text, so that it is sent before the next frame."""
-        self._send_buffered(at_once=False)
+        self._send_buffered_text(at_once=False)
 
     def _set_alarm(self) -> None:
         """Start the alarm timer, unless the script uses the alarm: a process has only one."""
@@ -137,11 +137,11 @@ class Printer(io.TextIOBase):
             self._set_alarm()
             return
         try:
-            self._send_buffered(at_once=True)
+            self._send_buffered_text(at_once=True)
         finally:
             self._lock.__exit__()
 
-    def _send_buffered(self, *, at_once: bool) -> None:
+    def _send_buffered_text(self, *, at_once: bool) -> None:
         if not self._parts:
             return
         with self._lock:

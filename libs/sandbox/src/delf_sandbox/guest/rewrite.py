@@ -83,7 +83,8 @@ class Rewriting:
         self._functions.raise_if_write_inside_any_or_all()
         # The kind of result of each call, such as ``async``, by the ``id()`` of the call's node.
         self._result_kinds = {
-            key: self._functions.result_kind(p) for key, p in self._syntax.calls.items()
+            node_id: self._functions.result_kind(call_place)
+            for node_id, call_place in self._syntax.calls.items()
         }
         self.result = Rewritten(rebound_names=sorted(names.rebound_names))
         self._rewrite_tree()
@@ -99,15 +100,15 @@ class Rewriting:
         may_return_awaitables = self.may_return_awaitables()
         for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
-                self._make_cacheable(scope.node)
+                self._make_cached_result_reusable(scope.node)
         # A place is a node with its position in the tree, so that the node can be replaced.
         for place in self._syntax.loops:
-            self._leave_async_generator_unchanged(place)
+            self._exclude_async_generator(place)
         for place in self._syntax.awaits:
             # The awaited expression may be a variable, whose value may be a plain value.
             if not isinstance(place.node.value, ast.Call):
                 self._rewrite_await(place, is_surely_awaitable=False)
-        for place in self._deferred.passed_functions:
+        for place in self._deferred.passed_functions:  # the functions passed to ``map``
             self.replace_passed_function(place)
         await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
         # Expressions such as ``map(…)`` make tool calls only when they are iterated. Find these
@@ -127,7 +128,7 @@ class Rewriting:
                 # both classes have the same fields.
                 scope.node.__class__ = ast.AsyncFunctionDef
 
-    def _make_cacheable(self, function: ast.AsyncFunctionDef) -> None:
+    def _make_cached_result_reusable(self, function: ast.AsyncFunctionDef) -> None:
         """Let each caller of an async function with ``@cache`` await the cached result."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -167,8 +168,8 @@ class Rewriting:
 
         Args:
             place: The call.
-            is_awaited: Whether the rewritten script awaits the call in place. The rewriting is the
-                same in both cases here, but a subclass may leave such a call unchanged.
+            is_awaited: Whether the rewritten script has an ``await`` directly before the call. Not
+                used here, but in subclasses.
         """
         place.node.func = attribute(place.node.func, ASYNC_VARIANT)
 
@@ -195,17 +196,16 @@ class Rewriting:
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
         # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
-        # async generator, ``plain`` for a value, ``maybe`` for a value or an awaitable, and
-        # ``unknown`` for a function that the script does not define, which may return anything.
+        # async generator, ``plain`` for a value, ``maybe_awaitable`` for a value or an awaitable,
+        # and ``unknown`` for a function that the script does not define, which may return anything.
         kind, node = self._result_kinds[id(place.node)], place.node
-        # The script stores the awaitable of such a call, or passes it to gather(), and awaits it
-        # later.
-        is_awaited_later = place.stays_awaitable and outer is None
+        # The script stores the awaitable, or passes it to gather(), in order to await it later.
+        is_awaited_later = place.is_await_deferred and outer is None
         is_used_as_awaitable = outer is not None or is_awaited_later
         can_await = self._functions.can_await(place.scope)
         if kind == "tool" and (is_used_as_awaitable or can_await):
             self.make_awaitable(place, is_awaited=not is_awaited_later)
-        if kind in ("unknown", "maybe") and is_used_as_awaitable:
+        if kind in ("unknown", "maybe_awaitable") and is_used_as_awaitable:
             node.func = self.awaitable_variant(node.func)
         if outer is not None:
             self._rewrite_await(outer, is_surely_awaitable=kind in ("tool", "async"))
@@ -216,10 +216,10 @@ class Rewriting:
                 place.put(await_node(node))
         elif kind == "async":
             place.put(self.await_or_block(place, node))
-        elif kind == "maybe" and can_await:
+        elif kind == "maybe_awaitable" and can_await:
             node.func = self.awaitable_variant(node.func)
             place.put(await_node(call(AS_AWAITABLE, node)))
-        elif kind in ("stream", "maybe") or (kind == "unknown" and may_return_awaitable):
+        elif kind in ("stream", "maybe_awaitable") or (kind == "unknown" and may_return_awaitable):
             place.put(call(RESULT_OF_COROUTINE, node))
         elif kind == "plain":
             self.let_call_accept_async_functions(place)
@@ -261,26 +261,30 @@ class Rewriting:
             and self._functions.result_kind_of_name(node.id, scope) == "async"
         )
 
-    def _leave_async_generator_unchanged(self, place: Place) -> None:
-        """Leave the call of an async generator as it is if an ``async for`` iterates the result."""
+    def _exclude_async_generator(self, place: Place) -> None:
+        """Exclude the call of an async generator in an ``async for`` from the rewriting of calls.
+
+        Args:
+            place: Any loop, or ``for`` clause of a comprehension.
+        """
         call_place = self._syntax.calls.get(id(place.node.iter))
         if (
             call_place is not None
             and self._allows_async_for(place)
             and self._result_kinds[id(call_place.node)] == "stream"
         ):
-            call_place.stays_awaitable = True
+            call_place.is_await_deferred = True
 
     def _allows_async_for(self, place: Place) -> bool:
         """Return True if a loop is an ``async for`` and ``await`` is allowed at its position."""
-        # The clauses of a generator expression run later, in whatever function iterates it.
-        is_in_generator = any(
-            place.container is generator.node.generators for generator in self._syntax.generators
+        # A clause of a generator expression runs later, in whatever function iterates the result.
+        is_clause_of_generator = any(
+            place.node in generator.node.generators for generator in self._syntax.generators
         )
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
-            and not is_in_generator
+            and not is_clause_of_generator
         )
 
     def _rewrite_loop(self, place: Place) -> None:
@@ -300,6 +304,11 @@ class Rewriting:
                 node.__class__ = ast.For
 
     def _rewrite_with(self, place: Place) -> None:
+        """Rewrite an ``async with`` so that it accepts plain context managers.
+
+        Where ``await`` is not allowed, the statement becomes a plain ``with``, whose helper blocks
+        while it enters and leaves an async context manager.
+        """
         node: Any = place.node
         if not is_async_node(node):
             return
@@ -312,9 +321,10 @@ class Rewriting:
     def _find_lazily_made_calls(self) -> list[Place]:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
-        The tool calls are made only when the script iterates the result. If the interpreter allows
-        ``await`` everywhere, return only those expressions that are a whole statement or the value
-        of an assignment: a subclass turns all other expressions into lists.
+        The tool calls are made only when the script iterates the result. If
+        :attr:`await_everywhere` is set, return only the expressions that are a whole statement or
+        an assigned value, because the subclass that sets the attribute rewrites all others as
+        lists.
         """
         lazy_places = [
             place
@@ -323,7 +333,7 @@ class Rewriting:
         ]
         for place in self._syntax.calls.values():
             # The script awaits the items of such a result itself, for example with gather().
-            if place.stays_awaitable:
+            if place.is_await_deferred:
                 continue
             match place.node:
                 case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
@@ -349,7 +359,9 @@ class Rewriting:
         return any(
             outer_scope is scope
             for place in self._syntax.calls.values()
-            if self._result_kinds[id(place.node)] in ("tool", "async") and not place.stays_awaitable
+            # An async function, such as gather(), may wait for tool calls, too.
+            if self._result_kinds[id(place.node)] in ("tool", "async")
+            and not place.is_await_deferred
             for outer_scope in enclosing_scopes(place.scope)
         )
 
@@ -370,12 +382,14 @@ class Rewriting:
     def _makes_tool_call_for_each_item(self, function: Any) -> bool:
         """Return True if a function passed to ``map`` is a tool, or a lambda that calls tools."""
         if isinstance(function, ast.Lambda):
-            inner = self._syntax.scopes[id(function)]
-            return any(
-                place.scope.function is inner
-                and self._result_kinds[id(place.node)] in ("tool", "async")
+            lambda_scope = self._syntax.scopes[id(function)]
+            result_kinds = {
+                self._result_kinds[id(place.node)]
                 for place in self._syntax.calls.values()
-            )
+                if place.scope.function is lambda_scope
+            }
+            # A call of an async function may wait for tool calls, too.
+            return not result_kinds.isdisjoint({"tool", "async"})
         tool_name, _, method = (label_of(function) or "").partition(".")
         if method:
             return self._initial_names.is_connection(tool_name)

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
-"""A step of a path: an index into a tuple, :data:`EACH_ITEM` or :data:`TO_CONTAINER`."""
+"""A step of the path to a value inside another value.
+
+The step is the index of an item of a tuple, :data:`EACH_ITEM` or :data:`TO_CONTAINER`.
+"""
 Path = tuple[Step, ...]
 """The steps from a value to a value nested in it.
 
@@ -62,6 +65,20 @@ _NODES_WITHOUT_NAMES = (
 _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
+class ValuePart(NamedTuple):
+    """A part of the value of an expression.
+
+    Args:
+        expression: The expression.
+        scope: The scope of the expression.
+        path: The steps from the expression's value to the part; empty for the whole value.
+    """
+
+    expression: ast.expr
+    scope: Scope
+    path: Path
+
+
 class Scope:
     """A part of a script with names of its own: the module, a function, class or comprehension.
 
@@ -90,15 +107,17 @@ class Scope:
         self.node = node
         self.parent = parent
         self.binding_kinds: dict[str, set[str]] = {}
-        """The ways in which each name is bound: ``param``, ``import``, ``data``, or ``function``,
+        """The ways in which each name is bound: ``param``, ``import``, ``variable``, or
+        ``function``,
         which includes classes.
         """
         self.declared_outside: dict[str, str] = {}
         """The names declared ``global`` or ``nonlocal``, each mapped to one of these keywords."""
         self.params: list[str] = []
-        self.assigned_values: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """The expressions assigned to each name, each with its scope and the path to the part that
-        is assigned: ``(1,)`` for ``name`` in ``other, name = expression``.
+        self.assigned_values: dict[str, list[ValuePart]] = {}
+        """The values assigned to each name.
+
+        After ``other, name = expression``, the value of ``name`` has the path ``(1,)``.
         """
         self.returns: list[ast.expr] = []
         self.yields: list[ast.expr] = []
@@ -123,12 +142,20 @@ class Scope:
     def owner(self, name: str) -> Scope:
         """Return the scope in which an assignment to a name binds that name."""
         scope = self
-        # After ``nonlocal name``, the name belongs to an outer function, which may again declare
-        # the name. After ``global name``, the name belongs to the module, which has no parent.
-        while scope.parent is not None and (keyword := scope.declared_outside.get(name)):
+        while scope.parent is not None and name in scope.declared_outside:
+            if scope.declared_outside[name] == "global":
+                return scope.module
+            # After ``nonlocal name``, an enclosing function binds the name. The loop goes on if
+            # that function declares the name, too.
             scope = scope.parent
-            while keyword == "global" and scope.parent is not None:
-                scope = scope.parent
+        return scope
+
+    @property
+    def module(self) -> Scope:
+        """The outermost scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
         return scope
 
     def find(self, name: str) -> Scope | None:
@@ -178,14 +205,16 @@ class Place:
 
 
 class CallPlace(Place):
-    """A call, with whether its result must stay awaitable."""
+    """A call, with whether the rewriting must not await the call in place."""
 
-    __slots__ = ("stays_awaitable",)
+    __slots__ = ("is_await_deferred",)
 
     def __init__(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         super().__init__(node, scope, container, key)
-        self.stays_awaitable = False
-        """True if the script awaits the call's result later, so the call must return an awaitable.
+        self.is_await_deferred = False
+        """True if the rewriting must not await the call in place.
+
+        The script awaits the call's result later, or iterates the result with ``async for``.
         """
 
 
@@ -208,7 +237,7 @@ class ScriptSyntax:
         self.calls: dict[int, CallPlace] = {}
         self.awaits: list[Place] = []
         self.loads: list[Read] = []
-        """The reads of names, such as ``fetch``; in ``fetch()``, the name is also called."""
+        """The places where the script reads a name, including the name in a call: ``fetch()``."""
         self.attributes: list[Read] = []
         """The reads of attributes of names, such as ``mail.send``."""
         self.scopes: dict[int, Scope] = {}
@@ -223,18 +252,14 @@ class ScriptSyntax:
         """The ``with`` statements."""
         self.imports: list[tuple[Place, bool]] = []
         """The import statements; the flag is True inside a ``try`` that has ``except`` clauses."""
-        self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
+        self.stores: dict[str, list[ValuePart]] = {}
         """The values assigned to each attribute name, whatever the object."""
         self.asyncio_names = {"asyncio"}
         """The names under which the script uses the module ``asyncio``."""
         self.from_asyncio: dict[str, str] = {}
         """The names imported from ``asyncio``, each with the original name."""
-        self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
-        """The expressions that the script awaits, or passes to asyncio functions that await them.
-
-        Each expression comes with its scope and a path: the indexes that lead from the expression's
-        value to the awaitables inside the value. An empty path stands for the value itself.
-        """
+        self.awaitables: list[ValuePart] = []
+        """The values that the script awaits, or passes to asyncio functions that await values."""
         self._try_depth = 0
         # Built once, because the mapping is read for each node of the script.
         self._visitor_by_type = self._visitors()
@@ -311,7 +336,7 @@ class ScriptSyntax:
         if node.ctx.__class__ is ast.Load:
             self.loads.append(Read(Place(node, scope, container, key), is_called=False))
         else:
-            _bind(scope, node.id, "data")
+            _bind(scope, node.id, "variable")
 
     def _visit_attribute(self, node: ast.Attribute, scope: Scope, container: Any, key: Any) -> None:
         if node.ctx.__class__ is ast.Load and node.value.__class__ is ast.Name:
@@ -356,17 +381,22 @@ class ScriptSyntax:
         self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Record that an assignment binds a target to a value, or to a part of that value.
+        """Record that an assignment gives a target a value, a part of it, or its container.
 
-        The path leads from the value to the bound part.
+        Args:
+            target: The assigned name, attribute, item or tuple.
+            value: The expression of the value.
+            scope: The scope of the expression.
+            path: The steps from the value to what the target gets; empty for the value itself.
         """
         match target:
             case ast.Name(id=name):
-                scope.owner(name).assigned_values.setdefault(name, []).append((value, scope, path))
+                values = scope.owner(name).assigned_values.setdefault(name, [])
+                values.append(ValuePart(value, scope, path))
             case ast.Attribute(attr=name):
-                self.stores.setdefault(name, []).append((value, scope, path))
-            # ``names[key] = value`` counts as an assignment to ``names``. The assigned object is
-            # not the value itself, but the container of the value, so the path leads there.
+                self.stores.setdefault(name, []).append(ValuePart(value, scope, path))
+            # ``names[key] = value`` counts as an assignment to ``names``. The name does not get the
+            # value, but a container of the value, so the path first steps to the container.
             case ast.Subscript(value=inner):
                 self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
@@ -379,9 +409,10 @@ class ScriptSyntax:
                 pass
 
     def _visit_assignment(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
+        """Visit the assignment at the field or index ``key`` of ``container``."""
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
-            self._record_binding(target, node.value, scope, ())
+            self._record_binding(target, node.value, scope, path=())
             self._visit(target, scope, node.targets, index)
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
                 self.definitions.append(Place(node, scope, container, key))
@@ -391,20 +422,20 @@ class ScriptSyntax:
     ) -> None:
         if node.value is not None:
             self._visit(node.value, scope, node, "value")
-            self._record_binding(node.target, node.value, scope, ())
+            self._record_binding(node.target, node.value, scope, path=())
             self._visit(node.target, scope, node, "target")
 
     def _visit_augmented_assignment(
         self, node: ast.AugAssign, scope: Scope, container: Any, key: Any
     ) -> None:
         self._visit(node.value, scope, node, "value")
-        self._record_binding(node.target, node.value, scope, ())
+        self._record_binding(node.target, node.value, scope, path=())
         self._visit(node.target, scope, node, "target")
 
     def _visit_named_expression(
         self, node: ast.NamedExpr, scope: Scope, container: Any, key: Any
     ) -> None:
-        """Visit ``name := value``. Record that the name is bound to data, and the assigned value.
+        """Visit ``name := value``; record a variable of this name, and its assigned value.
 
         The position of the expression, ``container`` and ``key``, is not needed.
         """
@@ -414,11 +445,9 @@ class ScriptSyntax:
             owner = owner.parent
         self._visit(node.value, scope, node, "value")
         name = node.target.id
-        _bind(owner, name, "data")
-        path_to_assigned_part = ()  # the whole value is assigned
-        owner.assigned_values.setdefault(name, []).append(
-            (node.value, scope, path_to_assigned_part)
-        )
+        _bind(owner, name, "variable")
+        values = owner.assigned_values.setdefault(name, [])
+        values.append(ValuePart(node.value, scope, path=()))
 
     def _visit_for(
         self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any
@@ -500,7 +529,7 @@ class ScriptSyntax:
 
     def _visit_await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
         self.awaits.append(Place(node, scope, container, key))
-        self.awaitables.append((node.value, scope, ()))
+        self.awaitables.append(ValuePart(node.value, scope, path=()))
         self._visit(node.value, scope, node, "value")
 
     def _visit_return(self, node: ast.Return, scope: Scope, container: Any, key: Any) -> None:
@@ -550,15 +579,15 @@ class ScriptSyntax:
     def _visit_except_handler(
         self, node: ast.ExceptHandler, scope: Scope, container: Any, key: Any
     ) -> None:
-        if node.name:
-            _bind(scope, node.name, "data")
+        if node.name:  # the name in ``except Error as name``
+            _bind(scope, node.name, "variable")
         self._visit_fields(node, scope)
 
     def _visit_capture_pattern(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         # Only a mapping pattern has ``rest``; the other patterns have ``name``.
         name = getattr(node, "rest", None) or getattr(node, "name", None)
         if name:
-            _bind(scope, name, "data")
+            _bind(scope, name, "variable")
         self._visit_fields(node, scope)
 
     # -- results of the walk ------------------------------------------------------------
@@ -569,9 +598,10 @@ class ScriptSyntax:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 return attribute if name in self.asyncio_names else None
             case ast.Name(id=name) if name in self.from_asyncio:
+                # The script may bind the name to something else, too, for example as a parameter.
                 owner = scope.find(name)
-                is_import = owner is None or owner.binding_kinds[name] == {"import"}
-                return self.from_asyncio[name] if is_import else None
+                is_rebound = owner is not None and owner.binding_kinds[name] != {"import"}
+                return None if is_rebound else self.from_asyncio[name]
             case _:
                 return None
 
@@ -583,7 +613,7 @@ class ScriptSyntax:
             is_method = isinstance(node.func, ast.Attribute) and node.func.attr in AWAITING_METHODS
             if is_method or name in AWAITING_FUNCTIONS:
                 arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-                self.awaitables += [(item, call.scope, ()) for item in arguments]
+                self.awaitables += [ValuePart(item, call.scope, path=()) for item in arguments]
 
 
 def _bind(scope: Scope, name: str, kind: str) -> None:

@@ -74,9 +74,11 @@ class Script:
         returned_value = await namespace.pop(MAIN)() if self._is_wrapped else None
         last_value = namespace.pop(VALUE, None)
         value = last_value if returned_value is None else returned_value
-        # The session waits for a future together with the script's other tasks.
-        must_await = inspect.isawaitable(value) and not asyncio.isfuture(value)
-        return await value if must_await else value
+        # A future, such as a task, is returned as it is: the session waits for it together with
+        # the other tasks that the script left running.
+        if asyncio.isfuture(value) or not inspect.isawaitable(value):
+            return value
+        return await value
 
 
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)

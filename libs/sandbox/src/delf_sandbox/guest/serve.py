@@ -12,11 +12,12 @@ from delf_sandbox.guest.session import GuestSession
 
 
 class Server:
-    """Prepares a guest before its session is known, and then serves the session.
+    """Runs the scripts of one session inside the sandboxed process, the guest.
 
-    A template process creates one server and forks; each forked process serves one session. Before
-    the fork, the server opens no descriptor and draws no random numbers, because all forked
-    processes would share them.
+    The slow preparation happens in ``__init__``, before the session is known. A template process
+    creates one server and forks; each forked process serves one session. Before the fork, the
+    server opens no descriptor and draws no random numbers, because all forked processes would share
+    them.
     """
 
     def __init__(self) -> None:

@@ -49,14 +49,14 @@ from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, ma
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
 from delf_sandbox.guest.stand_ins import make_modules
-from delf_sandbox.guest.waiting import TolerantAsyncio, Waiting
+from delf_sandbox.guest.waiting import ScriptHelpers, TolerantAsyncio
 from delf_sandbox.guest.world import RecordedClockAndRandom
 
 _STOP_SECONDS = 0.25
-# The maximum number of turns of the event loop in which tasks continue after a script's end.
+# The maximum number of iterations of the event loop for tasks that continue after a script's end.
 #
 # The limit applies only to tasks that wait for no tool call.
-_MAX_TURNS_AFTER_END = 10_000
+_MAX_ITERATIONS_AFTER_END = 10_000
 _MAX_TEXT = 20_000
 
 
@@ -83,13 +83,13 @@ class GuestSession:
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
         self._tools: dict[str, Any] = {}
-        self._waiting = Waiting(loop, self._tools)
+        self._script_helpers = ScriptHelpers(loop, self._tools)
         self._tolerant_asyncio = TolerantAsyncio(loop)
         self._tolerant_asyncio.install()
         # The model can mend its script but not the sandbox, so tracebacks show only the script.
         hide_own_frames("delf_sandbox/guest")
         records.install()
-        self._replacement_modules = make_modules(self._printer, self._waiting.wait)
+        self._replacement_modules = make_modules(self._printer, self._script_helpers.wait)
         self._provided_names: dict[str, Any] = {}
         self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
@@ -103,10 +103,13 @@ class GuestSession:
         # The names that delf defines in the scripts' namespace; the others are the scripts' own.
         self._hidden_names: frozenset[str] = frozenset()
         self._source_by_filename: dict[str, str] = {}
-        # The context, remaining work and kept names that the script gave to ``rerun()``.
+        # The arguments that the script gave to ``rerun()``: the context, the remaining work and the
+        # names of the variables that the next script needs. None if it did not call ``rerun()``.
         self._rerun_request: list[Any] | None = None
+        # The tool names that the script binds to something else.
         self._rebound_names: list[str] = []
-        self._recorded_turns: list[int] = []
+        # For a replay of a script: in which iterations of the event loop which events occurred.
+        self._recorded_iterations: list[int] = []
         self._clock_and_random.install()
         warnings.filterwarnings("always", "coroutine .* was never awaited", RuntimeWarning)
         warnings.showwarning = self._record_coroutine_warning
@@ -116,7 +119,8 @@ class GuestSession:
         script = Script(
             "def nothing():\n    return [1]\nnothing()", "<rehearsal>", InitialNames({})
         )
-        await script.run(dict(self._waiting.names))
+        # Rewritten scripts call these helper functions, for example to await a result.
+        await script.run(dict(self._script_helpers.names))
         loads(dumps(["exec", 1, "print()", None]))  # the first use of the encoding is slow
 
     async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
@@ -145,11 +149,11 @@ class GuestSession:
                 self._initialise(spec)
             else:
                 number, source, start = fields
-                self._recorded_turns = []
+                self._recorded_iterations = []
                 if start is not None:
-                    # For a replay, the start also has the recorded clock reads and the turns of the
-                    # event loop in which events occurred.
-                    seed, clock_reads, self._recorded_turns = start
+                    # For a replay, the start has the recorded values of the clock, and for each
+                    # recorded event the number of the event loop's iteration in which it occurred.
+                    seed, clock_reads, self._recorded_iterations = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
 
@@ -157,7 +161,8 @@ class GuestSession:
         if frame[0] in ("return", "raise", "message"):
             self._caller.accept_answer(frame)
         else:
-            # No script can start here, inside a turn of the loop; serve() reads the queue.
+            # Queue a command to start a session or a script for serve(): this method may run in a
+            # callback of the event loop, where no script can run.
             self._commands.put_nowait(frame)
 
     def _flush(self) -> None:
@@ -171,7 +176,7 @@ class GuestSession:
         Called before any other frame is sent.
         """
         self._send_recorded()
-        self._printer.send_buffered()
+        self._printer.queue_buffered_text()
 
     def _send_recorded(self) -> None:
         self._clock_and_random.flush()
@@ -222,7 +227,7 @@ class GuestSession:
                 if method_names
                 else ToolFunction(self._caller, name)
             )
-        self._provided_names = {**EXCEPTIONS, **self._tools, **self._waiting.names}
+        self._provided_names = {**EXCEPTIONS, **self._tools, **self._script_helpers.names}
         self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
         self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
         self._provided_names["asyncio"] = asyncio
@@ -235,9 +240,9 @@ class GuestSession:
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
         link_inputs(spec["readable"], spec["scratch"])
-        may_open = make_open(spec["readable"], [spec["scratch"]])
+        restricted_open = make_open(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
-        self._namespace["__builtins__"] = make_builtins(modules, stand_ins, may_open)
+        self._namespace["__builtins__"] = make_builtins(modules, stand_ins, restricted_open)
         self._namespace.update(self._provided_names)
         self._hidden_names = frozenset(self._namespace)
 
@@ -274,11 +279,11 @@ class GuestSession:
         self._printer.start()
         self._rerun_request = None  # set if the script calls rerun()
         self._caller.begin_script()
-        self._waiting.begin_script()
+        self._script_helpers.begin_script()
         self._tolerant_asyncio.abandoned.clear()
         self._namespace.update(self._provided_names)  # an earlier script may have rebound them
         self._rebound_names = []
-        self._loop.begin(self._recorded_turns)
+        self._loop.begin(self._recorded_iterations)
         filename = f"{SCRIPT_NAME}{number}>"
         self._source_by_filename[filename] = source
         # The script gets a separate task: if it cancels the current task, the session goes on.
@@ -290,13 +295,14 @@ class GuestSession:
         if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
             error = None
         # Tasks that a successful script left running may still make calls; those of a failed
-        # script are cancelled.
-        if error is None or self._rerun_request is not None:
+        # script are cancelled. rerun() ends a script with an exception, and counts as a success.
+        is_success = error is None or self._rerun_request is not None
+        if is_success:
             self._caller.limit_calls_of_tasks()
             await self._finish_tasks()
             self._caller.end_limit_on_tasks()
         # Without this, even a task of a failed script would go on during the next script.
-        await self._cancel_stray_tasks()
+        await self._cancel_remaining_tasks()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
         if error is None:
@@ -332,36 +338,42 @@ class GuestSession:
     async def _finish_tasks(self) -> None:
         """Run the script's remaining tasks until none of them makes or waits for a tool call.
 
-        The limit on turns of the event loop ends a task that never waits.
+        Give up after ``_MAX_ITERATIONS_AFTER_END`` iterations of the event loop, because a task may
+        run on and on without a tool call.
         """
         current_task = asyncio.current_task()
-        for _ in range(_MAX_TURNS_AFTER_END):
+        for _ in range(_MAX_ITERATIONS_AFTER_END):
             # After a timeout, the script no longer wants the results of the abandoned tasks.
-            stray_tasks = asyncio.all_tasks() - {current_task, *self._tolerant_asyncio.abandoned}
-            if not stray_tasks:
+            remaining_tasks = asyncio.all_tasks() - {
+                current_task,
+                *self._tolerant_asyncio.abandoned,
+            }
+            if not remaining_tasks:
                 return
             if self._caller.has_open_calls:
-                await wait({self._caller.when_idle(), *stray_tasks}, return_when=FIRST_COMPLETED)
+                await wait(
+                    {self._caller.when_idle(), *remaining_tasks}, return_when=FIRST_COMPLETED
+                )
             elif self._loop.has_ready_callbacks:
                 await asyncio.sleep(0)  # let the callbacks run, which may make a tool call
             else:
                 return
 
-    async def _cancel_stray_tasks(self) -> None:
+    async def _cancel_remaining_tasks(self) -> None:
         """Cancel the tasks that the script left running."""
         current_task = asyncio.current_task()
-        stray_tasks = [task for task in asyncio.all_tasks() if task is not current_task]
-        for task in stray_tasks:
+        remaining_tasks = [task for task in asyncio.all_tasks() if task is not current_task]
+        for task in remaining_tasks:
             task.cancel()
-        if stray_tasks:
+        if remaining_tasks:
             # A task may swallow its cancellation, so the wait has a timeout.
-            await wait(stray_tasks, timeout=_STOP_SECONDS)
+            await wait(remaining_tasks, timeout=_STOP_SECONDS)
 
     def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
         """Build the final frame of a script from its final value and its error, if any."""
         if self._rerun_request is not None:  # the script called rerun(), which ended the script
-            # The model writes another script for the remaining work. It reads the note, and the
-            # other script finds the kept variables.
+            # The model reads the note, and writes another script for the remaining work. The kept
+            # variables are still there for that script.
             note_for_model, remaining_work, kept_variable_names = self._rerun_request
             note_for_model += rebound_names_note(self._rebound_names)
             return [
@@ -376,6 +388,7 @@ class GuestSession:
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
+        # attempt() guards each use of the exception, whose class may be the script's own.
         failed_line = attempt(
             lambda: find_failed_line(error, self._source_by_filename), ScriptLine()
         )
@@ -402,7 +415,7 @@ class GuestSession:
 
     def _unfinished_call_error(self) -> BaseException | None:
         """Return an error if a call was never awaited or a task failed unnoticed, else None."""
-        lines = self._waiting.uniterated_lines()
+        lines = self._script_helpers.uniterated_lines()
         unfinished = [
             *self._caller.unawaited(),
             *(f"the generator on line {line}, over which nothing loops" for line in lines),

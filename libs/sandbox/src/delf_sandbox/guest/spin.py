@@ -15,7 +15,7 @@ SPIN_SECONDS: Final = 300e-6
 A call of a plain function takes less time than this, so the guest does not sleep during such a
 call. The host would otherwise lose time to wake up a sleeping processor.
 """
-_MAX_SLEEPS_IN_A_ROW: Final = 64
+_MAX_WAITS_WITHOUT_SPIN: Final = 64
 # True if the machine has several processors.
 #
 # On a single processor, spinning would keep the host from answering.
@@ -37,22 +37,28 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
-        self._sleeps_left = 1
-        self._next_sleeps = 1
+        self._waits_without_spin = 1
+        self._next_waits_without_spin = 1
 
     def should_spin(self) -> bool:
-        """Return True if the next wait should spin first; count the wait."""
-        if self._sleeps_left:
-            self._sleeps_left -= 1
+        """Return True if the next wait should spin before it sleeps.
+
+        After a spin without a message, the next few waits do not spin. Each call that returns False
+        for this reason counts one of these waits.
+        """
+        if self._waits_without_spin:
+            self._waits_without_spin -= 1
             return False
         return self._has_several_processors
 
     def record_success(self) -> None:
         """Record a spin during which a message arrived, or a sleep that was shorter than a spin."""
-        self._sleeps_left = 0
-        self._next_sleeps = 1
+        self._waits_without_spin = 0
+        self._next_waits_without_spin = 1
 
     def record_failure(self) -> None:
         """Record that a spin ended without a message: do not spin in the next few waits."""
-        self._sleeps_left = self._next_sleeps
-        self._next_sleeps = min(2 * self._next_sleeps, _MAX_SLEEPS_IN_A_ROW)
+        self._waits_without_spin = self._next_waits_without_spin
+        self._next_waits_without_spin = min(
+            2 * self._next_waits_without_spin, _MAX_WAITS_WITHOUT_SPIN
+        )

@@ -59,12 +59,13 @@ def leave(code: object = None) -> NoReturn:
     raise SystemExit(code)
 
 
-def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
+def make_modules(output: Any, result_of: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
     """Return a mapping from module name to the module that scripts get instead.
 
     Args:
         output: The script's standard output.
-        wait: Blocks until an awaitable is done, and returns its result.
+        result_of: Blocks until an awaitable is done and returns its result; returns any other value
+            unchanged.
     """
     os_module = _subset_module("os", os, _OS)
     os_module.environ = {}
@@ -79,9 +80,9 @@ def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.Mod
     nest = types.ModuleType("nest_asyncio")
     nest.apply = _no_op  # pyright: ignore[reportAttributeAccessIssue]
     threads = _copy_module("threading", threading)
-    threads.Thread = _thread_class(wait)
+    threads.Thread = _thread_class(result_of)
     futures = _copy_module("concurrent.futures", concurrent.futures)
-    executor = _executor_class(wait)
+    executor = _executor_class(result_of)
     futures.ThreadPoolExecutor = futures.ProcessPoolExecutor = executor
     parent = types.ModuleType("concurrent")
     parent.futures = futures  # pyright: ignore[reportAttributeAccessIssue]
@@ -122,7 +123,14 @@ def _getenv(key: str, default: Any = None) -> Any:
     return default
 
 
-def _thread_class(wait: Callable[[Any], Any]) -> type:
+def _thread_class(result_of: Callable[[Any], Any]) -> type:
+    """Return a replacement of ``threading.Thread``.
+
+    Args:
+        result_of: Blocks until an awaitable is done and returns its result; returns any other value
+            unchanged.
+    """
+
     class Thread:
         """A replacement for ``threading.Thread`` whose ``start`` runs the function to its end."""
 
@@ -144,7 +152,8 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
 
         def run(self) -> None:
             if self._target is not None:
-                wait(self._target(*self._args, **self._kwargs))
+                # An async function returns a coroutine, which has to run, too.
+                result_of(self._target(*self._args, **self._kwargs))
 
         def start(self) -> None:
             self.run()
@@ -158,7 +167,14 @@ def _thread_class(wait: Callable[[Any], Any]) -> type:
     return Thread
 
 
-def _executor_class(wait: Callable[[Any], Any]) -> type:
+def _executor_class(result_of: Callable[[Any], Any]) -> type:
+    """Return a replacement of ``ThreadPoolExecutor``.
+
+    Args:
+        result_of: Blocks until an awaitable is done and returns its result; returns any other value
+            unchanged.
+    """
+
     class ThreadPoolExecutor(Executor):
         """A replacement for executors that calls each function when it is submitted."""
 
@@ -166,10 +182,11 @@ def _executor_class(wait: Callable[[Any], Any]) -> type:
             """Accept and ignore all arguments."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            """Call a function at once, because the sandbox has no threads, and await its result."""
             future: Future[Any] = Future()
             future.set_running_or_notify_cancel()
             try:
-                future.set_result(wait(fn(*args, **kwargs)))
+                future.set_result(result_of(fn(*args, **kwargs)))
             except Exception as error:
                 future.set_exception(error)
             return future

@@ -65,8 +65,10 @@ def awaitable_variant(function: Any) -> Any:
     return getattr(function, nodes.ASYNC_VARIANT, function)
 
 
-class Waiting:
-    """The helper functions that rewritten scripts call; :attr:`names` maps their names to them.
+class ScriptHelpers:
+    """The helper functions that a rewritten script calls, for example to await a result.
+
+    The mapping :attr:`names` has each function under the name that the script uses.
 
     Args:
         loop: The event loop.
@@ -124,7 +126,8 @@ class Waiting:
         if kind is not types.AsyncGeneratorType:
             return value
         stream = _Stream(value, self.wait)
-        # Remember the line for a warning: an unread stream makes no calls.
+        # Remember the line, to warn about a generator that the script never iterates: the tool
+        # calls in the generator are not made.
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
 
@@ -147,7 +150,10 @@ class Waiting:
         return call
 
     def _callable_or_tool(self, value: Any, name: str) -> Any:
-        """Return a tool, or the script's value for the tool's name if that value is callable."""
+        """Return the value that the script gave to a tool's name if the value is callable.
+
+        Otherwise, the script's call means the tool: return the tool.
+        """
         return value if callable(value) else self._tools[name]
 
     def _watched_generator(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
@@ -306,7 +312,11 @@ class TolerantAsyncio:
         return _Runner(self.run, self._loop)
 
     def coroutine(self, value: Any) -> Any:
-        """Return a coroutine for an awaitable, a plain value or a function to call."""
+        """Return an awaitable for a value that the script passes in place of an awaitable.
+
+        Coroutines and tool calls are returned unchanged. A function is called, and its result
+        replaces the function. For anything else, return a coroutine that returns the value.
+        """
         if inspect.iscoroutine(value) or isinstance(value, ToolCall):
             return value
         if isinstance(value, _FUNCTIONS) or type(value) is functools.partial:
@@ -365,7 +375,7 @@ class TolerantAsyncio:
 
 
 class _Runner:
-    """A replacement for ``asyncio.Runner`` that uses the guest's event loop."""
+    """A replacement for ``asyncio.Runner`` that runs coroutines on the sandbox's own event loop."""
 
     def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
         self.run = run

@@ -142,7 +142,7 @@ class RecordedClockAndRandom:
         """Patch the standard library. As this is slow, call it before a script waits for it."""
         module: Any = random
         os.urandom = module._urandom = self.random_bytes
-        module.Random.seed = _seeded_generator(module.Random.seed, self.random_bytes)
+        module.Random.seed = _replayable_seed(module.Random.seed, self.random_bytes)
         # ``random.seed`` is a method of the module's generator, bound before the patch.
         module.seed = module._inst.seed
         # These C functions of uuid1() would use the system's clock.
@@ -181,12 +181,14 @@ def _set_clock(name: str, reader: Callable[..., int]) -> None:
     setattr(time, name, seconds)
 
 
-def _seeded_generator(
-    real: Callable[..., None], draw: Callable[[int], bytes]
+def _replayable_seed(
+    original_seed: Callable[..., None], random_bytes: Callable[[int], bytes]
 ) -> Callable[..., None]:
+    """Return a replacement of ``Random.seed`` that draws an omitted seed from ``random_bytes``."""
+
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         # Without a seed, Python would use the system's randomness, which cannot be replayed.
-        real(self, draw(32) if a is None else a, version)
+        original_seed(self, random_bytes(32) if a is None else a, version)
 
     return seed
 
@@ -206,10 +208,11 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
 
 
 def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: Any) -> None:
-    """Let a module loader see certain types in ``datetime`` while it runs one of its steps.
+    """Let ``datetime`` have the given types while a module loader runs one of its steps.
 
-    A compiled module derives its types from those of ``datetime`` in C. With the script's Python
-    classes as bases, that would recurse endlessly, so such a module gets the real types.
+    The loader of compiled modules gets the original types, because such a module derives its types
+    from those of ``datetime`` in C. With the Python classes that replace these types for scripts,
+    that would recurse endlessly. The loader of Python modules gets the Python classes.
 
     Args:
         loader: The class of the loader.
