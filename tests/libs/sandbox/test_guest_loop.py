@@ -18,9 +18,8 @@ def loop(request: pytest.FixtureRequest) -> Iterator[GuestLoop]:
     wire, other = socket.socketpair()
     made = GuestLoop()
     made.open(threads=request.param)
-    made.add_reader(wire.fileno(), lambda: None)
+    made.watch_wire(wire.fileno(), lambda: None)
     yield made
-    made.remove_reader(wire.fileno())
     made.close()
     wire.close()
     other.close()

@@ -386,6 +386,17 @@ async def test_schedule_submits_one_task_per_firing(
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
 
 
+async def test_schedule_does_not_wait_for_an_unreadable_task(
+    runner: Runner, journal: SqlJournal, queue: NotedQueue, tmp_path: Path
+) -> None:
+    context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    assert (await runner.fire("sched-morning-1", context))["tasks"]
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as raw:
+        raw.execute("UPDATE delf_events SET v = 99")
+    async with asyncio.timeout(10):
+        assert (await runner.fire("sched-morning-1", context))["tasks"] == []
+
+
 async def test_item_of_two_overlapping_firings_starts_one_task(
     journal: SqlJournal, queue: Any, agents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

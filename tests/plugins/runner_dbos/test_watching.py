@@ -56,8 +56,16 @@ def test_watch_returns_at_most_a_hundred_items_at_a_time():
 
 
 def test_watch_refuses_items_without_the_id_field():
-    with pytest.raises(ConfigurationError, match="an item has no field 'number'"):
+    with pytest.raises(ConfigurationError, match="no item has a field 'number'"):
         compare_items(FIRST, "number", None)
+
+
+def test_item_without_the_id_field_does_not_hide_others():
+    seen = compare_items(FIRST, "n", None).seen
+    odd, new = {"id": "odd"}, {"id": "c", "n": 3}
+    look = compare_items([new, odd, *FIRST], "n", seen)
+    assert [item for _, item in look.new] == [new, odd]
+    assert compare_items([new, odd, *FIRST], "n", look.seen).new == []
 
 
 def test_watch_shortens_a_long_item():

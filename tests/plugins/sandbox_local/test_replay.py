@@ -156,3 +156,52 @@ print(await asyncio.gather(shop.find(4), shop.find(5)))
         "print(await asyncio.wait_for(calls[1], 30), await asyncio.wait_for(shop.find(6), 30))",
     ]
     await check_every_beginning(backend, scripts, slow_tool(random.Random(1)))
+
+
+SPINNING_BESIDE = """
+async def beside(n):
+    call = asyncio.create_task(shop.find(n))
+    turns = 0
+    while not call.done():
+        turns += 1
+        await asyncio.sleep(0)
+    print(n, turns)
+"""
+
+
+@pytest.mark.parametrize("turns", range(995, 1003))
+async def test_long_spin_before_a_call_replays_in_as_many_turns(backend, turns):
+    """The loop reads no answer in the first thousand busy turns, and then in each of them."""
+    script = f"""
+import asyncio
+for _ in range({turns}):
+    await asyncio.sleep(0)
+print(await shop.find(1))
+{SPINNING_BESIDE}
+await beside(2)
+"""
+    await check_every_beginning(backend, [script], slow_tool(random.Random(turns)))
+
+
+A_THREAD = """
+import asyncio, re
+thread = re.enum.sys.modules["_thread"]
+lock = thread.allocate_lock()
+lock.acquire()
+thread.start_new_thread(lock.acquire, ())
+while not thread._count():
+    pass
+"""
+
+
+async def test_timers_fire_in_their_turn_beside_a_thread(backend):
+    script = f"""{A_THREAD}
+opened = asyncio.Event()
+waiting = asyncio.create_task(asyncio.wait_for(opened.wait(), 30))
+for n in range(3):
+    await asyncio.sleep(0.01)
+    print(n, await asyncio.wait_for(shop.find(n), 30))
+opened.set()
+print(await waiting)
+"""
+    await check_every_beginning(backend, [script], slow_tool(random.Random(0)))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from delf.errors import DelfError
 from delf.events import TaskPostponed, TaskQueued
 from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
@@ -445,6 +446,17 @@ async def test_stopped_server_leaves_its_tasks_to_another(serve, tmp_path):
     assert (await two.until(asks["task_id"], "done"))["result"] == "sent 1 to bob"
     events = await two.events(asks["task_id"])
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_server_stops_its_agent_while_the_journal_is_away(serve, monkeypatch):
+    server = await serve()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise DelfError("the journal is away")
+
+    monkeypatch.setattr(server.app.tasks.journal, "find_requests", fail)
+    await server.app.stop()
+    assert not server.app.agent.started
 
 
 async def test_unreadable_task_does_not_keep_others_from_being_resumed(serve, tmp_path):

@@ -118,10 +118,7 @@ class Channel:
                 os._exit(0)  # the host has closed the wire, and no thread may run on
 
     def receive_available(self) -> None:
-        """Read the available data, if any, and dispatch its frames.
-
-        An outer event loop may have read the data already, so there may be nothing to read.
-        """
+        """Read the available data, if any, and dispatch its frames."""
         try:
             data = os.read(self._read_fd, _READ_SIZE)
         except BlockingIOError:

@@ -28,6 +28,8 @@ _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
 _MAX_CATCH_UP_ITERATIONS = 1_000
+# The maximum number of seconds that a replay waits for a callback of a library's thread.
+_MAX_THREAD_WAIT_SECONDS = 1.0
 
 
 def _no_op(*_: object) -> None:
@@ -75,6 +77,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._block_depth = 0
         self._own_thread_count = 0
         self._selector = selectors.PollSelector()
+        self._wire: selectors.SelectorKey | None = None
+        self._receive: Callable[[], None] = _no_op
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
@@ -121,6 +125,19 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush = flush
         self._deliver = deliver
         self._read_clock = read_clock
+
+    def watch_wire(self, fd: int, receive: Callable[[], None]) -> None:
+        """Receive frames of the host before the callbacks of an iteration.
+
+        A reader of asyncio is a callback: it would count as an iteration of its own, or keep a call
+        from blocking. How many reads the frames take depends on the machine, so a replay differed.
+
+        Args:
+            fd: The descriptor of the wire.
+            receive: Reads the available data, and dispatches its frames.
+        """
+        self._wire = self._selector.register(fd, selectors.EVENT_READ)
+        self._receive = receive
 
     def begin(self, recording: Sequence[int]) -> None:
         """Reset the loop for a new script.
@@ -300,8 +317,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush()
         self._iteration_number += 1
         if self._events_to_replay:
-            if not self._replay_iteration():
-                self._wait()
+            self._replay_iteration()
         elif self._is_catching_up and self._ready and self._catch_up_iterations_left > 0:
             # After the last recorded event, the recorded script went on until it only waited for
             # answers. An answer delivered before the script waits again would change the order.
@@ -310,7 +326,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             if self._is_catching_up:
                 self._is_catching_up = False
                 # Deliver the answers that arrived during the replay.
-                self.call_soon(self._deliver, ())
+                self._deliver(())
             self._wait()
         if not self._ready:
             # Do not count an idle wake-up as an iteration, because the number of wake-ups depends
@@ -354,25 +370,31 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout = 0.0
         elif self._scheduled:
             timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
-        self._process_events(self._selector.select(timeout))
+        self._select(timeout)
         end = self._now() / 1e9 + self._clock_resolution
         # Record each timer that fires, so that a replay fires as many timers in this iteration.
         while self._scheduled and self._scheduled[0]._when < end:
             if self._fire_next_timer():
                 self.record(_TIMER)
 
-    def _replay_iteration(self) -> bool:
-        """Replay the recorded events of this iteration, and return True.
+    def _select(self, timeout: float | None) -> None:
+        """Wait for a descriptor; receive frames, and schedule the callbacks of other descriptors.
 
-        If a thread of a library may still call back into this loop before the next recorded event,
-        replay nothing, and return False.
+        Args:
+            timeout: The maximum number of seconds to wait; None to wait without a limit.
         """
+        events = self._selector.select(timeout)
+        self._process_events([event for event in events if event[0] is not self._wire])
+        if any(key is self._wire for key, _ in events):
+            self._receive()
+
+    def _replay_iteration(self) -> None:
+        """Replay the recorded events of this iteration."""
         next_iteration, _ = self._events_to_replay[0]
-        if not self._ready and next_iteration > self._iteration_number:
-            if _thread_count() != self._own_thread_count:
-                # A library's thread may call back, and skipping to the recorded iteration would
-                # miss the call.
-                return False
+        if next_iteration > self._iteration_number:
+            self._wait_for_threads()
+            if self._ready:
+                return
             self._iteration_number = next_iteration  # nothing can happen before that iteration
         answered_call_numbers: list[int] = []
         remaining_timers = 0
@@ -384,11 +406,23 @@ class GuestLoop(asyncio.SelectorEventLoop):
             else:
                 answered_call_numbers.append(event)
         if answered_call_numbers:
-            self.call_soon(self._deliver, answered_call_numbers)
+            self._deliver(answered_call_numbers)
         while remaining_timers and self._scheduled:
             if self._fire_next_timer():
                 remaining_timers -= 1
-        return True
+
+    def _wait_for_threads(self) -> None:
+        """Wait until a thread of a library calls back, if nothing else can run.
+
+        Before the next recorded event, only such callbacks can have run in the recorded script. The
+        wait has a limit, because fewer iterations than before may run the same callbacks.
+        """
+        deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
+        while not self._ready and _thread_count() != self._own_thread_count:
+            seconds_left = (deadline - monotonic_ns()) / 1e9
+            if seconds_left <= 0:
+                return
+            self._select(seconds_left)
 
     def waits_only_for_host(self) -> bool:
         """Return True if only a message of the host can make the script continue.

@@ -132,7 +132,7 @@ class GuestSession:
         """
         self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
-        self._loop.add_reader(read_fd, self._channel.receive_available)
+        self._loop.watch_wire(read_fd, self._channel.receive_available)
         sys.modules["__main__"] = self._main_module
         sys.stdout = sys.stderr = self._printer
         self._printer.use_alarm()
