@@ -198,10 +198,10 @@ class TestTurns:
     async def test_resumed_task_is_added_once_after_summarising(self, delf_host):
         chat = Chat(keep=0)
         store = chat.store()
-        await chat.conversation_for().keep("do it", "done", "task_1", trust="own", again=False)
+        await chat.conversation_for().keep("do it", "done", "task_1", trust="own", is_resumed=False)
         await store.append("default", [ChatMessage(role="user", content="x")])
-        await store.summarize("default", "It was done.", 1, instead_of=0)
-        await chat.conversation_for().keep("do it", "done", "task_1", trust="own", again=True)
+        await store.summarize("default", "It was done.", 1, expected_upto=0)
+        await chat.conversation_for().keep("do it", "done", "task_1", trust="own", is_resumed=True)
         assert [message.content for message in chat] == ["done", "x"]
 
     def test_empty_answer_is_shown_to_the_model_as_nothing(self, make_agent, scripted_model):

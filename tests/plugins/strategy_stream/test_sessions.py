@@ -295,4 +295,4 @@ async def test_results_of_cancelled_calls_are_not_sent() -> None:
         ]
         assert server.cancelled
         assert not set(server.cancelled) & set(given)
-        assert "which you gave up" in str(server.requests)
+        assert "that you cancelled was made" in str(server.requests)

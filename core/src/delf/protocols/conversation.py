@@ -45,23 +45,23 @@ class ConversationState:
     Args:
         messages: The newest messages that the summary does not cover, the oldest first.
         summary: A summary of the earlier messages.
-        summarized: The position of the last message that the summary covers.
+        summarized_upto: The position of the last message that the summary covers.
         summary_trust: ``own`` if every message that the summary covers is trusted as the user's
             own, else ``outside``.
-        last: The position of the newest message. No position between ``summarized`` and ``last`` is
-            missing.
+        last: The position of the newest message. No position between ``summarized_upto`` and
+            ``last`` is missing.
     """
 
     messages: tuple[ChatMessage, ...] = ()
     summary: str | None = None
-    summarized: int = 0
+    summarized_upto: int = 0
     summary_trust: Trust = "outside"
     last: int = 0
 
     @property
     def unsummarized_count(self) -> int:
         """The number of messages that the summary does not cover, loaded or not."""
-        return self.last - self.summarized
+        return self.last - self.summarized_upto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class ConversationStore(Protocol):
         summary: str,
         upto: int,
         *,
-        instead_of: int,
+        expected_upto: int,
         trust: Trust = "outside",
     ) -> bool:
         """Replace the summary, unless another caller has replaced it meanwhile.
@@ -120,9 +120,9 @@ class ConversationStore(Protocol):
             conversation: The id.
             summary: The text.
             upto: The position of the last message that the summary covers.
-            instead_of: The position of the last message that the summary to replace covers, as in
-                :attr:`ConversationState.summarized`; 0 if there is no summary yet.
-            trust: ``own`` if every covered message is the user's own.
+            expected_upto: :attr:`ConversationState.summarized_upto` of the summary to replace; 0 if
+                there is no summary yet.
+            trust: ``own`` if every covered message is the user's own, else ``outside``.
 
         Returns:
             False, without a change, if the summary to replace is no longer the current one.
@@ -213,7 +213,7 @@ class TaskConversation(Protocol):
         ...
 
     async def keep(
-        self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
+        self, task: str, answer: str, task_id: str, *, trust: Trust, is_resumed: bool
     ) -> None:
         """Append a task and its result as two messages.
 
@@ -223,7 +223,7 @@ class TaskConversation(Protocol):
             task_id: The task.
             trust: ``own`` if neither the task nor earlier tasks of the conversation had read
                 untrusted data.
-            again: Whether the task was resumed, so that its messages may already be stored.
+            is_resumed: Whether the task was resumed, so that its messages may already be stored.
         """
         ...
 

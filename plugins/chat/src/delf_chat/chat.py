@@ -37,7 +37,7 @@ from delf_chat.checks import check_count, check_name
 from delf_chat.history import Transform, apply_transform, for_model, make_message
 from delf_chat.memory import MemoryConversations
 from delf_chat.on_loop import StoreOnLoop
-from delf_chat.summary import Ask, ConversationCompressionError, fold
+from delf_chat.summary import Ask, ConversationCompressionError, summarize_old_messages
 from delf_engine.agent_context import AgentContext
 from delf_engine.journal.factory import need_durable_journal
 from delf_engine.sync import LoopThread, call, call_async
@@ -310,7 +310,7 @@ class Chat(FixedAttributes):
             return await self._agent_context().ask(self.summarizer_llm, question)
 
         try:
-            return await self.fold(self._conversation, ask)
+            return await self.summarize_old_messages(self._conversation, ask)
         except ConversationCompressionError:
             raise
         except DelfError as error:
@@ -319,13 +319,13 @@ class Chat(FixedAttributes):
                 hint=error.hint or "no message was dropped; try again",
             ) from error
 
-    async def fold(self, conversation: str, ask: Ask) -> bool:
+    async def summarize_old_messages(self, conversation: str, ask: Ask) -> bool:
         """Summarise a conversation's older messages with a given model.
 
         Returns:
             True if messages were summarised.
         """
-        return await fold(self.store(), conversation, self.kept, ask)
+        return await summarize_old_messages(self.store(), conversation, self.kept, ask)
 
     # -- for the agent ------------------------------------------------------------------
 
@@ -352,11 +352,14 @@ class Chat(FixedAttributes):
         is missing, and ``PluginError`` if the journal does not support conversations.
         """
         if self._store is not None and not self.persist:
-            return self._store
-        return StoreOnLoop(self._opened_store, self._loop())
+            return self._store  # a store in memory can be used on any event loop
+        return StoreOnLoop(self._open_store, self._loop())
 
-    def _opened_store(self) -> ConversationStore:
-        """Return the journal's store, opened on the calling event loop."""
+    def _open_store(self) -> ConversationStore:
+        """Return the journal's store, which the first call opens.
+
+        Call this on the event loop that will use the store.
+        """
         with self._lock:
             if self._store is None:
                 context = self._agent_context()
@@ -404,7 +407,8 @@ class Chat(FixedAttributes):
             self._pid = os.getpid()
             self._lock = threading.Lock()
             self._thread = self._journal = None
-            self._store = None if self.persist else self._store
+            if self.persist:  # a store in memory was copied by the fork
+                self._store = None
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("delf-chat")
@@ -486,7 +490,7 @@ class ChatTurns:
         )
 
     async def keep(
-        self, task: str, answer: str, task_id: str, *, trust: Trust, again: bool
+        self, task: str, answer: str, task_id: str, *, trust: Trust, is_resumed: bool
     ) -> None:
         """Append a task and its result to the conversation.
 
@@ -494,10 +498,11 @@ class ChatTurns:
             task: The text of the task.
             answer: The result.
             task_id: The id of the task.
-            trust: ``own`` if neither the task nor its earlier turns read data from others.
-            again: Whether the task was resumed. A resumed task is not appended twice.
+            trust: ``own`` if neither the task nor an earlier task of the conversation read data
+                from others.
+            is_resumed: Whether the task was resumed. A resumed task is not appended twice.
         """
-        if again and await self._is_recorded(task_id):
+        if is_resumed and await self._is_recorded(task_id):
             return
         now = time.time()
         pair = [
@@ -508,9 +513,10 @@ class ChatTurns:
 
     async def _is_recorded(self, task_id: str) -> bool:
         store = self._chat.store()
-        last = (await store.load(self._conversation, 0)).last
-        # The loaded messages do not suffice, because the task's own may be summarised already.
-        newest = await store.read(self._conversation, max(0, last - _MAX_SEARCHED), _MAX_SEARCHED)
+        last_position = (await store.load(self._conversation, 0)).last
+        # load() leaves out summarised messages, and the task's messages may be among them.
+        after = max(0, last_position - _MAX_SEARCHED)
+        newest = await store.read(self._conversation, after, _MAX_SEARCHED)
         return any(message.task_id == task_id for message in newest)
 
     async def _load(self) -> ConversationState:
@@ -532,7 +538,7 @@ class ChatTurns:
 
         chat.summarising.add(conversation)
         try:
-            return await chat.fold(conversation, ask)
+            return await chat.summarize_old_messages(conversation, ask)
         except Exception as error:
             reason = error.message if isinstance(error, DelfError) else repr(error)
             await warn(f"the conversation was not summarised, and nothing of it is lost: {reason}")

@@ -22,16 +22,16 @@ _REMEMBERED_SECONDS: Final = 86_400.0
 class _Entry:
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
     summary: str | None = None
-    summarized: int = 0
+    summarized_upto: int = 0
     summary_trust: Trust = "outside"
     last: int = 0
     title: str = ""
-    count: int = 0
+    message_count: int = 0
     updated_at: float = 0.0
 
-    def forget(self, now: float) -> None:
+    def remove_messages(self, removed_at: float) -> None:
         self.messages, self.summary, self.title = [], None, ""
-        self.summarized, self.count, self.updated_at = self.last, 0, now
+        self.summarized_upto, self.message_count, self.updated_at = self.last, 0, removed_at
 
 
 class MemoryConversations:
@@ -50,7 +50,7 @@ class MemoryConversations:
             entry = self._entries.setdefault(conversation, _Entry())
             for message in messages:
                 entry.last += 1
-                entry.count += 1
+                entry.message_count += 1
                 entry.updated_at = message.at
                 entry.title = entry.title or message.content[:_TITLE]
                 entry.messages.append(replace(message, position=entry.last))
@@ -66,7 +66,7 @@ class MemoryConversations:
             return ConversationState(
                 messages=tuple(entry.messages[start:]),
                 summary=entry.summary,
-                summarized=entry.summarized,
+                summarized_upto=entry.summarized_upto,
                 summary_trust=entry.summary_trust,
                 last=entry.last,
             )
@@ -83,26 +83,19 @@ class MemoryConversations:
         summary: str,
         upto: int,
         *,
-        instead_of: int,
+        expected_upto: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary, and drop the messages that it covers.
+        """Replace the summary, unless another caller has; drop the messages that it covers.
 
-        Args:
-            conversation: The id of the conversation.
-            summary: The new summary.
-            upto: The position of the last message that the summary covers.
-            instead_of: The position that the replaced summary covers.
-            trust: ``own`` if the summary contains no data from others.
-
-        Returns:
-            False, without a change, if the current summary is not the one to be replaced.
+        See :meth:`delf.protocols.conversation.ConversationStore.summarize`.
         """
         with self._lock:
             entry = self._entries.get(conversation)
-            if entry is None or entry.summarized != instead_of:
+            if entry is None or entry.summarized_upto != expected_upto:
                 return False
-            entry.summary, entry.summarized, entry.summary_trust = summary, upto, trust
+            entry.summary, entry.summary_trust = summary, trust
+            entry.summarized_upto = upto
             entry.messages = [m for m in entry.messages if m.position > upto]
             return True
 
@@ -111,7 +104,7 @@ class MemoryConversations:
         with self._lock:
             entry = self._entries.get(conversation)
             if entry is not None:
-                entry.forget(time.time())
+                entry.remove_messages(removed_at=time.time())
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """Return the conversations that have messages, newest first."""
@@ -128,9 +121,9 @@ class MemoryConversations:
             old = [r for r in newest_first[keep:] if before is None or r.updated_at < before]
             if not dry_run:
                 for record in old:
-                    self._entries[record.conversation].forget(now)
+                    self._entries[record.conversation].remove_messages(removed_at=now)
                 for name, entry in list(self._entries.items()):
-                    if not entry.count and entry.updated_at < now - _REMEMBERED_SECONDS:
+                    if not entry.message_count and entry.updated_at < now - _REMEMBERED_SECONDS:
                         del self._entries[name]
         return old[::-1]
 
@@ -138,11 +131,11 @@ class MemoryConversations:
         records = [
             ConversationRecord(
                 conversation=name,
-                messages=entry.count,
+                messages=entry.message_count,
                 updated_at=entry.updated_at,
                 title=entry.title,
             )
             for name, entry in self._entries.items()
-            if entry.count
+            if entry.message_count
         ]
         return sorted(records, key=lambda record: record.updated_at, reverse=True)

@@ -25,14 +25,14 @@ class StoreOnLoop:
     A journal's connections belong to one loop, so that all calls run there.
 
     Args:
-        opened: Returns the store. Called on the loop.
+        open_store: Returns the store. Called on the loop.
         loop: The event loop, which runs in another thread.
     """
 
     def __init__(
-        self, opened: Callable[[], ConversationStore], loop: asyncio.AbstractEventLoop
+        self, open_store: Callable[[], ConversationStore], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._opened = opened
+        self._open_store = open_store
         self._loop = loop
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
@@ -53,24 +53,16 @@ class StoreOnLoop:
         summary: str,
         upto: int,
         *,
-        instead_of: int,
+        expected_upto: int,
         trust: Trust = "outside",
     ) -> bool:
         """Replace the summary, unless another caller has replaced it meanwhile.
 
-        Args:
-            conversation: The id.
-            summary: The text.
-            upto: The position of the last message that the summary covers.
-            instead_of: The position up to which the summary to replace covers the conversation.
-            trust: ``own`` if every covered message is the user's own.
-
-        Returns:
-            False, without a change, if the summary to replace is no longer the current one.
+        See :meth:`delf.protocols.conversation.ConversationStore.summarize`.
         """
         return await self._run(
             lambda store: store.summarize(
-                conversation, summary, upto, instead_of=instead_of, trust=trust
+                conversation, summary, upto, expected_upto=expected_upto, trust=trust
             )
         )
 
@@ -90,6 +82,6 @@ class StoreOnLoop:
 
     async def _run(self, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
         async def run() -> T:
-            return await work(self._opened())
+            return await work(self._open_store())
 
         return await call_async(run(), self._loop)

@@ -136,10 +136,11 @@ class Repl:
             if session_task is not None and session_task.cancelling():
                 raise
             if not self._reader.interactive:
-                self._tally.failed += 1
-            with contextlib.suppress(TimeoutError):  # an agent on another loop ends the task there
-                async with asyncio.timeout(_END_SECONDS if events else 0):
-                    await has_ended.wait()
+                self._tally.failed += 1  # a person at the terminal wanted the stop
+            if events:  # the task has begun, so its end is recorded, perhaps on another loop
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_END_SECONDS):
+                        await has_ended.wait()
             self._show_final(live_status, lambda: self._show_stopped(events))
         except DelfError as error:
             failure = error  # ``error`` is deleted at the end of the clause

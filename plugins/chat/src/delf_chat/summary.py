@@ -38,7 +38,9 @@ reasons, what was done and how it ended, what failed, what is open, how the user
 """
 
 
-async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask) -> bool:
+async def summarize_old_messages(
+    store: ConversationStore, conversation: str, keep: int, ask: Ask
+) -> bool:
     """Summarise all messages of a conversation but the newest ones.
 
     A message is dropped only after its summary is stored.
@@ -62,24 +64,29 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
         excess = state.unsummarized_count - keep
         if excess <= 0:
             return is_summarised
-        oldest = await store.read(conversation, state.summarized, min(excess, _MAX_BATCH_MESSAGES))
-        batch = _first_batch(oldest)
+        oldest = await store.read(
+            conversation, state.summarized_upto, min(excess, _MAX_BATCH_MESSAGES)
+        )
+        batch = _fit_into_request(oldest)
         if not batch:
             return is_summarised  # the conversation was cleared meanwhile
         answer = (await ask(summary_prompt(state.summary, batch))).strip()
         if not answer:
             raise ConversationCompressionError("the model's summary is empty")
-        position, earlier_position = batch[-1].position, state.summarized
         text = (
             answer
             if len(answer) <= _MAX_SUMMARY_CHARACTERS
             else f"{answer[:_MAX_SUMMARY_CHARACTERS]}…"
         )
-        trust = _trust_of(state, batch)
-        if not await store.summarize(
-            conversation, text, position, instead_of=earlier_position, trust=trust
-        ):
-            return is_summarised  # summarised by another task meanwhile
+        was_replaced = await store.summarize(
+            conversation,
+            text,
+            upto=batch[-1].position,
+            expected_upto=state.summarized_upto,
+            trust=_trust_of(state, batch),
+        )
+        if not was_replaced:
+            return is_summarised  # another task has summarised the messages meanwhile
         is_summarised = True
 
 
@@ -95,7 +102,7 @@ def summary_prompt(summary: str | None, messages: Sequence[ChatMessage]) -> str:
     return f"{_TASK}\nSummary so far:\n{summary or '(none)'}\n\nNew messages:\n" + "\n".join(lines)
 
 
-def _first_batch(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def _fit_into_request(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return as many of the first messages as fit into a request, but at least one."""
     size = 0
     for number, message in enumerate(messages):

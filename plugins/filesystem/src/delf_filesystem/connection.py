@@ -118,7 +118,7 @@ class Filesystem(Connection[FilesystemSettings]):
         ]
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Return a file that another connection may read, such as ``workers``.
+        """Return a file for another connection, such as ``workers``, to read.
 
         Args:
             path: The path with its root.
@@ -130,7 +130,7 @@ class Filesystem(Connection[FilesystemSettings]):
             ToolRefusedError: If the file may not be read.
             ToolExecutionError: If the file cannot be read.
         """
-        if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
+        if path.lstrip("/").partition("/")[0] not in {root.name for root in self._roots}:
             return None
         place = self._roots.file(path)
         reading_actions = [item for item in self._allowed if item.permission == _READING]
@@ -289,7 +289,7 @@ class Filesystem(Connection[FilesystemSettings]):
         Args:
             path: The path, such as ``output/report.md``; missing folders are created.
             content: The whole content.
-            context: The task.
+            context: The context of the call, which is passed by delf, not by the script.
 
         Returns:
             The size in bytes.
@@ -309,7 +309,7 @@ class Filesystem(Connection[FilesystemSettings]):
             path: The file.
             old_text: The present text, with enough of the text around it to occur only once.
             new_text: The new text.
-            context: The task.
+            context: The context of the call, which is passed by delf, not by the script.
         """
         arguments = {"path": path, "old_text": old_text, "new_text": new_text}
         for change in self._approved_changes("edit_file", arguments, context):
@@ -332,7 +332,7 @@ class Filesystem(Connection[FilesystemSettings]):
             new_text: The new text.
             path: A root, a folder, or one file; "." for all writable roots.
             pattern: The pattern of the files' paths, such as ``*.md``.
-            context: The task.
+            context: The context of the call, which is passed by delf, not by the script.
 
         Returns:
             A mapping from the path of a changed file to the number of occurrences.
@@ -436,10 +436,12 @@ class Filesystem(Connection[FilesystemSettings]):
     def _files_to_change(self, path: str, pattern: str) -> Iterator[Place]:
         """Yield the files that a call of ``replace`` may change."""
         for place, status in self._files(path, pattern):
-            is_all_roots = path == "."
-            if is_all_roots and place.settings.mode != "rw":
-                continue  # only a call that names a read-only root raises an error, below
-            self._roots.file(str(place), write=True)  # raises for a file that must not be changed
+            has_named_root = path != "."
+            is_writable = place.settings.mode == "rw"
+            if not is_writable and not has_named_root:
+                continue
+            # Raises for a file that must not be changed, such as one in a named read-only root.
+            self._roots.file(str(place), write=True)
             # A file with other hard links may have a name outside of the root, too.
             has_only_this_name = status.st_nlink == 1
             if has_only_this_name:
@@ -488,7 +490,8 @@ def _text(place: Place, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ToolExecutionError(
-            f"{str(place)!r} is not UTF-8 text; read_document reads documents, read_bytes its bytes"
+            f"{str(place)!r} is not UTF-8 text; use read_document for a document, or "
+            "read_bytes for the bytes of the file"
         ) from None
 
 
@@ -520,18 +523,20 @@ class _LineEnds:
     """Writes a new text with the line ends of the text that it replaces.
 
     Args:
-        text: The new text.
-        content: The content of the file, whose line ends count if the replaced text has none.
+        new_text: The new text.
+        file_content: The content of the file, whose line ends count if the replaced text has none.
     """
 
-    def __init__(self, text: bytes, content: bytes) -> None:
-        self._text = text
-        self._content = content
+    def __init__(self, new_text: bytes, file_content: bytes) -> None:
+        self._new_text = new_text
+        self._file_content = file_content
 
     def replacement_for(self, occurrence: re.Match[bytes]) -> bytes:
         """Return the new text for one occurrence of the old text."""
-        if b"\r" in self._text or b"\n" not in self._text:
-            return self._text
-        lines = occurrence[0] if b"\n" in occurrence[0] else self._content
-        is_mostly_crlf = 2 * lines.count(b"\r\n") > lines.count(b"\n")
-        return self._text.replace(b"\n", b"\r\n") if is_mostly_crlf else self._text
+        if b"\r" in self._new_text or b"\n" not in self._new_text:
+            return self._new_text
+        old_text = occurrence[0]
+        lines = old_text if b"\n" in old_text else self._file_content
+        if 2 * lines.count(b"\r\n") > lines.count(b"\n"):  # more CRLF than LF
+            return self._new_text.replace(b"\n", b"\r\n")
+        return self._new_text

@@ -114,7 +114,7 @@ def _is_name(path: str) -> bool:
 
 
 def is_visible(place: Place, name: str) -> bool:
-    """Return True if the settings of a root allow a file's name."""
+    """Return True if the settings of the place's root let scripts see a file of this name."""
     settings = place.settings
     if name.startswith(".") and not settings.hidden:
         return False
@@ -156,7 +156,7 @@ def _raise_failure(place: Place, verb: str, error: OSError) -> NoReturn:
 
 @contextmanager
 def root_of(place: Place) -> Generator[int]:
-    """Open the root folder of a path; yield its file descriptor."""
+    """Open the configured root folder in which a place lies; yield the folder's descriptor."""
     try:
         descriptor = os.open(place.settings.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -185,7 +185,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
                 is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
                 kind = "a folder" if is_folder else "not a plain file"
                 raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
-            # No path shows that the content of a hard link belongs to a file outside of the root.
+            # A hard link may be another name of a file outside of the root; its path cannot tell.
             if os.fstat(descriptor).st_nlink > 1:
                 raise ToolExecutionError(
                     f"cannot read {str(place)!r}: it has other names, too, perhaps outside of "

@@ -322,7 +322,7 @@ class Gmail(GoogleConnection):
         return Changed(changed=len(ids))
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the recipients of a reply, the concerned messages, or the text of a draft."""
+        """Preview the recipients of a reply, the messages to change, or the text of a draft."""
         arguments = call.arguments
         if call.action == "send_draft":
             return await self._draft_preview(str(arguments["draft"]))
@@ -337,12 +337,12 @@ class Gmail(GoogleConnection):
         messages: Any = arguments.get("messages")
         if messages:
             lines += await self._message_lines(_as_list(messages))
-        files, basis = await asyncio.to_thread(
+        files, attachments_digest = await asyncio.to_thread(
             _sizes_and_digest, arguments.get("attachments"), call.context
         )
         if not (lines or files):
             return None
-        return Allowed(preview="\n".join(lines) or None, basis=basis, files=files)
+        return Allowed(preview="\n".join(lines) or None, basis=attachments_digest, files=files)
 
     # -- parts --------------------------------------------------------------------------
 
@@ -383,13 +383,14 @@ class Gmail(GoogleConnection):
         if size > max_bytes:
             raise ToolRefusedError(f"{what} has {size:,} bytes; at most {max_bytes:,} are read")
 
-    async def _attachment(self, message: str, key: str) -> str:
+    async def _attachment(self, message: str, attachment_id: str) -> str:
+        """Return the content of an attachment in base64."""
         attachment = await self.transport.json(
             Request(
                 "read an attachment",
                 "GET",
-                f"{_ME}/messages/{segment(message)}/attachments/{segment(key)}",
-                max_bytes=2 * self.settings.max_bytes,
+                f"{_ME}/messages/{segment(message)}/attachments/{segment(attachment_id)}",
+                max_bytes=2 * self.settings.max_bytes,  # base64 makes the content longer
             )
         )
         return str(attachment.get("data") or "")

@@ -69,7 +69,11 @@ def text_of(source: str) -> str:
 
 
 def _pieces(source: str) -> Iterator[str]:
-    """Yield the tags and the texts between them, without comments."""
+    """Yield the tags and the texts between them, without comments.
+
+    A ``<`` that begins no tag is yielded as ``&lt;``. A tag that does not end is left out, with all
+    that follows.
+    """
     position, size = 0, len(source)
     while position < size:
         begin = source.find("<", position)
@@ -88,15 +92,19 @@ def _pieces(source: str) -> Iterator[str]:
             position = begin + 1
         else:
             tag = _TAG.match(source, begin, begin + _MAX_TAG_LENGTH)
-            end = tag.end() if tag else source.find(">", begin) + 1
-            if not end:
+            last = tag.end() - 1 if tag else source.find(">", begin)
+            if last < 0:
                 return
-            yield source[begin:end]
-            position = end
+            position = last + 1
+            yield source[begin:position]
 
 
 def _begins_tag(next_char: str) -> bool:
-    """Return True if ``<`` before a character, or at the end of the text, begins a tag."""
+    """Return True if a ``<`` begins a tag.
+
+    Args:
+        next_char: The character after the ``<``; empty if the text ends with the ``<``.
+    """
     return next_char.isalpha() or next_char in ("", "/", "!", "?")
 
 

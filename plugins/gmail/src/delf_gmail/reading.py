@@ -396,10 +396,10 @@ def _charset(payload: Resource) -> str | None:
 
 
 def _text(data: bytes, charset: str | None) -> str:
-    """Decode bytes that are valid UTF-8 as UTF-8, and other bytes by the declared charset.
+    """Decode bytes as UTF-8, or by the declared charset if they are not valid UTF-8.
 
     A missing or unknown charset is taken as windows-1252. Bytes that fit neither are replaced.
     """
     known_charset = charset if charsets.codec_of(charset) else "windows-1252"
-    text = charsets.decode_charset(data, known_charset)
+    text = charsets.decode_charset(data, known_charset)  # tries UTF-8 first; None if neither fits
     return data.decode("utf-8", "replace") if text is None else text

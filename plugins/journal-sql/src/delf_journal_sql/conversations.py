@@ -110,20 +110,12 @@ class SqlConversations:
         summary: str,
         upto: int,
         *,
-        instead_of: int,
+        expected_upto: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary.
+        """Replace the summary, unless another caller has replaced it meanwhile.
 
-        Args:
-            conversation: The conversation.
-            summary: The new summary.
-            upto: The position of the last summarised message.
-            instead_of: The position up to which the old summary goes.
-            trust: The trust level of the summary.
-
-        Returns:
-            False if the old summary was replaced concurrently; nothing is changed then.
+        See :meth:`delf.protocols.conversation.ConversationStore.summarize`.
         """
 
         def write(connection: Connection) -> bool:
@@ -143,7 +135,7 @@ class SqlConversations:
                     "trust": trust,
                     "namespace": self._namespace,
                     "name": conversation,
-                    "old_upto": instead_of,
+                    "old_upto": expected_upto,
                 },
             )
             return bool(rows)
@@ -313,7 +305,7 @@ def _load(
     return ConversationState(
         messages=messages,
         summary=row.summary,
-        summarized=summarized,
+        summarized_upto=summarized,
         summary_trust=row.summary_trust,
         last=last,
     )

@@ -145,7 +145,12 @@ class Answer:
         return self.has_no_text_or_call and not self._thoughts and self.finish_reason is None
 
     @property
-    def last_call(self) -> int:
+    def has_calls(self) -> bool:
+        """True if a call was received."""
+        return bool(self._calls)
+
+    @property
+    def last_call_index(self) -> int:
         """The index of the latest call; -1 without calls."""
         return len(self._calls) - 1
 
@@ -188,8 +193,11 @@ class Answer:
         return self.add_text(thoughts) if self.has_no_text_or_call and _FENCE in thoughts else []
 
     def index_of(self, number: int) -> int:
-        """Return the index of a call that the provider numbers; the numbers may have gaps."""
-        return self._index_by_number.setdefault(number, self.last_call + 1)
+        """Return the index of the call that has a number of the provider, perhaps the next call.
+
+        The provider's numbers may have gaps.
+        """
+        return self._index_by_number.setdefault(number, self.last_call_index + 1)
 
     def name_call(self, index: int, name: Any) -> list[ModelDelta]:
         """Set the name of a call whose earlier pieces had no name."""
@@ -222,7 +230,7 @@ class Answer:
         self._calls.append(
             _Call(call_id, _text(name), token=token, fields_to_send_back=fields_to_send_back or {})
         )
-        return [*deltas, *self.add_arguments(self.last_call, arguments)]
+        return [*deltas, *self.add_arguments(self.last_call_index, arguments)]
 
     def is_last(self, id_: Any) -> bool:
         """Return True if an id is the id of the latest call."""

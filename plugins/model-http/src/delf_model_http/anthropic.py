@@ -176,7 +176,7 @@ class Messages:
                         block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
                     answer.add_reasoning(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
-                    return answer.add_arguments(answer.last_call, delta.get("partial_json"))
+                    return answer.add_arguments(answer.last_call_index, delta.get("partial_json"))
             case "message_delta":
                 delta = fields(piece.get("delta"))
                 answer.finish_reason = delta.get("stop_reason") or answer.finish_reason
@@ -197,7 +197,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {} if _has_budget(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
-    # The models that refuse sampling settings are newer than those that take a thinking budget.
+    # Models that refuse sampling settings are new, and new models take an effort, not a budget.
     takes_effort = parts.facts.refuses_sampling
     if takes_effort:
         level = "low" if effort == "minimal" else effort
@@ -279,6 +279,7 @@ def _start_block(
         return answer.add_text(block.get("text"))
     if block.get("type") == "tool_use":
         arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
+        # The API expects the thinking before a call back with the call, so the call keeps it.
         token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
         answer.signed_blocks.clear()
         return answer.add_call(block.get("id"), required(block, "name"), arguments, token)

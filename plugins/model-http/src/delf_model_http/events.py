@@ -43,7 +43,7 @@ class EventReader:
                 return []
             text, self._has_started = text.removeprefix(_BOM), True
         lines = text.splitlines(keepends=True)
-        # A line is whole with its end; after a carriage return, a newline may still come.
+        # A line is complete once its newline has arrived, which may follow a trailing "\r".
         has_partial_line = bool(lines) and not lines[-1].endswith(b"\n")
         self._rest = lines.pop() if has_partial_line else b""
         if len(self._rest) + self._size > MAX_BYTES:

@@ -69,13 +69,15 @@ class GeminiLive:
         return "setupComplete" in event
 
     def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return one message, as a list: the results of calls, or all turns of the conversation.
+        """Return one event, as a list: the results of calls, or all turns of the conversation.
 
-        The message contains the results if the request has results and no message of the model.
+        The event contains the results if the request has results and no message of the model.
         """
         cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
         messages = [
-            _without_cancelled(m, cancelled_ids) for m in request.messages if m.role != "system"
+            _with_cancelled_as_text(m, cancelled_ids)
+            for m in request.messages
+            if m.role != "system"
         ]
         parts = [part for message in messages for part in message.parts]
         results = [part for part in parts if isinstance(part, ToolResult)]
@@ -125,11 +127,11 @@ class GeminiLive:
         return pieces
 
 
-def _without_cancelled(message: Message, cancelled: set[str]) -> Message:
+def _with_cancelled_as_text(message: Message, cancelled_ids: set[str]) -> Message:
     """Convert the results of cancelled calls to text, because the server refuses such results."""
     parts = (
-        TextPart(f"({part.name}, which you gave up, was done: {part.text})")
-        if isinstance(part, ToolResult) and part.id in cancelled
+        TextPart(f"(the call of {part.name} that you cancelled was made: {part.text})")
+        if isinstance(part, ToolResult) and part.id in cancelled_ids
         else part
         for part in message.parts
     )

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from delf.messages import (
-    FilePart,
     ImagePart,
     ModelDelta,
     ModelTool,
     Part,
     TextPart,
     ToolCall,
+    ToolResult,
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import (
@@ -132,7 +132,7 @@ class GenerateContent:
             grounds = fields(fields(candidate).get("groundingMetadata"))
             answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
-                is_call = reason == "STOP" and answer.last_call >= 0
+                is_call = reason == "STOP" and answer.has_calls
                 answer.finish_reason = "tool_calls" if is_call else reason
                 answer.has_model_finished = True
         return pieces
@@ -196,6 +196,7 @@ def _with_signature(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dic
 
 
 def _part(part: Part) -> dict[str, Any]:
+    """Convert a part of a message to Gemini's format."""
     if isinstance(part, TextPart):
         return {"text": part.text}
     if isinstance(part, ToolCall):
@@ -204,7 +205,7 @@ def _part(part: Part) -> dict[str, Any]:
         return {"functionCall": function_call, **signature}
     if isinstance(part, ImagePart):
         return _inline(part.data, part.media_type)
-    if not isinstance(part, FilePart):
+    if isinstance(part, ToolResult):
         function_response = {"name": part.name, "response": {"result": part.text}, **_id(part.id)}
         return {"functionResponse": function_response}
     if (text := chat.text_of_file(part)) is not None:

@@ -93,7 +93,7 @@ class HttpModel(EndpointModel):
         dialect = self._endpoint.dialect or ""
         self._dialect = _DIALECTS[dialect]
         self._tools_dialect = self._dialect
-        # These models refuse tools in chat completions, but take tools in the Responses API.
+        # Some models refuse tools in chat completions, but take tools in the Responses API.
         if refuses_tools(self._endpoint):
             self._tools_dialect = _DIALECTS["openai-responses"]
         self._facts = catalog.facts(self._endpoint.provider, self._endpoint.name)
@@ -129,17 +129,18 @@ class HttpModel(EndpointModel):
         Raises:
             DelfError: If the session cannot be opened.
         """
-        name = self._session_model
+        name_or_address = self._session_model
         uses_web_search = self._search is not None
-        if name is None or uses_web_search:
+        if name_or_address is None or uses_web_search:
             return None
         self._endpoint.require_key()
         timeout = self._timeout()
-        address = None
-        if name.startswith(("ws://", "wss://")):
-            self._endpoint.check_address(name)
-            address = name
+        if name_or_address.startswith(("ws://", "wss://")):
+            address = name_or_address
+            self._endpoint.check_address(address)
             name = parse_qs(urlsplit(address).query).get("model", [""])[0]
+        else:
+            address, name = None, name_or_address
         dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
         settings = {
             n: v for n, v in self._settings.items() if v is not None and n not in _DELF_SETTINGS
@@ -245,7 +246,7 @@ class HttpModel(EndpointModel):
                 is_whole_answer = isinstance(data, bytes)  # from a server that does not stream
                 if is_whole_answer:
                     answer = self._dialect_of(request).parse(parsed(data))
-                    answer.use_reasoning_if_empty()
+                    answer.use_reasoning_if_empty()  # the reasoning may become the text
                     if answer.text:
                         yield ModelDelta(answer.text)
                     for piece in answer.emit_complete_calls():

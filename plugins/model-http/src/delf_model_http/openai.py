@@ -141,7 +141,7 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     function = fields(call.get("function"))
     arguments = _arguments(function)
     server_index, call_id, name = call.get("index"), call.get("id"), function.get("name")
-    last_index = answer.last_call
+    last_index = answer.last_call_index
     next_index = last_index + 1
     # To which call the piece belongs, by the server's index, or else by the id, or else by order.
     if isinstance(server_index, int):
@@ -157,7 +157,8 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # Such a server also sends the later pieces of a call with the index of an earlier call.
+    # If the call with the index is complete, the server uses the same index for all calls, and the
+    # piece belongs to the latest call.
     if 0 <= index < last_index and answer.is_emitted(index):
         index = last_index
     return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
@@ -191,15 +192,19 @@ def _arguments(function: Any) -> Any:
 def _check(reply: Any) -> None:
     """Raise ReportedError for a failure in a response with status 200, or in an event."""
     # Some servers send an error as a list with one object.
-    first = fields((items(reply) or [reply])[0])
-    error = first.get("error") or _unwrapped_error(first)
+    error_object = fields(reply[0] if items(reply) else reply)
+    error = error_object.get("error") or _error_without_wrapper(error_object)
     if error:
         code = integer_field(error, "code")
-        raise ReportedError(code if 400 <= code < 600 else 500, first)
+        raise ReportedError(code if 400 <= code < 600 else 500, error_object)
 
 
-def _unwrapped_error(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a reply if it is an error without the key ``error``, as from vLLM; otherwise None."""
+def _error_without_wrapper(reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a reply if it is an error without the key ``error``, as from vLLM; otherwise None.
+
+    The message of such an error is a text, or a list of problems. A reply with an object in the
+    message's place is an error only if its type says so.
+    """
     message = next((reply[name] for name in _ERROR_FIELDS if reply.get(name)), None)
     if "choices" in reply or not message:
         return None

@@ -75,6 +75,7 @@ class Realtime:
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
         if rules or "instructions" in self._session:
+            # A request without instructions keeps those of the session.
             session["instructions"] = rules or self._session["instructions"]
         if request.tools or self._session.get("tools"):
             session["tools"] = [
@@ -121,7 +122,7 @@ class Realtime:
     def _begin(self, item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         if item.get("type") != "function_call":
             return []
-        self._calls[str(item.get("id"))] = answer.last_call + 1
+        self._calls[str(item.get("id"))] = answer.last_call_index + 1
         return answer.add_call(item.get("call_id"), required(item, "name"), item.get("arguments"))
 
 
@@ -147,13 +148,17 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
             output=integer_field(used, "output_tokens"),
         )
     answer.set_reply_id(response.get("id"))
-    answer.finish_reason = "tool_calls" if answer.last_call >= 0 else "stop"
+    answer.finish_reason = "tool_calls" if answer.has_calls else "stop"
     if status == "incomplete":
         answer.finish_reason = "length"
     answer.has_model_finished = answer.is_stream_over = True
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
+    """Convert a message to items of the server's conversation.
+
+    The texts of the model precede its calls; the texts of the user follow the results of calls.
+    """
     items: list[dict[str, Any]] = []
     content: list[dict[str, Any]] = []
     for part in message.parts:

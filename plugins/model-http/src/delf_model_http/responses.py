@@ -125,7 +125,7 @@ class Responses:
                 for part in items(fields(item).get("content")):
                     answer.add_text(fields(part).get("text") or fields(part).get("refusal"))
             if fields(item).get("type") == "function_call":
-                answer.add_arguments(answer.last_call, item.get("arguments"))
+                answer.add_arguments(answer.last_call_index, item.get("arguments"))
         _finish(fields(data), answer)
         return answer
 
@@ -142,7 +142,7 @@ class Responses:
             case "response.output_text.delta" | "response.refusal.delta":
                 return answer.add_text(piece.get("delta"))
             case "response.function_call_arguments.delta":
-                return answer.add_arguments(answer.last_call, piece.get("delta"))
+                return answer.add_arguments(answer.last_call_index, piece.get("delta"))
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 answer.add_reasoning(piece.get("delta"))
             case "response.completed" | "response.incomplete" | "response.failed":
@@ -208,8 +208,8 @@ def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add the start of an output item, such as a call; return the deltas to emit."""
     if item.get("type") != "function_call":
         return []
-    # The signed reasoning before a call must be sent back with the call, so that the reasoning
-    # becomes the call's token. It does not belong to later calls.
+    # The API expects the signed reasoning before a call back with the call, so the call keeps it as
+    # its opaque token. The reasoning does not belong to later calls.
     token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
     answer.signed_blocks.clear()
     return answer.add_call(item.get("call_id"), required(item, "name"), "", token)
@@ -230,7 +230,7 @@ def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     answer.set_reply_id(response.get("id"))
     incomplete_reason = fields(response.get("incomplete_details")).get("reason")
     status = response.get("status")
-    is_call = status == "completed" and answer.last_call >= 0
+    is_call = status == "completed" and answer.has_calls
     answer.finish_reason = "tool_calls" if is_call else incomplete_reason or status
     answer.has_model_finished = True
 

@@ -81,7 +81,7 @@ class Clients:
         )
 
     def get(self) -> Any | None:
-        """Return litellm's client; None for providers that need litellm's default client."""
+        """Return the client to pass to litellm; None if litellm must use a client of its own."""
         if self._endpoint.dialect is None:
             return None
         loop = asyncio.get_running_loop()
@@ -92,8 +92,9 @@ class Clients:
             response_body: Any = importlib.import_module("delf_model_litellm.response_body")
             hooks = {"request": [_prepare_request], "response": [response_body.check_response]}
             httpx: Any = importlib.import_module("httpx")
+            has_proxy = bool(Proxies())
             proxy_transport = (
-                async_transport(httpx, verify=default_context()) if Proxies() else None
+                async_transport(httpx, verify=default_context()) if has_proxy else None
             )
             pool = handler.AsyncHTTPHandler(
                 follow_redirects=False, event_hooks=hooks, transport=proxy_transport

@@ -35,13 +35,20 @@ def messages(
 def tools(
     model_tools: Sequence[ModelTool], endpoint: Endpoint, search: Tool | None, *, must_call: bool
 ) -> dict[str, Any]:
-    """Return the arguments of a litellm call that describe the tools."""
+    """Return the arguments of a litellm call that describe the tools and the provider's web search.
+
+    Args:
+        model_tools: The tools that the model may call.
+        endpoint: The endpoint.
+        search: The provider's web search; None if the model may not search.
+        must_call: Whether the model must call a tool.
+    """
     result = chat.tools(model_tools, must_call=must_call)
     search_definition = _SEARCHES.get(endpoint.dialect or "")
     if search is not None and search_definition is not None:
         result["tools"] = [*result.get("tools", ()), search_definition(search)]
     elif search is not None:
-        result |= searches.of_openai()
+        result |= searches.of_openai()  # litellm converts OpenAI's option for other providers
     # Without this, litellm imports its proxy, which needs packages that it does not install.
     return {**result, "_skip_mcp_handler": True} if result else {}
 
@@ -61,15 +68,13 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     if endpoint.dialect == "anthropic" and not may_think(request):
         merged.pop("thinking", None)
         merged.pop("reasoning_effort", None)
-    merged.pop("timeout", None)
-    merged.pop("live_model", None)
-    merged.pop(chat.SYSTEM_ROLE, None)
-    merged.pop(SERVER_SIDE_TOOLS, None)
+    for delf_setting in ("timeout", "live_model", chat.SYSTEM_ROLE, SERVER_SIDE_TOOLS):
+        merged.pop(delf_setting, None)
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra:
         merged |= dict(extra) if endpoint.dialect == "anthropic" else {"extra_body": dict(extra)}
     is_thinking = merged.get("thinking") or merged.get("reasoning_effort") not in (None, "none")
-    if endpoint.dialect == "anthropic" and is_thinking:
+    if endpoint.dialect == "anthropic" and is_thinking:  # refuses sampling settings then
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # only compatible servers accept it

@@ -51,20 +51,21 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
         connection_messages[-1] if connection_messages else _provider_message(errors),
         endpoint.secrets,
     )
-    is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None
-    status, headers = _response_status(errors, readable=not is_unreadable)
+    # A response that does not follow the protocol is a failure, even with the status 200.
+    is_malformed = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None
+    status, headers = _response_status(errors, is_malformed=is_malformed)
     if status is not None:
         wait = retry_after(headers, " ".join(str(e) for e in errors))
         if "ContextWindowExceededError" in kinds:
             message = f"{message} (too many tokens)"
         failure = by_status(status, message, endpoint, wait)
     else:
-        failure = _unanswered(kinds, message, endpoint, timeout, is_unreadable=is_unreadable)
+        failure = _unanswered(kinds, message, endpoint, timeout, is_malformed=is_malformed)
     return replace(failure, note=f"litellm raised {type(error).__name__}")
 
 
 def _unanswered(
-    kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_unreadable: bool
+    kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float, *, is_malformed: bool
 ) -> Failure:
     """Make a failure for a call without a usable response, from the names of litellm's exceptions.
 
@@ -73,15 +74,16 @@ def _unanswered(
         details: The exception's message, redacted.
         endpoint: The endpoint.
         timeout: The timeout of the call in seconds.
-        is_unreadable: Whether there is a response, but it does not follow the protocol.
+        is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
-    if failure.retry != "no" or kinds & _CONNECTION_ERRORS:
+    has_known_cause = failure.retry != "no" or kinds & _CONNECTION_ERRORS
+    if has_known_cause:
         return failure
     label = endpoint.label
-    if is_unreadable:
+    if is_malformed:
         return unreadable(endpoint)
-    if "APIConnectionError" in kinds:
+    if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
         return failure_without_response(frozenset({"ConnectionError"}), details, endpoint, timeout)
     if "NOT provided" in details:
         return replace(
@@ -98,13 +100,13 @@ def _unanswered(
 
 
 def _response_status(
-    errors: Sequence[BaseException], *, readable: bool
+    errors: Sequence[BaseException], *, is_malformed: bool
 ) -> tuple[int | None, Mapping[str, str]]:
     """Return the status and headers of the provider's response; None without a response.
 
     Args:
         errors: The exception of litellm, and its causes.
-        readable: Whether the body of the response follows the protocol, if there is a response.
+        is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     for error in errors:
         if type(error).__module__.partition(".")[0] in ("httpx", "openai"):
@@ -115,7 +117,7 @@ def _response_status(
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
     # litellm also makes up a status for a failure without a response, and then has no headers.
-    is_from_provider = readable and headers and isinstance(status, int)
+    is_from_provider = not is_malformed and headers and isinstance(status, int)
     return (status, headers) if is_from_provider else (None, {})
 
 

@@ -94,12 +94,15 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _load_header_table() -> None:
-    """Load litellm's table of Anthropic's headers from the package, so that none is downloaded."""
+    """Make litellm load its packaged table of Anthropic's headers now.
+
+    Otherwise litellm downloads the table with the first request.
+    """
     try:
         manager: Any = importlib.import_module("litellm.anthropic_beta_headers_manager")
-        manager.get_provider_name("anthropic")
+        manager.get_provider_name("anthropic")  # any lookup loads the table
     except (ImportError, AttributeError):
-        logging.getLogger(__name__).debug("this litellm has no header table to read ahead")
+        logging.getLogger(__name__).debug("this litellm has no header table to load")
 
 
 def _run_callbacks_on_own_loop() -> None:

@@ -83,7 +83,7 @@ class _StreamContent:
         if begins_a_call:
             return last_index + 1
         if is_numbered_call_complete:
-            return last_index  # the server gave the number of an earlier call to the last call
+            return last_index  # the numbered call needs no piece, so all calls have one number
         return index
 
 
@@ -190,8 +190,8 @@ class LiteLLMModel(EndpointModel):
             for call in getattr(message, "tool_calls", None) or ()
         ]
         calls = _tool_calls(received_calls, message_fields)
-        name = getattr(response, "id", None)
-        return await self._reply(request, text, used, finish, calls, name)
+        reply_id = getattr(response, "id", None)
+        return await self._reply(request, text, used, finish, calls, reply_id)
 
     async def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         collected = _StreamContent()
@@ -320,10 +320,10 @@ def _litellm_timeout(seconds: float, endpoint: Endpoint) -> Any:
 
 def _check_end(response: Any, collected: _StreamContent) -> None:
     """Raise if a stream was truncated, because a truncated script must not run."""
-    response_body: Any = importlib.import_module("delf_model_litellm.response_body")
-    if not response_body.is_complete(response):
+    body_module: Any = importlib.import_module("delf_model_litellm.response_body")
+    if not body_module.is_complete(response):
         error_type = BrokenStreamError if collected.has_content else UnreadableError
-        raise error_type("the stream has no end")
+        raise error_type("the stream ended early")
 
 
 def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:

@@ -57,7 +57,8 @@ class CheckedBody(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the body.
 
-        The bytes after the end marker are read first, so that the connection can be reused.
+        If the end marker has arrived, the few bytes after it are read first, so that the connection
+        can be reused.
         """
         if self.has_end_marker:
             with suppress(TimeoutError, OSError, httpx.HTTPError):
@@ -80,7 +81,7 @@ async def check_response(response: httpx.Response) -> None:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if is_stream and wants_stream.get() is False:
-            raise StreamedError("it is streamed")
+            raise StreamedError("the response is a stream")
         try:
             inflater = Inflater(response.headers, _MAX_STREAM_BYTES if is_stream else _MAX_BYTES)
         except BodyError as error:
@@ -88,8 +89,10 @@ async def check_response(response: httpx.Response) -> None:
         response.headers.pop("content-encoding", None)  # the body is inflated already
         response.stream = CheckedBody(body, inflater)
         is_answer = is_json and response.status_code == _OK
-        if is_answer and wants_stream.get() and b'"choices"' in await response.aread():
-            raise WholeError("it is not streamed")
+        if is_answer and wants_stream.get():
+            is_completion = b'"choices"' in await response.aread()  # an error has no choices
+            if is_completion:
+                raise WholeError("the completion is not streamed")
 
 
 def is_complete(stream: Any) -> bool:

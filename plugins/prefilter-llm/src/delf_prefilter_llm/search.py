@@ -28,7 +28,7 @@ DONE: the names of all the actions that are needed, tool:ACTION, separated by co
 
 
 class SearchPrefilter:
-    """Lets the light model search for actions, in several rounds.
+    """Lets the configured light model search for a task's actions, in several rounds.
 
     In each round, the model answers ``SEARCH:`` with words, or ``DONE:`` with the names of actions.
     Implements :class:`delf.protocols.prefilter.Prefilter`.
@@ -67,7 +67,7 @@ class SearchPrefilter:
             if names:
                 return Selection(names=names)
             searches = [rest for word, rest in commands if word == "SEARCH"]
-            # Of a reply without a command, the whole text is searched for.
+            # A reply without a command is taken as the words to search for.
             for words in searches or [reply]:
                 entries = search(catalog, words, _RESULTS_PER_SEARCH)
                 results |= {entry.name: entry for entry in entries}

@@ -50,7 +50,7 @@ class ConversationContract(Contract):
         assert list(await conversations.read("none", 0, 9)) == []
         assert list(await conversations.find()) == []
         await conversations.clear("none")
-        assert not await conversations.summarize("none", "s", 1, instead_of=0)
+        assert not await conversations.summarize("none", "s", 1, expected_upto=0)
         assert await conversations.append("none", []) == 0
 
     async def test_messages_are_kept_unchanged(self, conversations: ConversationStore) -> None:
@@ -64,7 +64,7 @@ class ConversationContract(Contract):
             for number, message in enumerate((first, second, third), 1)
         ]
         assert list(await conversations.read("c", 0, 9)) == list(state.messages)
-        assert (state.summary, state.summarized, state.last) == (None, 0, 3)
+        assert (state.summary, state.summarized_upto, state.last) == (None, 0, 3)
 
     async def test_newest_messages_are_loaded_and_oldest_read(
         self, conversations: ConversationStore
@@ -79,24 +79,26 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
-        # instead_of=0: no message is summarised yet.
-        assert await conversations.summarize("c", "a and b", upto=2, instead_of=0, trust="own")
+        # expected_upto=0: no message is summarised yet.
+        assert await conversations.summarize("c", "a and b", upto=2, expected_upto=0, trust="own")
         state = await conversations.load("c")
         assert (texts(state.messages), state.summary) == (["c"], "a and b")
         assert state.summary_trust == "own"
-        assert (state.summarized, state.last, state.unsummarized_count) == (2, 3, 1)
+        assert (state.summarized_upto, state.last, state.unsummarized_count) == (2, 3, 1)
         kept_texts = texts(await conversations.read("c", 0, 9))
         assert kept_texts == (["c"] if self.drops_summarised_messages else ["a", "b", "c"])
 
     async def test_outdated_summary_changes_nothing(self, conversations: ConversationStore) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
-        assert await conversations.summarize("c", "first", upto=2, instead_of=0)
+        assert await conversations.summarize("c", "first", upto=2, expected_upto=0)
         # A summary is outdated if it does not replace the present one, which covers 2 messages.
-        assert not await conversations.summarize("c", "second", upto=1, instead_of=0, trust="own")
+        assert not await conversations.summarize(
+            "c", "second", upto=1, expected_upto=0, trust="own"
+        )
         state = await conversations.load("c")
         assert (state.summary, state.summary_trust) == ("first", "outside")
         await conversations.clear("c")
-        assert not await conversations.summarize("c", "third", upto=3, instead_of=2)
+        assert not await conversations.summarize("c", "third", upto=3, expected_upto=2)
         assert (await conversations.load("c")).summary is None
 
     async def test_clear_removes_one_conversation_only(
@@ -129,15 +131,15 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", at=5.0))
-        # The first summary, so instead_of=0, covers both messages.
-        assert await conversations.summarize("c", "all", upto=2, instead_of=0)
+        # The first summary, so expected_upto=0, covers both messages.
+        assert await conversations.summarize("c", "all", upto=2, expected_upto=0)
         (record,) = await conversations.find()
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
 
     async def test_old_conversations_are_removed(self, conversations: ConversationStore) -> None:
         for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
             await conversations.append(name, messages_of(f"in {name}", at=at))
-        await conversations.summarize("a", "all", 1, instead_of=0)
+        await conversations.summarize("a", "all", 1, expected_upto=0)
 
         def names(records: Sequence[ConversationRecord]) -> list[str]:
             return [record.conversation for record in records]
@@ -149,7 +151,7 @@ class ConversationContract(Contract):
         assert names(await conversations.find()) == ["d", "c"]
         state = await conversations.load("a")
         assert (state.messages, state.summary, state.unsummarized_count) == ((), None, 0)
-        assert not await conversations.summarize("b", "late", 1, instead_of=0)
+        assert not await conversations.summarize("b", "late", 1, expected_upto=0)
         assert names(await conversations.prune(None)) == ["c", "d"]
         await conversations.append("a", messages_of("again", at=50.0))
         state = await conversations.load("a")
