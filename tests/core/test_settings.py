@@ -211,7 +211,7 @@ FILE = Path("/p")
 def test_environment_secret_is_refused_for_an_address_from_a_file(variables, given):
     with using_environ(variables), pytest.raises(KeyAddressError) as caught:
         Service.for_instance("s", given)
-    assert "of the environment (DELF_S_" in caught.value.message
+    assert "in the environment (DELF_S_" in caught.value.message
     assert "${DELF_S_" in (caught.value.hint or "")
     assert "hunter2" not in caught.value.describe()
 

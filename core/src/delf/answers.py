@@ -84,7 +84,8 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
         text: The whole answer.
 
     Returns:
-        The reasoning, the text, and whether the closing mark of the reasoning was present.
+        The reasoning, the text, and whether the reasoning is complete. The reasoning is incomplete
+        if the answer ends before the closing mark; an answer without reasoning counts as complete.
     """
     if _HARMONY_MARK.search(text):
         return _split_channels(text)
@@ -136,13 +137,19 @@ def find_reasoning_opening(text: str) -> Opening | None:
 
 
 def may_be_reasoning(text: str) -> bool:
-    """Return True if an incomplete text may still turn out to begin with reasoning."""
+    """Return True if an incomplete text may still turn out to begin with reasoning.
+
+    Reasoning begins with a mark such as ``<think>``, ``[THINK]`` or ``◁think▷``.
+    """
     start = text.lstrip()
     if start and start[0] not in "<[◁":
         return False
-    # The channel mark of the harmony format consists of several tags.
-    is_unfinished_mark = start.startswith("<|channel") or not re.search(r"[>\]▷]", start)
-    return is_unfinished_mark and len(start) < _LONGEST_MARK and "\n" not in start
+    if len(start) >= _LONGEST_MARK or "\n" in start:
+        return False
+    if start.startswith("<|channel"):
+        return True  # this mark of the harmony format consists of several tags
+    is_mark_complete = re.search(r"[>\]▷]", start) is not None
+    return not is_mark_complete
 
 
 def _find_unopened_closing(text: str) -> tuple[int, int] | None:
@@ -175,7 +182,8 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     In that format each part of an answer names a channel; the channel ``final`` has the text.
 
     Returns:
-        The reasoning, the text, and whether the answer has a text.
+        The reasoning, the text, and whether the text is not empty. If the channel ``final`` is
+        empty, the text consists of the answer's tool calls.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
@@ -303,8 +311,8 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # ``broken_by`` is None for a complete reply that could not be joined to the text before it.
-    # The error for such a reply is the same as for a reply that broke off.
+    # A truncated answer is continued by a further reply. ``broken_by`` is None if that reply is
+    # complete, but does not continue the truncated text.
     cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""

@@ -36,10 +36,12 @@ class FixedAttributes:
                     hint=self._fixed_hint.format(name=name),
                 )
             if not name.startswith("_") and not hasattr(type(self), name):
-                self._check_new(name, sys._getframe(1))  # noqa: SLF001 - inspect costs an import
+                # The caller may be a method of this object, which may add attributes.
+                caller = sys._getframe(1)  # noqa: SLF001 - inspect costs an import
+                self._refuse_unknown(name, caller)
             super().__setattr__(name, value)
 
-    def _check_new(self, name: str, caller: FrameType) -> None:
+    def _refuse_unknown(self, name: str, caller: FrameType) -> None:
         """Raise for an attribute that does not exist, unless a method of the object assigns it.
 
         Args:

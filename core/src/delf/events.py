@@ -233,7 +233,7 @@ class TaskPostponed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step of the loop began; ``attempt`` counts passes through generation from 1.
+    """A step of a task's run began; ``attempt`` counts passes through generation from 1.
 
     :class:`Step` names the loop's own steps; strategies add steps, such as ``generate``.
     """
@@ -245,7 +245,7 @@ class StepStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished(_Event):
-    """A step of the loop ended."""
+    """A step of a task's run ended, such as recalling facts or generating a script."""
 
     replay_key = ("step", "attempt")
     step: str
@@ -478,13 +478,13 @@ class Label:
 
 
 def request_field(text: str, *, required: bool = True) -> Any:
-    """Declare an optional field of a request that approval channels show when it is set.
+    """Declare a field of a request that approval channels show unless its value is None.
 
     The default of the field is None.
 
     Args:
         text: The label of the field.
-        required: Whether a channel must show the field before it may offer approval.
+        required: Whether a channel must show the field's value before it may offer approval.
     """
     return field(default=None, metadata={"label": Label(text, required)})
 
@@ -529,7 +529,8 @@ class ApprovalRequest:
         is_question: True for a question of a script, whose ``arguments`` are those of ``ask``.
             ``Answered`` gives the answer, ``Rejected`` declines.
         code: The script, if a script as a whole is to be approved.
-        actions: The script's actions that need approval; an approval lets them pass while it runs.
+        actions: The script's actions that need approval. An approval of the script allows all calls
+            of these actions while the script runs.
         effects: The effect of each of these actions.
         script: The number of the script that makes the call; 0 without a script.
         because: Why the model wrote another script after the first; None for the first script.
@@ -541,18 +542,19 @@ class ApprovalRequest:
         origins: The sources of values in the arguments, by path, such as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
             and ``text`` describes the source. Origins are a hint, not a proof.
-        flow: The reason that the origins of the arguments require approval.
+        flow: Why the call needs approval because of the data flow into its arguments; None if
+            their origins need no approval.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of people who shaped the task: by an edit, a rejection with a
             reason, a request for changes, or the result of an interrupted call. The person whose
-            task was forked or run again is also in the list. Under a rule that requires several
-            people, they count as people who asked for the task.
+            task was forked or run again is also in the list. Under a rule that requires four
+            eyes or two approvers, the people in the list may only reject.
         rule: The team's rule for the action as data of :class:`delf.protocols.rules.ApprovalRule`;
             empty if no rule applies.
         files: The files that the call would send or read, by name, with their sizes in bytes.
         parent: The task whose script started this task, if it is a child task.
         expires_after: Seconds until the request expires, which counts as a rejection.
-        takes_changes: True if a person can ask for changes, because a model then plans again.
+        takes_changes: True if a person can ask for changes, which a model then plans.
         fit: A function that validates edited arguments and returns them converted. It raises
             :class:`delf.errors.ToolRefusedError` for invalid arguments, so that a channel can ask
             again. None for a script, and in events.
@@ -640,18 +642,29 @@ class ApprovalRequested(ApprovalRequest, _Kind):
 class ApprovalDecided(_Event):
     """A request was decided.
 
-    ``source`` is the kind of decision: ``person`` (or a program acting for a person), ``policy``
-    (the approval mode), ``nobody`` (no one could be asked), ``timeout``, ``abandoned`` (the script
-    stopped waiting), ``sandbox_died``, or ``changed`` (the effect differs from the one shown).
-
-    ``arguments`` are the arguments of an edited call, ``result`` is the result of a call declared
-    as already done, and ``answer`` is the answer to a question. ``note`` is the position of the
-    answer in the journal's inbox, if the answer came from there. ``remember`` is how long later
-    calls pass without approval. ``covers`` says which calls pass: with ``call`` only calls with the
-    same arguments, with ``action`` all calls of the action. A decision remembered ``until_revoked``
-    holds for later tasks of ``key`` (None for the local user) in the folder ``project``. ``via`` is
-    the channel or address of the answer, and ``others`` are earlier approvers if the rule requires
-    two. ``person`` is the owner name of the deciding person; None for the local user.
+    Args:
+        request_id: The unique id of the request.
+        decision: The kind of decision.
+        by: The name of the person, or a description of what else decided.
+        via: The channel or address of the answer.
+        others: The earlier approvers, if the rule requires two people.
+        source: The origin of the decision: ``person`` (or a program acting for a person),
+            ``policy`` (the approval mode), ``nobody`` (no one could be asked), ``timeout``,
+            ``abandoned`` (the script stopped waiting), ``sandbox_died``, or ``changed`` (the effect
+            differs from the one shown).
+        reason: The reason that the person gave, if any.
+        arguments: The arguments of an edited call.
+        result: The result of a call declared as already done.
+        answer: The answer to a question.
+        note: The position of the journal's note with the answer; None if the answer came another
+            way.
+        remember: How long later calls pass without approval.
+        covers: Which later calls pass: with ``call`` only calls with the same arguments, with
+            ``action`` all calls of the action.
+        key: The owner of the later tasks for which a decision remembered ``until_revoked`` holds;
+            None for the local user.
+        project: The folder of these later tasks.
+        person: The owner name of the deciding person; None for the local user.
     """
 
     request_id: str

@@ -42,5 +42,5 @@ def notes_of_call() -> Generator[dict[str, None]]:
 
 
 def in_call() -> bool:
-    """Return True inside a tool call, threads included."""
+    """Return True within a tool call, also in a thread that the call has started."""
     return _notes.get() is not None

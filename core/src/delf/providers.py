@@ -34,14 +34,14 @@ class Providers:
         self.all = tuple(
             by_name[name] for name in dict.fromkeys(each.name for each in all_providers)
         )
-        self._words: dict[str, Provider] = {}
+        self._by_name_or_alias: dict[str, Provider] = {}
         for provider in self.all:
-            for word in provider.words:
-                self._words.setdefault(word, provider)
+            for word in provider.words:  # the provider's name and aliases
+                self._by_name_or_alias.setdefault(word, provider)
 
     def by_name(self, word: str) -> Provider | None:
         """Return the provider with this name or alias, ignoring case."""
-        return self._words.get(word.lower())
+        return self._by_name_or_alias.get(word.lower())
 
     def for_model(self, model: str) -> Provider | None:
         """Return the provider of a model name.

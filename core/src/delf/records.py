@@ -37,14 +37,15 @@ else:
         def make(cls: type) -> type:
             # A class without a docstring would get its signature as the docstring.
             cls.__doc__ = cls.__doc__ or cls.__name__
-            # dataclasses.dataclass refuses to derive a class that is not frozen from a frozen
-            # class; this module adds the methods of frozen classes itself.
+            # dataclasses.dataclass gets no ``frozen``, because this module adds the methods of a
+            # frozen class itself. Without ``frozen``, it would refuse a frozen base class.
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
             cls.__dataclass_params__.frozen = frozen
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
-                # Python sets __hash__ to None in a class that defines __eq__ alone.
+                # Do not replace a method of the class. A __hash__ of None is no method: Python sets
+                # it in a class that defines __eq__ alone.
                 if cls.__dict__.get(name) is None:
                     setattr(cls, name, method)
             cls.__signature__ = _LazySignature()
@@ -60,8 +61,15 @@ _THAWING: Final = threading.RLock()
 def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
     """Mark base classes as not frozen inside the block.
 
-    ``dataclasses.dataclass`` forbids a class that is not frozen to inherit from a frozen class.
-    This module makes every class as not frozen, and adds the methods of frozen classes itself.
+    This module calls ``dataclasses.dataclass`` without ``frozen`` also for frozen classes, because
+    it adds their methods itself. Such a call raises if a base class is marked as frozen.
+
+    Args:
+        cls: The class.
+        frozen: Whether the class is to be frozen.
+
+    Raises:
+        TypeError: If a base class is frozen and the class is not, or vice versa.
     """
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
@@ -88,10 +96,13 @@ _ABSENT: Final = _Absent()
 
 
 def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
-    """Return the methods of a dataclass by name; None for a method that the class must not have."""
+    """Return the methods of a dataclass by name.
+
+    The ``__hash__`` of a class that is not frozen is None, which makes its instances unhashable.
+    """
     fields = dataclasses.fields(cls)
     shown_fields = [field.name for field in fields if field.repr]
-    values = _values([field.name for field in fields if field.compare])
+    get_compared_values = _values_getter([field.name for field in fields if field.compare])
 
     def start(self: Any, *args: Any, **keywords: Any) -> None:
         # Many classes are imported and never instantiated: compile on the first call.
@@ -107,21 +118,24 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
     def equal(self: Any, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return values(self) == values(other)
+        return get_compared_values(self) == get_compared_values(other)
 
     methods = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
     return {**methods, **_frozen_methods(cls, slots=slots)} if frozen else methods
 
 
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
-    """Return the additional methods of a frozen dataclass by name."""
+    """Return the methods that ``dataclass(frozen=True)`` adds to a class, by name."""
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
-    hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
+    get_hashed_values = _values_getter(
+        [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
+    )
 
     def digest(self: Any) -> int:
-        return hash(hashed(self))
+        return hash(get_hashed_values(self))
 
+    # A subclass without this decorator may have attributes that can be set.
     def assign(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -143,7 +157,7 @@ def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any
     return methods | {"__getstate__": save, "__setstate__": load} if slots else methods
 
 
-def _values(names: list[str]) -> Callable[[Any], Any]:
+def _values_getter(names: list[str]) -> Callable[[Any], Any]:
     return operator.attrgetter(*names) if names else lambda _: ()
 
 
@@ -155,21 +169,23 @@ def _compile_init(cls: type) -> Callable[..., None]:
     keyword_only: list[str] = []
     body: list[str] = []
     for field in dataclasses.fields(cls):
-        name, value = field.name, field.name
+        name = value = field.name
         default = f"_default_{name}"
-        if field.default_factory is not dataclasses.MISSING:
+        has_factory = field.default_factory is not dataclasses.MISSING
+        has_default = has_factory or field.default is not dataclasses.MISSING
+        if not field.init and not has_default:
+            continue  # the field stays unset
+        if has_factory:
             scope[f"_make_{name}"] = field.default_factory
             scope[default] = _ABSENT
             value = f"_make_{name}() if {name} is _absent else {name}"
-        elif field.default is not dataclasses.MISSING:
+        elif has_default:
             scope[default] = field.default
         if field.init:
-            parameter = f"{name}={default}" if default in scope else name
+            parameter = f"{name}={default}" if has_default else name
             (keyword_only if field.kw_only else positional).append(parameter)
-        elif default in scope:  # a field with init=False always gets its default
-            value = default if value == name else f"_make_{name}()"
-        else:  # a field with init=False and without a default stays unset
-            continue
+        else:  # a field with init=False always gets its default
+            value = f"_make_{name}()" if has_factory else default
         body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")

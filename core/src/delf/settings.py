@@ -180,16 +180,20 @@ class PluginSettings(BaseModel):
     def places(self, field: str, *usual: str) -> tuple[list[Path], Path | None]:
         """Return the folders of a setting, and the project folder that the user must trust.
 
-        The project folder is None if a program set the folders, because these need no trust.
-
         Args:
             field: The name of a field with a list of folders.
             usual: Folders of the project that are used if the field is empty.
+
+        Returns:
+            The folders, and the project folder. In place of the project folder, None if code set
+            the folders instead of a file or variable, because these folders need no trust.
         """
         folders = [Path(folder) for folder in getattr(self, field)]
-        root = current_folder()
-        needs_trust = not folders or self.source(field) != "program"
-        return folders or [root / name for name in usual], root if needs_trust else None
+        project_folder = current_folder()
+        if not folders:
+            return [project_folder / name for name in usual], project_folder
+        is_set_in_code = self.source(field) == "program"
+        return folders, None if is_set_in_code else project_folder
 
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
@@ -238,7 +242,7 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
     set_variable = next((variable for variable in variables if os.environ.get(variable)), None)
     if set_variable is not None and source == "project":
         raise KeyAddressError(
-            f"{name}: a file of the project gives the address, and {set_variable} is of the "
+            f"{name}: a file of the project gives the address, and {set_variable} is set in the "
             "environment",
             hint="set both in the environment, or both in the file",
         )
@@ -256,7 +260,11 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def _source_of_any(value: Any) -> Source:
-    """Return the source of a value; ``project`` if any string in it is from a project file."""
+    """Return the source of the strings in a value, which may be a table or list.
+
+    Return ``project`` if any of the strings is from a project file, otherwise the source of the
+    first string. A value without strings has the source ``program``.
+    """
     sources: list[Source] = [source_of(text) for text in _strings_in(value)]
     if "project" in sources:
         return "project"
@@ -289,7 +297,7 @@ def _check_addresses(
                 continue
             variable = f"{prefix}{field.upper()}"
             raise KeyAddressError(
-                f"{name}: {field} is of the environment ({variable}), and {key} of a file of "
+                f"{name}: {field} is set in the environment ({variable}), and {key} in a file of "
                 f"the project: {field} would be sent to an address that somebody else gave",
                 hint=f'write it in the file, {field} = "${{{variable}}}", or give the address by '
                 f"{prefix}{key.upper()}",
@@ -297,7 +305,11 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the fields of a secret's :class:`SentTo` annotation; None without an annotation."""
+    """Return the names of the fields with the addresses to which a secret is sent.
+
+    They are declared by the annotation :class:`SentTo` of the secret's field; without the
+    annotation, return None.
+    """
     markers = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return markers[-1].fields if markers else None
 
@@ -319,7 +331,7 @@ def _is_address(field: str, value: Any) -> bool:
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
     """Return the values of settings that environment variables set, by field name.
 
-    pydantic-settings parses the variables, tables and lists as JSON; a list may also be
+    pydantic-settings parses the variables: it reads a table or list as JSON. A list may also be
     comma-separated. The package is imported only if such a variable exists, because its import is
     slow. Its ``.env`` support is not used, because it reads only the working directory, and treats
     every other variable in the file as an unknown setting.

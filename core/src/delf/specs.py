@@ -324,14 +324,16 @@ class Provider:
         return (self.name, *self.aliases)
 
     def patterns(self, *, at_address: bool = False) -> Iterator[str]:
-        """Yield the patterns of the provider's model names, with and without ``provider/``.
+        """Yield the patterns of the model names that select the provider.
+
+        The patterns are ``name/*``, ``alias/*`` and the patterns in ``models``.
 
         Args:
-            at_address: Whether the user gives a ``base_url``. If so, yield only the patterns with
-                ``provider/``, and none unless ``own_protocol`` is set.
+            at_address: Whether the user gives a ``base_url``. The patterns in ``models`` are then
+                left out, and the other patterns, too, unless ``own_protocol`` is set.
         """
         if self.own_protocol or not at_address:
-            yield from (f"{word}/*" for word in self.words)
+            yield from (f"{name_or_alias}/*" for name_or_alias in self.words)
         if not at_address:
             yield from self.models
 
@@ -355,8 +357,9 @@ class ModelSpec(Spec):
             )
 
     Args:
-        serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match
-            wins.
+        serves: Patterns (``fnmatch``) of model names that the plugin serves in addition to the
+            names of its ``providers``. If patterns of several plugins match, the plugin with the
+            longest matching pattern is used.
         providers: The providers of the models.
         fallback: Whether the plugin serves any model name for which no other plugin is found.
     """

@@ -23,7 +23,7 @@ _INVISIBLE: Final = (
 _SPACES: Final = "\xa0\u202f\u3000"
 _JOINERS: Final = "\u200c\u200d"
 # Letters of scripts in which an invisible joiner is part of the spelling.
-_JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
+_LETTERS_WITH_JOINERS: Final = "[\u0600-\u0dff\u1000-\u109f]"
 _EMOJI_STYLES: Final = "\ufe0e\ufe0f"
 _SKIN_TONES: Final = "[\U0001f3fb-\U0001f3ff]"
 
@@ -70,15 +70,14 @@ _EXCESS_MARKS: Final = "(?P<allowed>[{0}]{{4}})(?P<excess>[{0}]+)".format(
 def visible(text: str) -> str:
     """Return a text with control, invisible and look-alike characters escaped.
 
-    Line breaks and tabs are not escaped.
+    Line breaks and tabs are not escaped. Look-alike letters are escaped only in addresses and host
+    names.
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
-    return re.sub(
-        _ADDRESS_OR_HOST,
-        _display_address,
-        re.sub(_EXCESS_MARKS, _escape_marks, _without_hidden(text)),
-    )
+    text = _without_hidden(text)
+    text = re.sub(_EXCESS_MARKS, _escape_marks, text)
+    return re.sub(_ADDRESS_OR_HOST, _display_address, text)
 
 
 def hidden_characters(text: str) -> Iterator[str]:
@@ -138,11 +137,15 @@ def _escape_at(text: str, at: int) -> str:
 
 def _is_part_of_spelling(before: str, after: str) -> bool:
     """Return True if an invisible joiner between two characters is part of a word or an emoji."""
-    if re.match(_JOINED, before) and re.match(_JOINED, after):
+    # The spelling of words in Arabic, Indic and related scripts has joiners.
+    if re.match(_LETTERS_WITH_JOINERS, before) and re.match(_LETTERS_WITH_JOINERS, after):
         return True
-    is_emoji = bool(after) and unicodedata.category(after) == "So"
-    joins_emoji = before and (unicodedata.category(before) == "So" or before in _EMOJI_STYLES)
-    return is_emoji and bool(joins_emoji or re.match(_SKIN_TONES, before))
+    if not (before and after):
+        return False
+    is_emoji_after = unicodedata.category(after) == "So"
+    # The last character of an emoji may choose its style or skin tone.
+    is_emoji_before = unicodedata.category(before) == "So" or before in _EMOJI_STYLES
+    return is_emoji_after and (is_emoji_before or re.match(_SKIN_TONES, before) is not None)
 
 
 def _escape(character: str) -> str:
@@ -159,6 +162,7 @@ def _display_address(match: re.Match[str]) -> str:
             (all text before the host, such as ``://`` or the user part with its ``@``).
     """
     before, user_part, host = match["before"], match["user"], match["host"]
+    # A word without look-alike letters that has no scheme, user or well-known ending is no host.
     if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
         return match[0]
     # The user part may imitate a domain, or mix its letters with those of the host.
@@ -193,11 +197,13 @@ def _is_lookalike(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
-    # Accented Latin, Chinese, Japanese and Korean letters never look like plain Latin letters.
+    # Accented Latin, Chinese, Japanese and Korean letters never look like plain Latin letters. Of
+    # the other letters, those of some scripts, such as Cyrillic, are suspicious in any name that
+    # also has plain Latin letters. Those of all other scripts, such as Arabic, are suspicious only
+    # if one label of the name has plain Latin letters, too.
     confusable_letters = re.sub(_DISTINCT_LETTERS, "", name)
     if re.search(_LOOKALIKE_LETTERS, confusable_letters) and re.search("[A-Za-z]", name):
         return True
-    # Letters of all further scripts are suspicious only within one label with Latin letters.
     labels = re.split(f"[{_DOTS}]", confusable_letters)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 
@@ -220,18 +226,21 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
     import textwrap
 
     width = max(20, shutil.get_terminal_size().columns - indent)
-    placeholder = " " * head  # stands for the columns in use, and is cut off at the end
+    # Blanks in front of the first line stand for the columns in use; they are removed at the end.
+    first_indent = " " * head
     lines: list[str] = []
-    for line in text.split("\n"):
-        if len(line) <= (width if lines else width - head):
-            lines.append(line if lines else placeholder + line)
+    for number, line in enumerate(text.split("\n")):
+        initial_indent = first_indent if number == 0 else ""
+        if len(initial_indent) + len(line) <= width:
+            lines.append(initial_indent + line)
             continue
-        lines += textwrap.wrap(
+        wrapped_lines = textwrap.wrap(
             line,
             width,
-            initial_indent="" if lines else placeholder,
+            initial_indent=initial_indent,
             break_long_words=False,
             break_on_hyphens=False,
             replace_whitespace=False,
-        ) or [""]
-    return f"\n{' ' * indent}".join(lines)[head:]
+        )
+        lines += wrapped_lines or [initial_indent]  # a line of blanks only wraps to no lines
+    return f"\n{' ' * indent}".join(lines).removeprefix(first_indent)

@@ -30,7 +30,9 @@ def main() -> int:
 def _run() -> int:
     """Import and run the program; Ctrl-C during the imports ends it without a traceback."""
     handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:  # nohup ignores Ctrl-C: leave that as it is
+    # A program started by nohup ignores Ctrl-C; the handler then stays unchanged.
+    is_interruptible = handler is signal.default_int_handler
+    if is_interruptible:  # during the imports, Ctrl-C ends the process without a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         importlib.import_module("delf_cli")
@@ -39,12 +41,12 @@ def _run() -> int:
     program = importlib.import_module("delf_cli.main")
     sys.unraisablehook = _interrupt_again
     try:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(signal.SIGINT, handler)  # in main(), Ctrl-C raises KeyboardInterrupt
         return program.main()
     except KeyboardInterrupt:
         return 130
     finally:
-        if handler is signal.default_int_handler:  # the clean-up is done: end at once
+        if is_interruptible:  # main() has cleaned up, so Ctrl-C may end the process
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -84,14 +84,16 @@ class KeptKeys:
             )
         ring = _keyring()
         in_ring = ring is not None and _write_keyring(ring, name, value)
+        # The file lists all names; None as the value means that the keyring has the value.
         self._write({**self._read(), name: None if in_ring else value})
         return "the system's keyring" if in_ring else str(self.file)
 
     def remove(self, name: str) -> bool:
-        """Remove a variable; return False if the variable was not stored."""
+        """Remove a stored variable; return False if the variable was not stored."""
         stored_keys = self._read()
         if name not in stored_keys:
             return False
+        # The file has None in place of a value that is stored in the keyring.
         is_in_keyring = stored_keys.pop(name) is None
         ring = _keyring() if is_in_keyring else None
         if ring is not None:
@@ -126,7 +128,7 @@ class KeptKeys:
 
 
 def own_variables() -> dict[str, str]:
-    """Return the stored keys, overridden by the environment variables of this process."""
+    """Return the stored API keys as variables, overridden by this process's environment."""
     process = dict(os.environ)
     return {**KeptKeys.here().values(process), **process}
 

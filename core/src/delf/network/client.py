@@ -45,17 +45,18 @@ class HttpClient:
 
     Args:
         timeout: Seconds for one exchange, counted from sending the request.
-        at_once: The maximum number of concurrent exchanges; further exchanges wait for one to end.
-        agent: The ``User-Agent`` header.
+        max_concurrent: The maximum number of concurrent exchanges; further exchanges wait for
+            another exchange to end.
+        user_agent: The ``User-Agent`` header.
     """
 
-    def __init__(self, timeout: float, at_once: int, agent: str = "delf") -> None:
+    def __init__(self, timeout: float, max_concurrent: int, user_agent: str = "delf") -> None:
         self._timeout = timeout
-        self._at_once = at_once
-        self._agent = agent
+        self._max_concurrent = max_concurrent
+        self._user_agent = user_agent
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._semaphore = asyncio.Semaphore(at_once)
+        self._semaphore = asyncio.Semaphore(max_concurrent)
 
     async def exchange(
         self,
@@ -122,13 +123,13 @@ class HttpClient:
             self._client = httpx.AsyncClient(
                 transport=async_transport(httpx, verify=default_context()),
                 timeout=self._timeout,
-                headers={"User-Agent": self._agent, "Accept-Encoding": ACCEPTED},
+                headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
             )
             # No cookies: a session that one task began must not be used by another.
             self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
             _httpx_log.addFilter(_is_logged)  # adding it twice changes nothing
             self._loop = loop
-            self._semaphore = asyncio.Semaphore(self._at_once)
+            self._semaphore = asyncio.Semaphore(self._max_concurrent)
         return self._client, self._semaphore
 
 
@@ -245,6 +246,8 @@ class Attempts(Generic[A]):
                     ) from None
                 retry = Retry(seconds=pause(progress.attempts))
             else:
+                # The rule returns None for an acceptable response, and also if the server asks for
+                # a longer pause than the rule allows.
                 retry = self._retry_rule(answer, progress)
                 if retry is None or (retry.is_failure and is_last):
                     return answer
@@ -253,6 +256,6 @@ class Attempts(Generic[A]):
             if retry.is_failure:
                 progress.failures += 1
             else:
-                # A pause that the server asked for uses up no retry; the rule limits such pauses.
+                # The server only asked for a pause, which uses up no retry.
                 progress.waited += retry.seconds
             await self._sleep(retry.seconds)

@@ -21,7 +21,8 @@ class Outage:
 
     Args:
         log: The logger.
-        effect: The effect of the outage, as a sentence without a full stop.
+        effect: The effect of the outage, with which its log messages begin: a sentence without a
+            full stop, such as ``new events are not found by search``.
         service: The name of the service, if other parts of the process share it.
     """
 
@@ -31,9 +32,12 @@ class Outage:
         self._service = service
         self._since = 0.0
         self.failures = 0
-        """Failures since the last success."""
-        self.failures_to_report = 0
-        """Failures to report at recovery, including those of other outages of the service."""
+        """Failures that this object has recorded since its last success."""
+        self.shared_failures = 0
+        """Failures that all ``Outage`` objects of the service have recorded during the outage.
+
+        Only the object that logs the outage counts the failures of the other objects.
+        """
 
     @contextmanager
     def track(self, *kinds: type[BaseException]) -> Generator[None]:
@@ -56,9 +60,9 @@ class Outage:
         is_first = self.failures == 1
         if is_first:
             self._since = time.monotonic()
-            self.failures_to_report = 0
+            self.shared_failures = 0
         reporting_outage = self._find_reporting_outage(is_first=is_first)
-        reporting_outage.failures_to_report += 1
+        reporting_outage.shared_failures += 1
         is_warning = is_first and reporting_outage is self
         level = logging.WARNING if is_warning else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
@@ -92,7 +96,8 @@ class Outage:
         is_reporting = self._service is None or _reporting_outages.get(self._service) is self
         if is_reporting and self._service is not None:
             _reporting_outages.pop(self._service, None)
+        # Such as "new events are not found by search: works again after 3 failures in 2 s".
         message = "%s: works again after %d failures in %.0f s"
         level = logging.WARNING if is_reporting else logging.DEBUG
-        self._log.log(level, message, self._effect_text, self.failures_to_report, seconds)
+        self._log.log(level, message, self._effect_text, self.shared_failures, seconds)
         self.failures = 0

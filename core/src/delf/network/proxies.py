@@ -172,9 +172,9 @@ def _is_within(entry: str, address: Any) -> bool:
 class _TransportsByProxy:
     """Transports of an HTTP library, created on first use: one per proxy and a direct one."""
 
-    def __init__(self, library: Any, kind: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, library: Any, class_name: str, options: Mapping[str, Any]) -> None:
         self._library = library
-        self._make = getattr(library, kind)
+        self._transport_class = getattr(library, class_name)
         self._options = dict(options)
         self._proxies = Proxies()
         self._transports: dict[Proxy | None, Any] = {}
@@ -183,7 +183,7 @@ class _TransportsByProxy:
         proxy = self._proxies.for_url(str(request.url))
         if proxy not in self._transports:
             proxy_option = {} if proxy is None else {"proxy": proxy.checked_address()}
-            self._transports[proxy] = self._make(**self._options, **proxy_option)
+            self._transports[proxy] = self._transport_class(**self._options, **proxy_option)
         return self._transports[proxy], proxy
 
 

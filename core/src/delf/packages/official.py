@@ -106,9 +106,12 @@ def how_to_install(package: str) -> str:
 
     name = package.removeprefix(PLUGIN_PREFIX)
     command, installer = next(iter(packages("installer").items()))
-    is_official = name != package or package in all_packages()
-    if not is_official and package.partition("[")[0] != _CORE:
+    has_plugin_prefix = name != package
+    is_core = package.partition("[")[0] == _CORE
+    is_official = has_plugin_prefix or is_core or package in all_packages()
+    if not is_official:
         return f"pip install {quote(package)}"
-    if not all(map(find_spec, (_PROGRAM, module_of(installer)))):
+    is_installer_present = all(map(find_spec, (_PROGRAM, module_of(installer))))
+    if not is_installer_present:
         return f"pip install --find-links dist {quote(package)}"
     return f"delf {command} {quote(name)}"

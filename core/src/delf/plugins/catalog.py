@@ -73,23 +73,23 @@ class Catalog:
         offers = (Offer(spec, item.plugin) for item in records for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
             self._offers.setdefault((offer.spec.kind, offer.spec.name), []).append(offer)
-        names: dict[str, list[Candidate]] = {}
+        plugins_by_name: dict[str, list[Candidate]] = {}
         for record in records:
             if record.state == "loaded":
-                names.setdefault(record.name, []).append(record.plugin)
-        self.records = tuple(self._with_disputes(record, names) for record in records)
+                plugins_by_name.setdefault(record.name, []).append(record.plugin)
+        self.records = tuple(self._with_conflicts(record, plugins_by_name) for record in records)
         """The records of all plugins, in the order of the constructor's ``records``."""
 
-    def _with_disputes(
-        self, record: PluginRecord, names: Mapping[str, list[Candidate]]
+    def _with_conflicts(
+        self, record: PluginRecord, plugins_by_name: Mapping[str, list[Candidate]]
     ) -> PluginRecord:
-        """Return the record, marked as in conflict if one of its names is disputed."""
+        """Return the record, marked as in conflict if another plugin has one of its names."""
         if record.state != "loaded":
             return record
         plugin = record.plugin
-        disputes: list[str] = []
-        if rivals := [each for each in names[plugin.name] if each is not plugin]:
-            disputes.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(rivals)}")
+        conflicts: list[str] = []
+        if rivals := [each for each in plugins_by_name[plugin.name] if each is not plugin]:
+            conflicts.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(rivals)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
             winner = self._winner(offers)
@@ -97,12 +97,12 @@ class Catalog:
                 continue
             rivals = [offer.plugin for offer in offers if offer.plugin != plugin]
             preference = "" if winner is None else f", and {winner.plugin.origin} is preferred"
-            disputes.append(
+            conflicts.append(
                 f"{spec.kind} {spec.name!r} is also in {_names_of_plugins(rivals)}{preference}"
             )
-        if not disputes:
+        if not conflicts:
             return record
-        return replace(record, state="conflict", reason="; ".join(disputes))
+        return replace(record, state="conflict", reason="; ".join(conflicts))
 
     @cached_property
     def load_failures(self) -> str:
@@ -151,7 +151,11 @@ class Catalog:
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
     def preferred_spec(self, specs: Sequence[SpecT], purpose: str) -> SpecT:
-        """Return the only spec, or of several specs the spec that the user prefers.
+        """Return the only spec; if there are several specs, the spec that the user prefers.
+
+        Args:
+            specs: Specs of plugins, at least one.
+            purpose: What the specs are for, such as ``the ending csv``, for error messages.
 
         Raises:
             PluginError: If there are several specs, and the user prefers none.
@@ -188,11 +192,12 @@ class Catalog:
         best_fit = max((fit for fit, _ in fits), default=-1.0)
         requested_client = client_of_prefix(model.model)
         if requested_client is not None and model.base_url is None:
-            # A model name such as ``recorded:tests`` requests the model client ``recorded``. If the
-            # plugin with this client is installed, its score is at least the pattern's length.
+            # The model name ``recorded:tests`` requests the client ``recorded`` by the pattern
+            # ``recorded:*``. A plugin with this pattern scores at least the pattern's length. Any
+            # lower score belongs to a plugin for all names, which would send ``recorded:tests`` to
+            # a server as the name of a model.
             pattern, client_name = requested_client
             is_client_installed = best_fit >= len(pattern)
-            # A plugin that takes any name would take the whole text for a model's name.
             if not is_client_installed:
                 raise self.with_load_failures(self._unknown_name_error("model", client_name))
         if best_fit < 0 and model.provider != AUTO:
@@ -243,7 +248,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     Args:
         plugins: The plugins that offer the name, at least one.
         prefer: Plugins or distributions that win, in order.
-        purpose: The kind of the name, for error messages.
+        purpose: What the plugins offer, such as ``the name 'mail'``, for error messages.
 
     Raises:
         PluginError: If several plugins offer the name and none is preferred.
@@ -283,21 +288,58 @@ def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
 def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
     """Return a score of how well a spec fits a model; the spec with the highest score is used.
 
-    The score is usually the length of the longest pattern that matches the model's name. It is
-    infinite if the user names a provider of the spec, low for a fallback plugin, and -1 if the spec
-    does not fit.
+    The score is -1 if the spec does not fit.
+    """
+    scores = [len(p) for p in spec.serves if fnmatch.fnmatchcase(model.model, p)]
+    if model.provider != AUTO:
+        return _score_for_provider(spec, model.provider, scores)
+    return _score_for_name(spec, model, environ, scores)
+
+
+def _score_for_provider(spec: ModelSpec, provider: str, pattern_scores: Sequence[float]) -> float:
+    """Return the score of a spec for a model whose provider the user names.
+
+    The score is infinite for a spec with this provider, the length of the longest matching pattern
+    for any other spec, and -1 if no pattern matches. A fallback spec that fits, by its provider or
+    by a pattern, gets ``_FALLBACK_SCORE``.
+
+    Args:
+        spec: The spec.
+        provider: The provider's name.
+        pattern_scores: The lengths of the patterns in ``spec.serves`` that match the model's name.
+    """
+    has_provider = Providers(spec.providers).by_name(provider) is not None
+    if not has_provider and not pattern_scores:
+        return -1
+    if spec.fallback:
+        return _FALLBACK_SCORE
+    return math.inf if has_provider else max(pattern_scores)
+
+
+def _score_for_name(
+    spec: ModelSpec,
+    model: LLMConfig,
+    environ: Mapping[str, str],
+    pattern_scores: Sequence[float],
+) -> float:
+    """Return the score of a spec for a model without a named provider.
+
+    The score is the highest of these:
+
+    - the length of each matching pattern of the spec and of its providers;
+    - ``_FALLBACK_SCORE`` for a fallback spec;
+    - for a spec with a provider whose protocol other servers imitate (``compatible``):
+      ``_ADDRESS_SCORE`` if the user or the environment gives an address, else 0;
+    - -1 for any other spec.
+
+    Args:
+        spec: The spec.
+        model: The model.
+        environ: The environment variables.
+        pattern_scores: The lengths of the patterns in ``spec.serves`` that match the model's name.
     """
     name = model.model
-    scores: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
-    # If the user names a provider, a spec with this provider has the highest score. A fallback
-    # spec, which takes any name, has a low score in every case.
-    if model.provider != AUTO:
-        has_provider = Providers(spec.providers).by_name(model.provider) is not None
-        if not has_provider and not scores:
-            return -1
-        if spec.fallback:
-            return _FALLBACK_SCORE
-        return math.inf if has_provider else max(scores)
+    scores = list(pattern_scores)
     has_address = model.base_url is not None
     for provider in spec.providers:
         # A fallback plugin matches by a provider only if the user gives an address, and the
@@ -308,8 +350,6 @@ def _fit_score(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) ->
         scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
         return max(scores, default=_FALLBACK_SCORE)
-    # A spec whose protocol is also spoken by other servers fits every model, and fits better if the
-    # address of such a server is set.
     compatible = [provider for provider in spec.providers if provider.compatible]
     if "/" not in name:  # a name without a provider goes to the address in the environment
         has_address |= any(environ.get(var) for each in compatible for var in each.addresses)

@@ -88,9 +88,13 @@ def discover() -> tuple[Candidate, ...]:
 
 
 @lru_cache(4)
-def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
-    """Discover the plugins of all distributions; cached by a stamp of the installation."""
-    installed: list[Candidate] = []
+def _discover(_cache_key: Hashable) -> tuple[Candidate, ...]:
+    """Discover the plugins of all distributions.
+
+    Args:
+        _cache_key: Any value that changes with the installed distributions.
+    """
+    plugins: list[Candidate] = []
     seen_names: set[str] = set()
     for read_metadata_file in metadata_readers():  # one function for each distribution
         candidates = _read_candidates(read_metadata_file)
@@ -100,8 +104,8 @@ def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
         distribution_name = normalise(candidates[0].distribution or "")
         if distribution_name not in seen_names:
             seen_names.add(distribution_name)
-            installed += candidates
-    return tuple(sorted(installed, key=lambda item: (item.name, item.distribution or "")))
+            plugins += candidates
+    return tuple(sorted(plugins, key=lambda item: (item.name, item.distribution or "")))
 
 
 def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
@@ -196,17 +200,18 @@ def _text_in(folder: str, name: str) -> str | None:
 def _read_candidates(read_text: ReadText) -> list[Candidate]:
     """Return the plugins of one distribution.
 
-    If its metadata is broken, return one candidate whose ``problem`` says so.
+    If the distribution's metadata is broken, return one candidate with a ``problem``, or none if
+    the keywords do not say that it is a plugin of delf.
     """
     try:
         text = read_text("entry_points.txt") or ""
     except (OSError, ValueError) as error:
-        return _declared_only(read_text, f"{type(error).__name__}: {error}")
+        return _broken_candidates(read_text, f"{type(error).__name__}: {error}")
     # Most distributions have no such section, and parsing all of them would be slow.
     if not _SECTION.search(text):
         if ENTRY_POINT_GROUP not in text:
             return []
-        return _declared_only(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")
+        return _broken_candidates(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")
     name = _UNKNOWN
     try:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
@@ -231,10 +236,10 @@ def _read_candidates(read_text: ReadText) -> list[Candidate]:
     ]
 
 
-def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
-    """Return a candidate with a problem for a distribution whose entry points cannot be read.
+def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
+    """Return one candidate with a problem for a distribution whose entry points cannot be read.
 
-    The list is empty if the distribution's keywords do not declare a plugin of delf.
+    Return no candidate if the distribution's keywords do not say that it is a plugin of delf.
     """
     try:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
@@ -269,7 +274,7 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
 def _headers(text: str) -> dict[str, str]:
     """Parse the headers of a metadata file; of a repeated header return the first value."""
     headers: dict[str, str] = {}
-    last = ""
+    last = ignored = ""
     for line in text.splitlines():
         if not line:
             break
@@ -279,6 +284,6 @@ def _headers(text: str) -> dict[str, str]:
         name, _, value = line.partition(":")
         last = name.strip().lower()
         if last in headers:
-            last = ""  # collects continuation lines of a repeated header
+            last = ignored  # the value and the continuation lines of a repeated header go here
         headers[last] = value.strip()
     return headers

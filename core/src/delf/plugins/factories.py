@@ -34,7 +34,7 @@ def make(
     /,
     **extras: Any,
 ) -> Any:
-    """Make the object of a spec, calling its factory as ``factory(context, **options)``.
+    """Make the object of a spec by calling its factory with keyword arguments.
 
     Args:
         host: The host of the spec.
@@ -109,7 +109,9 @@ _KINDS_WITHOUT_OPTIONS: Final = frozenset({"command", "connection", "format", "m
 
 
 def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option of ``[plugins.NAME]`` that nothing in the plugin takes.
+    """Check the options of ``[plugins.NAME]`` against the plugin's settings classes and factories.
+
+    The options of an unknown plugin are not checked.
 
     Args:
         host: The host of the plugin.
@@ -117,17 +119,17 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
         options: The options.
 
     Raises:
-        ConfigurationError: For an option that is unknown, or that does not fit its type.
+        ConfigurationError: For an option that is unknown to one of the settings classes or
+            factories, or does not fit its type; for any option if the plugin takes no options.
         PluginError: If a factory cannot be imported.
     """
-    settings_classes = host.settings_of(plugin)
-    specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _KINDS_WITHOUT_OPTIONS]
+    settings_classes, all_specs = host.settings_of(plugin), host.specs_of(plugin)
+    specs = [spec for spec in all_specs if spec.kind not in _KINDS_WITHOUT_OPTIONS]
     for settings in settings_classes:
         _check_settings(settings, options, f"[plugins.{plugin}]")
     for spec in specs:
         fitting_options(host, spec, options)  # raises if an option does not fit
-    # An unknown plugin has no specs at all; its options are refused elsewhere.
-    is_known_plugin = bool(host.specs_of(plugin))
+    is_known_plugin = bool(all_specs)
     if options and is_known_plugin and not (settings_classes or specs):
         raise ConfigurationError(
             f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"

@@ -57,16 +57,16 @@ def new_manager() -> pluggy.PluginManager:
 def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     """Import a plugin and call its hooks; return a record of the result.
 
-    A failure is caught and recorded. A plugin for which :func:`why_not_imported` returns a reason
-    is not imported.
+    A failure is caught and recorded. A plugin for which :func:`why_not_imported` returns a state
+    and a reason is not imported.
 
     Args:
         candidate: The plugin.
         manager: The manager that registers the plugin.
     """
-    reasons = why_not_imported(candidate)
-    if reasons is not None:
-        state, reason = reasons
+    state_and_reason = why_not_imported(candidate)
+    if state_and_reason is not None:
+        state, reason = state_and_reason
         return PluginRecord(plugin=candidate, state=state, reason=reason)
     started = time.perf_counter()
     specs: tuple[Spec, ...] = ()
@@ -202,7 +202,7 @@ def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     words: list[str] = name.split() if isinstance(name, str) else []
     max_words = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
     if not 1 <= len(words) <= max_words or name != " ".join(words):
-        raise _BadPluginError(f"{hook}: {name!r} is not a name; it is text without blanks")
+        raise _BadPluginError(f"{hook}: {name!r} is not a name: a name is a text without blanks")
     subject = f"{hook}: the spec {name!r}"
     if not isinstance(cast("Any", item.summary), str):  # lists and command help show it
         raise _BadPluginError(f"{subject} has no summary")

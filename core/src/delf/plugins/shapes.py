@@ -25,10 +25,13 @@ def protocol_of(kind: str) -> type | None:
 
 
 def optional_protocols(kind: str) -> Mapping[type, str]:
-    """Return the optional protocols of a kind, each with the feature that needs it.
+    """Return the protocols that plugins of a kind may implement in addition to their main protocol.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
+
+    Returns:
+        The optional protocols, each with the feature that is missing without the protocol.
     """
     spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
     module = (spec.protocol or "").partition(":")[0]
@@ -116,6 +119,14 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     yield from dict.fromkeys(fault for problem in problems for fault in problem)
 
 
+def _return_annotation(function: FunctionType) -> str:
+    return str(function.__annotations__.get("return", ""))
+
+
+def _returns_awaitable(function: FunctionType) -> bool:
+    return any(name in _return_annotation(function) for name in _AWAITABLE_TYPE_NAMES)
+
+
 def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
     """Yield a message for each method that is async where the protocol's is not, or vice versa.
 
@@ -134,15 +145,15 @@ def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
         inner: Any = inspect.unwrap(own_member)
         is_async = inspect.iscoroutinefunction(inner)
         if inspect.iscoroutinefunction(protocol_member):
-            returns = str(getattr(own_member, "__annotations__", {}).get("return", ""))
-            if not is_async and not any(word in returns for word in _AWAITABLE_TYPE_NAMES):
+            # A plain method that returns an awaitable is as good as an async method.
+            if not is_async and not _returns_awaitable(own_member):
                 yield f"has a plain method {name}, which is awaited: write `async def {name}`"
             continue
-        returns = str(protocol_member.__annotations__.get("return", ""))
-        # The protocol's method is not async; what it returns may still be awaited.
-        if not is_async or any(word in returns for word in _AWAITABLE_TYPE_NAMES):
+        if not is_async or _returns_awaitable(protocol_member):
             continue
-        if "Async" in returns:
+        # In a protocol, the method of an async iterator is a plain method. An object has to
+        # implement this method with `yield`, or else the method returns a coroutine.
+        if "Async" in _return_annotation(protocol_member):
             yield f"has an async method {name} without `yield`: it must be an async generator"
         else:
             yield f"has an async method {name}, which is not awaited: write `def {name}`"

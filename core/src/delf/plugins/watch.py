@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 class ImportWatch:
-    """A watchdog that warns about slow imports from its own thread.
+    """A watchdog thread that warns about plugins whose import is slow.
 
     The thread runs while the context manager :meth:`running` is open.
     """

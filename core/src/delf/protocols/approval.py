@@ -253,9 +253,9 @@ class RememberedDecision:
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision approves the call of a request.
 
-        The caller checks that the decision holds for the call's task. If the connection itself
-        requires approval of the call, a decision for all calls of the action covers the call only
-        if the connection also required approval of the call about which the decision was made.
+        The caller checks that the decision holds for the call's task. A decision for all calls of
+        an action may have been made about a call for which the connection itself required no
+        approval. Such a decision covers no call for which the connection requires approval.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):
@@ -268,26 +268,31 @@ class RememberedDecision:
         return connection_required_approval or not connection_requires_approval
 
 
-def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
+def flow_between(
+    read_action: str, result_path: str, called_action: str, argument_path: str
+) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
     An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out.
 
     Args:
-        source: The action whose result has the value.
-        path: The path of the value in the result, such as ``[3].sender``.
-        action: The called action.
-        argument: The path in the arguments, such as ``to[0]``.
+        read_action: The action whose result has the value.
+        result_path: The path of the value in the result, such as ``[3].sender``.
+        called_action: The action whose arguments have the value.
+        argument_path: The path of the value in the arguments, such as ``to[0]``.
     """
-    names = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
-    return ".".join([source, *names]), f"{action}.{re.split(r'[.[]', argument, maxsplit=1)[0]}"
+    result_fields = [part for part in re.split(r"[.\[\]]+|\d+", result_path) if part]
+    argument = re.split(r"[.[]", argument_path, maxsplit=1)[0]
+    return ".".join([read_action, *result_fields]), f"{called_action}.{argument}"
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the flows of untrusted results into arguments, as patterns ``source -> target``."""
+    if not request.flow:  # the origins of the arguments need no approval
+        return ()
     flows: list[str] = []
     for argument, origin in request.origins.items():
-        if request.flow and origin["kind"] == "result" and origin["trust"] == "outside":
+        if origin["kind"] == "result" and origin["trust"] == "outside":
             names = flow_between(origin["action"], origin["path"], request.action, argument)
             # Names in a result are untrusted: escape characters with a meaning in patterns.
             flows.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in names))

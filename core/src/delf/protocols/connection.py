@@ -66,10 +66,10 @@ class FinishedTask:
 
 @runtime_checkable
 class SupportsLearning(Protocol):
-    """A connection that learns from users' tasks."""
+    """A connection that gets every finished task, for example to store facts for later tasks."""
 
     async def learn(self, finished: FinishedTask) -> None:
-        """Learn from a task in the background. Cancelled when the agent stops.
+        """Process a finished task in the background. Cancelled when the agent stops.
 
         A failure is logged; neither failure nor delay affects the task.
 
@@ -138,14 +138,14 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """Base class of verdicts, with the parts of a call that a person sees.
+    """Base class of results of a check, with the parts of a call that a person sees.
 
     Args:
         preview: The effect of the call, as plain text of any number of lines: a diff, a list of
             recipients. Calls with the same effect have the same preview.
-        basis: The state that the preview was made from, such as a file's digest or a document's
-            revision, if that state may change while the preview stays the same. A changed target
-            has another basis.
+        basis: The state that the preview was made from, such as the digest of the file or the
+            revision of the document that the call would change. Set the basis if that state may
+            change while the preview stays the same.
         files: The files that the call would send or read, by name, with their sizes in bytes.
     """
 
@@ -214,10 +214,10 @@ Verdict = Allowed | NeedsApproval | Refused
 class SupportsCheck(Protocol):
     """A connection that checks calls by their arguments, such as a shell with rules.
 
-    A check can only add restrictions: actions outside of ``allow`` are never checked, and actions
-    that the user's ``confirm`` setting covers need approval even if the check returns
-    :class:`Allowed`. If a connection's own settings decide which calls need approval, the default
-    of the connection is ``confirm=False``.
+    A check can only add restrictions: actions outside of ``allow`` are refused without a check, and
+    actions that the user's ``confirm`` setting covers need approval even if the check returns
+    :class:`Allowed`. A connection whose own settings decide which calls need approval should have
+    the default ``confirm=False``.
     """
 
     def check(self, call: ProposedCall) -> Verdict | Awaitable[Verdict]:
@@ -228,8 +228,8 @@ class SupportsCheck(Protocol):
         Args:
             call: The call. An approved call is checked again, and the person is asked again if the
                 verdict's preview, files or basis (the state that the preview was made from) has
-                changed. An edited call is checked again, too; as its preview may differ, the person
-                is asked again only if the basis has changed.
+                changed. A call that the person edited is checked again, too. The edit may change
+                the preview, so only a changed basis makes the person be asked again.
         """
         ...
 

@@ -136,7 +136,11 @@ def incomplete_text(request: ApprovalRequest) -> str:
 
 
 def labels() -> Mapping[str, Label]:
-    """Return the labels of the request fields that are shown as facts of their own."""
+    """Return the labels of those request fields that a channel shows as ``LABEL: VALUE``.
+
+    Returns:
+        A mapping from the name of an attribute of :class:`ApprovalRequest` to its label.
+    """
     name_and_label = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))
     return {name: label for name, label in name_and_label if label is not None}
 
@@ -144,7 +148,12 @@ def labels() -> Mapping[str, Label]:
 def facts_data(
     request: ApprovalRequest, later_events: Iterable[Event] = ()
 ) -> list[dict[str, Any]]:
-    """Return the facts of a request as JSON-ready data."""
+    """Return all that a person needs to know to decide a request, as JSON-ready data.
+
+    Args:
+        request: The request or its event.
+        later_events: The task's events after the request, with votes and comments about it.
+    """
     return [fact.data() for fact in facts(request, later_events)]
 
 
@@ -161,8 +170,10 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
         first, *further_lines = fact.text.split("\n")
         prefix = mark if fact.required and fact.weight != "information" else ""
         has_label = bool(fact.label)
-        # The heading is the label with the note; without a label, only the note is shown.
-        line_start = f"{prefix}{fact.heading}: " if has_label else f"{fact.note} ".lstrip()
+        if has_label:
+            line_start = f"{prefix}{fact.heading}: "  # the heading is the label with the note
+        else:
+            line_start = f"{fact.note} " if fact.note else ""
         if further_lines and has_label:
             yield line_start.rstrip()
             yield from (f"    {line}" for line in (first, *further_lines))
@@ -273,6 +284,7 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
             label="why approval is needed",
             text=visible(request.reason),
         )
+    labelled_fields = {name: value_text(getattr(request, name) or "") for name in labels()}
     texts_by_name = {
         "the task": request.task,
         "the action": request.action,
@@ -280,7 +292,7 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
         "the script": _LINE_ENDS.sub("\n", request.code or ""),
         "the preview": request.preview,
         "what was changed before": "\n".join(request.changes),
-        **{name: value_text(getattr(request, name) or "") for name in labels()},
+        **labelled_fields,
     }
     for name, text in texts_by_name.items():
         yield from _hidden_character_facts(name, [text or ""])
@@ -302,10 +314,11 @@ def _describe_flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
 
     Args:
         request: The request for approval of the call.
-        flow: The value of ``request.flow``: a path in the arguments, a colon, and the source.
+        flow: The value of ``request.flow``: a path in the arguments, a colon, and the source; a
+            text without a path if no argument contains untrusted data.
     """
     path, _, description = flow.partition(": ")
-    origin = request.origins.get(path)
+    origin = request.origins.get(path)  # None if the flow has no path
     comes_from_outside = origin is not None and origin["trust"] == "outside"
     if not comes_from_outside:
         # The arguments contain no untrusted value, but untrusted data may have led the model to
@@ -394,6 +407,7 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
 
 def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the facts about what would be done: the script, or the call's arguments."""
+    # A request about a script lists the actions that the script may call.
     for action in request.actions:
         effect = request.effects.get(action, request.effect)
         words = effect_words(effect)
@@ -493,7 +507,11 @@ def _argument_texts(name: str, value: Any) -> Iterator[str]:
 
 
 def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
-    """Yield a fact for each source of an argument's values."""
+    """Yield a fact for each source of an argument's values.
+
+    The label of a fact has the argument and the paths inside the argument to the values from this
+    source, such as ``source of items[0].name, [2].name and 4 more``.
+    """
     paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
         if root_of(path) == name:
@@ -502,10 +520,10 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
                 path[len(name) :]
             )
     for (text, is_untrusted), paths in paths_by_origin.items():
-        named_paths = [path for path in paths if path]
-        path_list = ", ".join(named_paths[:_MAX_NAMED])
+        inner_paths = [path for path in paths if path]  # an empty path is the whole argument
+        path_list = ", ".join(inner_paths[:_MAX_NAMED])
         rest_note = (
-            f" and {len(named_paths) - _MAX_NAMED} more" if len(named_paths) > _MAX_NAMED else ""
+            f" and {len(inner_paths) - _MAX_NAMED} more" if len(inner_paths) > _MAX_NAMED else ""
         )
         yield Fact(
             kind=FactKind.ORIGIN,

@@ -119,7 +119,11 @@ class Peek(NamedTuple):
 
 @runtime_checkable
 class SupportsPeek(Protocol):
-    """A format that can show how tables begin, for the prompt and for ``header=``."""
+    """A format that can read only the first rows of its tables.
+
+    The prompt shows these rows, and they serve to find the row with the names of the columns, which
+    scripts can also choose with ``header=``.
+    """
 
     async def peek(self, path: str, part: str | None, max_rows: int | None) -> Peek:
         """Return the first rows of one table as stored, so that the caller can choose the header.

@@ -144,8 +144,8 @@ class Journal(Protocol):
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Yield the events that are appended from now on, of one task or of all tasks.
 
-        A ``read`` of this journal after the call leaves no gap: an event of another process is in
-        the ``read``, in the subscription, or in both.
+        Call ``read`` after ``subscribe`` to miss no event: an event of another process is then
+        returned by ``read``, yielded by the subscription, or both.
         """
         ...
 

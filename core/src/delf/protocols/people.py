@@ -195,6 +195,7 @@ def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, An
         "teams": after.teams,
         "mail": after.mail,
     }
+    # A person who was removed and then added under the same name has another uid.
     if before is None or before.uid != after.uid:
         return "added", all_fields | {"keys": [key.label for key in after.keys]}
     if after.revoked_at is not None:
@@ -202,6 +203,7 @@ def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, An
     if len(after.keys) > len(before.keys):
         key = after.keys[-1]
         return "key added", {**all_fields, "key": key.label, "key_rights": key.rights}
+    # A stored key changes only by its revocation.
     revoked_keys = [
         new.label for old, new in zip(before.keys, after.keys, strict=False) if old != new
     ]
@@ -225,7 +227,10 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 def _is_latin(letter: str) -> bool:
-    """Return False for letters of other alphabets, because some look like Latin letters."""
+    """Return False for a letter of another alphabet, such as a Cyrillic letter that looks Latin.
+
+    Return True for Latin letters and for all characters that are no letters.
+    """
     return not letter.isalpha() or unicodedata.name(letter, "").startswith("LATIN ")
 
 

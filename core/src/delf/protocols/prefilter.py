@@ -64,10 +64,13 @@ class Catalog(Sequence[CatalogEntry]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The names that a prefilter selected, best first.
+    """The actions that a prefilter selected for a task.
 
-    The prompt shows these actions, and the actions that read the same resources, within its limit
-    of characters.
+    The prompt shows the selected actions, and other actions that read the same resources, up to the
+    prompt's limit of characters.
+
+    Args:
+        names: The names of the actions (``connection.method``), best first.
     """
 
     names: Sequence[str]

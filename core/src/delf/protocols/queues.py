@@ -33,8 +33,10 @@ class TaskQueue(Protocol):
 
 
 QueueFactory = Callable[[Mapping[str, Mapping[str, Any]], Mapping[str, str], Path], TaskQueue]
-"""Makes a project's queue from the options by plugin name, the variables in which settings are
-looked up, and the project's folder.
+"""A function that makes a project's queue.
+
+The arguments are the options of each plugin by the plugin's name, the environment variables, and
+the project's folder.
 """
 
 TASK_QUEUE: Final[Service[QueueFactory]] = Service(

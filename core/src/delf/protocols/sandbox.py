@@ -56,8 +56,8 @@ def _short(text: str, max_length: int) -> str:
 class Limits:
     """The limits of one session; exceeding one ends the script with a clear error.
 
-    A task has one session; after a breach another session gets the remaining processor time, output
-    files and calls.
+    All scripts of a task run in one session. A session whose limit is exceeded ends; a new session
+    then gets the remaining processor time, output files and calls.
 
     Args:
         cpu_seconds: Processor time of the whole session.
@@ -204,8 +204,8 @@ class ScriptStart:
     Args:
         seed: The seed of all random numbers.
         clock: The first clock reads: Unix times in nanoseconds. Later reads see the real time.
-        turns: The turns of the script's event loop in which call results arrived and timers fired,
-            as passed to :meth:`ScriptHost.turns_taken`.
+        turns: The iterations of the script's event loop in which answers to calls arrived or timers
+            fired, as passed to :meth:`ScriptHost.turns_taken`.
     """
 
     seed: str = ""
@@ -220,8 +220,7 @@ class ScriptHost:
     """
 
     script_start: ScriptStart | None = None
-    """The random seed and recorded clock reads for the next script; None for a script that is never
-    repeated.
+    """The recorded values with which the next script runs as before; None if it is never run again.
     """
 
     async def call(self, request: CallRequest) -> CallAnswer:
@@ -254,18 +253,19 @@ class ScriptHost:
         """
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Record what a script read from the clock after it had used up ``script_start.clock``.
+        """Record the clock reads of a script that follow the reads in ``script_start.clock``.
 
         Args:
             readings: Unix times in nanoseconds, in the order of the reads.
         """
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Record the turns of the script's event loop in which answers arrived and timers fired.
+        """Record in which iterations of the script's event loop answers arrived or timers fired.
 
         Args:
-            turns: A flat sequence of a turn, a call's number, the next turn, the next call's number
-                and so on. The first call that the script sent has number 1; 0 stands for a timer.
+            turns: Alternately the number of an iteration and the number of the call that was
+                answered in that iteration; 0 in place of a call stands for a timer. The first call
+                that the script sent has the number 1.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -47,9 +47,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     """A persistent journal that several processes share.
 
     Commands search the journal, other processes answer requests and stop tasks through the journal,
-    and the journal knows which process works on a task. A claim can expire while its process is
-    alive but suspended. The journal then refuses further events of the task from that process, so
-    that the process starts no call.
+    and the journal knows which process works on a task. A process claims each task that it works
+    on. The claim can expire while the process is alive but suspended. The journal then refuses
+    further events of the task from that process, so that the process starts no call.
 
     A journal that lacks optional methods inherits from :class:`PartialJournal`, where each of these
     methods raises an error.
@@ -90,8 +90,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Args:
             text: A prefix of an id, or a full id.
-            keys: The owners whose tasks may be found. Tasks of others are reported as unknown, with
-                the same timing.
+            keys: The ids of the owners whose tasks may be found; None for all tasks. Tasks of other
+                owners are reported as unknown, with the same timing.
 
         Raises:
             UnknownTaskError: If no id, or more than one, has this prefix.
@@ -104,8 +104,9 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Remove old tasks with all events, except running and queued tasks.
 
         Args:
-            older_than: The minimum number of seconds since the end of a task. With a mapping from
-                state to seconds, only tasks in these states are removed.
+            older_than: The minimum number of seconds since the end of a task; None removes tasks of
+                any age. With a mapping from state to seconds, only tasks in these states are
+                removed.
             keep: The number of newest tasks to keep in any case.
             dry_run: Return the tasks without removing them.
         """
@@ -136,14 +137,16 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task that no process works on, to resume it.
+        """Claim a task that no process works on, to resume the task.
 
         Returns:
-            The previous owner, if that process may still be alive.
+            The previous owner if that process may still be alive, although its lease has expired;
+            else None. The task is claimed in both cases.
 
         Raises:
             UnknownTaskError: If no such task is known.
-            DelfError: If a live process or another agent of this process works on it.
+            DelfError: If a process that is alive, or another agent of this process, works on the
+                task.
         """
         ...
 
@@ -175,9 +178,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         Args:
             task_id: Only notes of this task.
             after: A position; existing notes after that position are yielded first. If omitted,
-                only new notes are yielded. Notes that other processes post may be missed until an
-                operation of this journal object, such as :meth:`notes`, was started after this call
-                and has returned.
+                only new notes are yielded.
+
+        Without ``after``, notes of other processes may be missed at first. To miss no later note,
+        await an operation of this journal object, such as :meth:`notes`, right after this call.
         """
         ...
 
@@ -278,8 +282,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Returns:
             None if this process has reopened the failed task. If another process has reopened the
-            task already, the task is claimed as by :meth:`SharedJournal.claim`, which returns that
-            process if that process may still be alive.
+            task already, the task is claimed with :meth:`SharedJournal.claim`, and the result of
+            ``claim`` is returned.
 
         Raises:
             UnknownTaskError: If no such task is known.
@@ -359,7 +363,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Return the login sessions, oldest first.
 
         Args:
-            digests: Only sessions with these digests.
+            digests: Return only the sessions whose token has one of these digests; None for all.
             ended: Whether to return also the recent sessions that have expired or were ended.
         """
         ...

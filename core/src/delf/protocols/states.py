@@ -24,7 +24,7 @@ def state_of(
     interrupted: bool = False,
     waiting: Collection[str] = (),
 ) -> TaskState:
-    """Return the state of a task, as all code shows and compares it.
+    """Return the state of a task. All code that shows or compares states uses this function.
 
     Args:
         task: All events of the task, or its record in a journal. With a record, pass ``waiting``,

@@ -143,7 +143,7 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCall:
-    """A valid call of a script, as passed to a :class:`CallGuard`.
+    """A valid call that a script makes, as passed to a :class:`CallGuard`.
 
     Args:
         name: The tool, as in :class:`ToolDescription`.
@@ -251,8 +251,8 @@ class StrategyHost(Protocol):
         """Return the start of the conversation: rules, history, context and task.
 
         Args:
-            rules: Instructions for the model about its work, with the tools. Equal instructions for
-                every task with the same tools let providers cache them.
+            rules: Instructions for the model, including the descriptions of the tools. Providers
+                can cache the instructions if they are equal for all tasks with the same tools.
         """
         ...
 
@@ -273,18 +273,20 @@ class StrategyHost(Protocol):
         """Ask the main model; the call counts towards cost and budget.
 
         The answer is complete and without reasoning. An answer that was truncated at its token
-        limit is continued; if it still does not end, an error is raised. With ``on_delta`` or in a
-        session, a truncated answer is returned with ``broken_by`` set: use only the calls that were
-        already started.
+        limit is continued; if it still does not end, an error is raised. There are two exceptions,
+        in which only the calls that were already started may be used:
+
+        - With ``on_delta`` or in a session, an answer that was truncated at its token limit is
+          returned with ``broken_by`` set.
+        - With ``on_delta``, an answer that broke off after its first piece is returned with the
+          ``finish_reason`` ``cut``. If the process died during an answer, the resumed task gets the
+          journalled part of the answer, also with ``cut``.
 
         Args:
             messages: The whole conversation; in a session that was asked before, the new messages.
             tools: The tools that the model may call in its answer, if it supports tools.
             on_delta: Receives the answer's pieces as they arrive, and may start calls; before each
-                call, the text so far is journalled. An answer that breaks off after its first piece
-                is returned with the ``finish_reason`` ``cut``. If the process died during an
-                answer, the resumed task gets the journalled part with the ``finish_reason``
-                ``cut``.
+                call, the text so far is journalled.
             session: An open session of :meth:`connect` to use instead of a separate request.
             continues: Whether this is a further request in the session.
 

@@ -57,7 +57,8 @@ class Trusted:
         root: The folder's real path.
         at: The Unix time at which it was last trusted.
         salt: The prefix of all digests of this folder.
-        digests: The digests by file and key.
+        digests: The digest of each trusted part of the folder's files: a mapping from file to
+            digests by setting. A file without settings has one digest, with an empty key.
     """
 
     root: Path
@@ -170,7 +171,8 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
-    # The name of a link in the folder, not of its target: the user sees this name in the record.
+    # The record names a link in the folder by the link's own path, which the user knows, not by the
+    # path of the link's target.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
     if not path.is_relative_to(root):
         return {}
@@ -234,7 +236,7 @@ def remember(root: Path, items: Items) -> None:
         ConfigurationError: If the record cannot be written.
     """
     root, folder = root.resolve(), store()
-    # A folder that holds its own record could change both.
+    # Whoever changes the files of a folder could also change a record in this folder.
     if not folder.is_absolute() or folder.resolve().is_relative_to(root):
         raise ConfigurationError(
             f"trust in {root} cannot be kept, as {folder} lies in it",
@@ -303,5 +305,6 @@ def _read(path: Path) -> Trusted | None:
         record = Trusted(root=root, at=float(data["at"]), salt=data["salt"], digests=digests)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    # A record that was copied to the name of another folder trusts nothing.
+    # The name of a record's file is derived from the trusted folder, so that a record copied to
+    # another name is invalid.
     return record if _file(path.parent, root) == path else None

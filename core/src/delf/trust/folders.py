@@ -66,9 +66,9 @@ def project_folder(start: Path) -> Path:
 def _upwards(start: Path) -> Iterator[Path]:
     """Yield a folder and those of its parents that may belong to the same project.
 
-    In a repository, the last folder is the repository's root. Outside of a repository, the last
-    folder is below the first folder of another owner. The home folder and its parents are never
-    yielded as parents.
+    In a repository, the last folder is the repository's root. Outside of a repository, the first
+    parent with another owner ends the sequence and is not yielded. The home folder and its parents
+    are never yielded as parents.
     """
     folders = (start, *start.parents)
     # The index of the root of the repository; None outside of a repository.
