@@ -94,7 +94,7 @@ def test_proxy_without_scheme_is_read_as_http():
 
 def test_missing_socks_support_is_reported():
     with pytest.raises(ConfigurationError, match="not supported here"):
-        Proxy("ALL_PROXY", "socks5://proxy:1").checked_address(socks=None)
+        Proxy("ALL_PROXY", "socks5://proxy:1").checked_address(socks_module=None)
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])

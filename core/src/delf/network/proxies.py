@@ -43,11 +43,13 @@ class Proxy:
         url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("/?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({url})"
 
-    def checked_address(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
+    def checked_address(
+        self, socks_module: str | None = "socksio", package: str = "httpx[socks]"
+    ) -> str:
         """Return the proxy's address after checking that the client supports it.
 
         Args:
-            socks: The module that a client needs for SOCKS; None for a client without SOCKS.
+            socks_module: The module that a client needs for SOCKS; None for a client without SOCKS.
             package: The package with that module.
 
         Raises:
@@ -65,14 +67,14 @@ class Proxy:
             raise ConfigurationError(f"{self} is not a proxy's address", hint=_EXAMPLE)
         if not parts.scheme.startswith("socks"):
             return url
-        if socks is None:
+        if socks_module is None:
             raise ConfigurationError(
                 f"{self} is a SOCKS proxy, which is not supported here",
                 hint="use a proxy of http://",
             )
-        if find_spec(socks) is None:
+        if find_spec(socks_module) is None:
             raise OptionalDependencyError(
-                f"{self} is SOCKS, and {socks} is missing",
+                f"{self} is SOCKS, and {socks_module} is missing",
                 package=package,
                 hint=f"pip install '{package}', or use a proxy of http://",
             )

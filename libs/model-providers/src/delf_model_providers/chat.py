@@ -89,15 +89,16 @@ def _converted(message: Message) -> list[dict[str, Any]]:
         for part in message.parts
         if isinstance(part, ToolResult)
     ]
-    if contents or not result:
-        converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
-        if calls:
-            converted["content"] = converted["content"] or None
-            converted["tool_calls"] = [_call(call) for call in calls]
-            for call in calls:  # add the provider's own fields of the message, such as reasoning
-                converted = {**fields_of(call, "message"), **converted}
-        result.append(converted)
-    return result
+    if result and not contents:
+        return result  # a message with tool results has no calls
+    converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
+    if calls:
+        converted["content"] = converted["content"] or None
+        converted["tool_calls"] = [_call(call) for call in calls]
+    # The provider's own fields of a message, such as reasoning, were stored with its calls.
+    for call in calls:
+        converted = {**fields_of(call, "message"), **converted}
+    return [*result, converted]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """The provider's name, with a custom address, for messages."""
+        """The provider's name, followed by the address if the user configured it, for messages."""
         return f"{self.provider} at {self.address}" if self.custom else self.provider
 
     @property
@@ -192,14 +192,14 @@ class _EndpointResolver:
 
     def for_dialect(self, provider: Provider, name: str, base_url: str | None) -> Endpoint:
         """Return the endpoint of a provider whose protocol delf implements."""
-        base_url = base_url or _first_variable(self.context, provider.addresses)
-        custom = base_url is not None
-        address_source = source_of(base_url) if custom else None
-        key = _find_key(self.config, self.context, provider, provider.keys, base_url)
-        base_url, headers = _split_credentials(base_url, self.config, address_source)
+        configured_url = base_url or _first_variable(self.context, provider.addresses)
+        is_custom = configured_url is not None
+        address_source = source_of(configured_url) if is_custom else None
+        key = _find_key(self.config, self.context, provider, provider.keys, configured_url)
+        custom_url, headers = _split_credentials(configured_url, self.config, address_source)
         missing_variable = None
-        if key.text is None and custom:
-            key = replace(key, text=NO_KEY)
+        if key.text is None and is_custom:
+            key = replace(key, text=NO_KEY)  # a server at a custom address may need no key
         elif key.text is None:
             missing_variable = provider.keys[0]
         return Endpoint(
@@ -207,8 +207,8 @@ class _EndpointResolver:
             provider=provider.name,
             dialect=provider.dialect or provider.name,
             name=name,
-            base_url=base_url or provider.url,
-            custom=custom,
+            base_url=custom_url or provider.url,
+            custom=is_custom,
             api_key=key.text,
             key_location=key.location,
             key_source=key.source,
@@ -226,10 +226,10 @@ class _EndpointResolver:
         address_source = None if url is None else source_of(url)
         key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
+        # Without a key, litellm would send a key of the environment to the address.
+        if key.text is None and address_source == "project" and provider.login != "none":
+            raise _key_address_error(self.model_name, keys[0], "environment", address_source)
         if key.text is None and address_source in ("program", "project"):
-            if address_source == "project" and provider.login != "none":
-                # Without a key, litellm would use a key of the environment.
-                raise _key_address_error(self.model_name, keys[0], "environment", address_source)
             key = replace(key, text=NO_KEY)
         return Endpoint(
             model=self.model_name,
@@ -352,16 +352,17 @@ def _key_address_error(
 ) -> KeyAddressError:
     if address_source == "project":
         message = (
-            f"the model {model!r}: a file of the project gives the address, and the key is of the "
-            f"{key_source} ({key_location}): the key is sent to this address only if you configure "
-            "the key for the address"
+            f"the model {model!r}: a file of the project gives the address, and the key comes from "
+            f"the {key_source} ({key_location}): the key is sent to this address only if you "
+            "configure the key for the address"
         )
     else:
         message = (
-            f"the model {model!r}: the address is of the {address_source}, and the key is of the "
-            f"{key_source} ({key_location})"
+            f"the model {model!r}: the address comes from the {address_source}, and the key from "
+            f"the {key_source} ({key_location})"
         )
-    variable = key_location if key_location.isupper() else "OPENAI_API_KEY"
+    is_environment_variable = key_location.isupper()
+    variable = key_location if is_environment_variable else "OPENAI_API_KEY"
     return KeyAddressError(
         message,
         hint=f'set the key for this address next to base_url, as api_key = "${{{variable}}}", '
@@ -377,10 +378,10 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
     if origin is None:
         return None
     for host, key in context.api_key_for.items():
-        # A host without a scheme stands for the address with the same scheme.
-        full_address = host if "://" in host else f"{origin[1]}://{host}"
-        pattern_origin = _ORIGIN.search(full_address)
-        if pattern_origin and _same_origin(origin, pattern_origin):
+        # A host that is configured without a scheme gets the scheme of the address.
+        configured_address = host if "://" in host else f"{origin[1]}://{host}"
+        configured_origin = _ORIGIN.search(configured_address)
+        if configured_origin and _same_origin(origin, configured_origin):
             return key
     return None
 

@@ -68,11 +68,11 @@ class Failure:
         provider: The provider's name.
         status: The HTTP status; None if the server sent no response.
         hint: The suggested next step for the user.
-        retry: How often to retry: ``no``, ``few`` (the server is not reachable) or ``yes``.
+        retry: How often to retry: ``no``, ``few`` (the server is unreachable) or ``yes``.
         retry_after: The seconds that the provider asks to wait.
-        configuration: Whether the configuration of the model has to be changed.
+        is_configuration_error: Whether the configuration of the model has to be changed.
         note: The class of the original exception, for debugging.
-        too_long: Whether the prompt was too long for the model.
+        is_prompt_too_long: Whether the prompt was too long for the model.
     """
 
     message: str
@@ -81,9 +81,9 @@ class Failure:
     hint: str | None = None
     retry: Retry = "no"
     retry_after: float | None = None
-    configuration: bool = False
+    is_configuration_error: bool = False
     note: str | None = None
-    too_long: bool = False
+    is_prompt_too_long: bool = False
 
     def error(self) -> DelfError:
         """Return the error to raise.
@@ -91,14 +91,14 @@ class Failure:
         The vendor's exception is not its cause, because that exception may contain the key.
         """
         error: DelfError
-        if self.configuration:
+        if self.is_configuration_error:
             error = ModelConfigurationError(self.message, hint=self.hint)
         else:
             error = LLMExecutionError(
                 self.message,
                 provider=self.provider,
                 status=self.status,
-                too_long=self.too_long,
+                too_long=self.is_prompt_too_long,
                 hint=self.hint,
             )
         if self.note:
@@ -179,7 +179,7 @@ def by_status(
     original_status, status = status, _standard_status(status, provider_message, retry_after)
     label, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
-    too_long = False
+    is_prompt_too_long = False
     message: str = f"{label} answered {original_status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
     if status == 401:
@@ -196,7 +196,7 @@ def by_status(
             f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
         )
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(provider_message)):
-        too_long = True
+        is_prompt_too_long = True
         message = f"the prompt is too long for {model!r} at {label}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
@@ -224,7 +224,7 @@ def by_status(
         hint=hint,
         retry=retry,
         retry_after=retry_after,
-        too_long=too_long,
+        is_prompt_too_long=is_prompt_too_long,
     )
 
 
@@ -275,7 +275,7 @@ def failure_without_response(
         )
         if proxy := proxy_of(endpoint):
             message = f"{label}: no trusted TLS connection by {proxy}: {details}"
-            hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
+            hint = "check if the proxy allows the request; NO_PROXY lists hosts that need no proxy"
     elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
         proxy := proxy_of(endpoint)
     ):
@@ -304,9 +304,10 @@ def _environment_failure(
     proxy = proxy_of(endpoint)
     message, hint = _proxy_fault(proxy)
     if message:
-        message = f"{label} cannot be asked: {message}"
+        message = f"no request to {label} is possible: {message}"
     elif "CertificatesError" in class_names:
-        message, hint = f"{label} cannot be asked: {details}", "fix the variable, or unset it"
+        message = f"no request to {label} is possible: {details}"
+        hint = "correct or unset the environment variable that names the certificates"
     elif class_names & PROXY_ERRORS:
         message = (
             f"{proxy} refused the connection to {label}: {details.removesuffix(f' (by {proxy})')}"
@@ -339,11 +340,14 @@ def unreadable(endpoint: Endpoint, reason: str | None = None) -> Failure:
         endpoint: The endpoint.
         reason: The fault of the response.
     """
-    message = f"{endpoint.label} sent an answer that is not a chat completion"
-    hint = f"check base_url: its path is {_path(endpoint)!r}" if endpoint.custom else None
-    if proxy := proxy_of(endpoint):
-        message = f"{message}, or {proxy} did"
-        hint = "check if the proxy allows it; NO_PROXY lists hosts that need no proxy"
+    proxy = proxy_of(endpoint)
+    sender, hint = endpoint.label, None
+    if proxy is not None:
+        sender = f"{endpoint.label}, or {proxy},"
+        hint = "check if the proxy allows the request; NO_PROXY lists hosts that need no proxy"
+    elif endpoint.custom:
+        hint = f"check base_url: its path is {_path(endpoint)!r}"
+    message = f"{sender} sent an answer that is not a chat completion"
     return Failure(
         message=f"{message}: {reason}" if reason else message, provider=endpoint.provider, hint=hint
     )

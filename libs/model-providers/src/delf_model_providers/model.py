@@ -67,7 +67,7 @@ class EndpointModel(ABC):
 
     @property
     def _full_name(self) -> str:
-        """The provider and name of this model, to recognise the signatures that the model made."""
+        """The provider and name of this model, with which its signed tool calls are labelled."""
         return f"{self._endpoint.provider} {self._endpoint.name}"
 
     @property
@@ -100,6 +100,7 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
+        # A provider's signature of a tool call is valid only for the model that made the call.
         prepared_request = keep_own_signatures(request, self._full_name)
         reply = await self._attempts(prepared_request).complete(
             lambda: self._complete_in_any_mode(prepared_request)

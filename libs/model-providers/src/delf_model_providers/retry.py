@@ -24,7 +24,7 @@ class RetryPolicy:
 
     Args:
         retries: The number of retries after temporary failures.
-        refused_retries: The number of retries if the server is not reachable.
+        unreachable_retries: The number of retries if the server is unreachable.
         first_delay: The seconds before the first retry; doubled for every further retry.
         max_delay: The maximum seconds before a retry, unless the provider asks for more.
         max_retry_after: The maximum seconds that a provider may ask to wait. If it asks for more,
@@ -33,7 +33,7 @@ class RetryPolicy:
     """
 
     retries: int = 2
-    refused_retries: int = 1
+    unreachable_retries: int = 1
     first_delay: float = 0.5
     max_delay: float = 8.0
     max_retry_after: float = 30.0
@@ -46,7 +46,8 @@ class RetryPolicy:
             failure: The failure.
             attempt: The number of the failed attempt, from 1.
         """
-        max_retries = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
+        # The failure of a server that is unreachable asks for "few" retries.
+        max_retries = {"no": 0, "few": self.unreachable_retries, "yes": self.retries}[failure.retry]
         if attempt > max_retries:
             return None
         backoff = min(self.first_delay * 2.0 ** (attempt - 1), self.max_delay)

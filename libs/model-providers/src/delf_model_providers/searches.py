@@ -93,9 +93,10 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
         searches: The number of searches, or 0 if the server does not report the number.
 
     Returns:
-        None if the price is unknown, as for a custom address.
+        The price; None if the price is unknown, as for searches at a custom address.
     """
     if endpoint.dialect == "openai":
         searches = 1  # search models search once per request, unreported
     fee = _FEES.get(endpoint.dialect or "")
-    return None if fee is None or (searches and not endpoint.is_official) else searches * fee
+    has_unknown_price = searches > 0 and not endpoint.is_official
+    return None if fee is None or has_unknown_price else searches * fee

@@ -18,12 +18,14 @@ _SEPARATOR: Final = "\n"
 
 
 def label_signature(call: ToolCall, model: str) -> ToolCall:
-    """Prefix a call's opaque data of the provider, if any, with the model that made the call."""
+    """Prefix a call's ``token``, if any, with the name of the model that made the call."""
     return call if call.token is None else replace(call, token=f"{model}{_SEPARATOR}{call.token}")
 
 
 def label_signatures(reply: ModelReply, model: str) -> ModelReply:
-    """Prefix each call's opaque data of the provider with the model that made the reply.
+    """Prefix the ``token`` of each call with the name of the model that made the reply.
+
+    A token may contain a signature by the provider that is valid for this model only.
 
     Args:
         reply: The reply.
@@ -65,27 +67,27 @@ def may_think(request: ModelRequest) -> bool:
     Claude refuses thinking within a sequence of tool calls that began without thinking, such as one
     that another model began.
     """
+    # The first call after the user's last message; the search goes backwards from the last message.
     first_call: ToolCall | None = None
     for message in reversed(request.messages):
         if message.role == "assistant":
             first_call = next((p for p in message.parts if isinstance(p, ToolCall)), first_call)
         elif not any(isinstance(part, ToolResult) for part in message.parts):
             break
-    # A call without a token was made without thinking, or by another model.
+    # The token contains the signature of the thinking before the call. A call without a token was
+    # made without thinking, or by another model.
     return first_call is None or first_call.token is not None
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
-    """Return a call's token, which contains the fields that the server wants back.
-
-    The next request must contain these fields, such as signatures.
+    """Return a call's token: the provider's fields that the next request has to repeat, as JSON.
 
     Args:
-        message: The fields of the message with the call.
-        call: The fields of the call itself.
+        message: The fields to repeat of the message with the call, such as reasoning.
+        call: The fields to repeat of the call itself, such as its signature.
 
     Returns:
-        The token; None if there are no such fields.
+        The token; None if there are no fields to repeat.
     """
     fields_by_part = {"message": message, "call": call}
     token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}

@@ -159,6 +159,7 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
     """
     text = "\n".join(plain_lines([fact], mark="⚠ "))
     if len(fact.text) <= _MAX_VALUE_CHARS and len(text) <= _MAX_TEXT_CHARS:
+        # The origin of a value belongs to the fact above it.
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text
     name = _file_name(fact, files)
     files[name] = fact.text
@@ -356,9 +357,11 @@ def _button(label: str, action: str, request: ApprovalRequest) -> Block:
         "value": request.request_id,
     }
     if action == APPROVE and not can_be_undone(request.effect):
+        question = facts(request)[0].text  # such as "May mail.send be called?"
+        warning = f"It {effect_words(request.effect).text}"  # such as "It cannot be undone"
         button["confirm"] = {
-            "title": _text(_truncate(f"It {effect_words(request.effect).text}", 100)),
-            "text": _text(_truncate(facts(request)[0].text, 290)),
+            "title": _text(_truncate(warning, 100)),
+            "text": _text(_truncate(question, 290)),
             "confirm": _text("Approve"),
             "deny": _text("Back"),
         }

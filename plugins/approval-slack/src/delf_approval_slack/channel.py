@@ -68,7 +68,8 @@ from delf_approval_slack.failures import SlackUnavailableError, convert_failures
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Http, SocketMode, receiver_of
-from delf_cli.answering import refusal_reason, send
+from delf_cli.answering import refusal_reason
+from delf_cli.answering import send as send_decision
 
 _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
@@ -202,8 +203,9 @@ class SlackChannel:
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
-                # Set by delf, because slack_sdk ignores NO_PROXY; aiohttp has no SOCKS proxies.
-                client.proxy = None if proxy is None else proxy.checked_address(socks=None)
+                # slack_sdk ignores NO_PROXY, so the proxy is set here. aiohttp supports no SOCKS
+                # proxies, so checked_address() raises for such a proxy.
+                client.proxy = None if proxy is None else proxy.checked_address(socks_module=None)
                 receiver = receiver_of(self._settings, client, self.handle)
                 try:
                     with convert_failures("listen to Slack"):
@@ -346,7 +348,11 @@ class SlackChannel:
             )
 
     async def _describe_decision_made_elsewhere(self, request: ApprovalRequest) -> str | None:
-        """Describe how a request ended outside of this channel; None if the request is pending."""
+        """Describe how a request ended outside of this channel.
+
+        Wait some seconds for the end, because the journal may record the end later. Return None if
+        the request is still pending then, or cannot be read.
+        """
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
@@ -487,20 +493,17 @@ class SlackChannel:
             None if the person can.
         """
         name = str(request_id)
-        waiting, record = self._waiting.get(name), None
-        if self._journal is not None:
+        waiting = self._waiting.get(name)  # None if no task of this process waits for the request
+        if self._journal is None:
+            if waiting is None or waiting.answer.done():
+                return None, _GONE
+            pending = _PendingRequest(waiting.request, waiting, None)
+        else:
             record = await _record(self._journal, name)
             if record is None or not record.waits:
                 return None, _GONE
-        elif waiting is None or waiting.answer.done():
-            return None, _GONE
-        if waiting is not None:
-            request = waiting.request
-        elif record is not None:
-            request = record.requested
-        else:
-            return None, _GONE
-        pending = _PendingRequest(request, waiting, record)
+            request = record.requested if waiting is None else waiting.request
+            pending = _PendingRequest(request, waiting, record)
         return pending, await self._refusal(client, pending, user, decision)
 
     async def _refusal(
@@ -542,6 +545,7 @@ class SlackChannel:
     ) -> str | None:
         """Apply a decision; return the reason if the decision does not count, None if it does."""
         decider = await self._people.decider(client, user)
+        # Without a journal, the decision is passed to the task, which waits in this process.
         if self._journal is None or pending.record is None:
             if pending.waiting is not None and not pending.waiting.answer.done():
                 pending.waiting.answer.set_result(DecidedBy(decision=decision, who=decider))
@@ -552,8 +556,9 @@ class SlackChannel:
             decision = Edited(arguments=changed)
         final_decision = decision
         try:
-            _, decided = await send(
-                self._journal, pending.record, lambda _: final_decision, decider
+            # send_decision() expects a function that decides about the recorded arguments.
+            _, decided = await send_decision(
+                self._journal, pending.record, lambda _arguments: final_decision, decider
             )
         except DelfError as error:
             return error.message
@@ -569,7 +574,13 @@ class SlackChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Show a comment or an assignment in the message of its request."""
+        """Show a comment or an assignment in the message of its request.
+
+        Args:
+            request: The request.
+            event: The comment or assignment.
+            so_far: The earlier votes, comments and assignments of the request.
+        """
         subject = f"comment by {event.by}"
         if isinstance(event, ApprovalAssigned):
             subject = f"assigned to {event.to or 'nobody'} by {event.by}"
@@ -593,6 +604,7 @@ class SlackChannel:
         if message is None:
             return
         layout = lay_out(request, so_far)
+        # The files of the request come first; they were uploaded with the question.
         new_files = layout.files[len(lay_out(request).files) :]
         is_shown_completely = (
             request.request_id not in self._incompletely_shown and layout.shows_all_facts

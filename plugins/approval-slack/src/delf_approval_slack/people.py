@@ -29,7 +29,8 @@ class People:
     def __init__(self, settings: SlackSettings) -> None:
         self._settings = settings
         self._journal: SharedJournal | None = None
-        self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
+        self._members_by_group: Mapping[str, frozenset[str]] = {}
+        self._members_expire_at = 0.0  # on the monotonic clock
         self._workspace: str | None = None
 
     def use_journal(self, journal: Journal) -> None:
@@ -59,15 +60,17 @@ class People:
     async def groups_of(self, client: Any, user: str) -> frozenset[str]:
         """Return the ids of the configured user groups to which a person belongs."""
         configured_ids = (*self._settings.approvers, *self._settings.names)
+        # Slack's ids of user groups begin with S, the ids of users with U or W.
         groups = dict.fromkeys(group for group in configured_ids if group.startswith("S"))
-        if self._members is None or self._members[0] < time.monotonic():
+        if self._members_expire_at < time.monotonic():
             members: dict[str, frozenset[str]] = {}
             for group in groups:
                 with convert_failures(f"look up the user group {group}"):
                     answer = await client.usergroups_users_list(usergroup=group)
                 members[group] = frozenset(map(str, answer.get("users") or ()))
-            self._members = time.monotonic() + _GROUP_SECONDS, members
-        return frozenset(group for group, users in self._members[1].items() if user in users)
+            self._members_by_group = members
+            self._members_expire_at = time.monotonic() + _GROUP_SECONDS
+        return frozenset(group for group, users in self._members_by_group.items() if user in users)
 
     async def _everybody(self) -> list[Person]:
         if self._journal is None:
@@ -78,7 +81,11 @@ class People:
             return []  # the journal does not store people
 
     async def known(self, user: str) -> Person | None:
-        """Return the journal's person whom the settings assign to a Slack user, or None."""
+        """Return the person in the journal whose name the settings give to a Slack user, or None.
+
+        Args:
+            user: The id of the Slack user.
+        """
         name = self._settings.names.get(user)
         return next((person for person in await self._everybody() if person.name == name), None)
 
@@ -96,6 +103,7 @@ class People:
         """
         names_by_id, user_id = self._settings.names, str(user.get("id"))
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
+        # A decider's key is ``NAME:ID``, so a name that was chosen in Slack must not have a colon.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
         group_ids = await self.groups_of(client, user_id)
         teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}

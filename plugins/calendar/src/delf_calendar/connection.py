@@ -140,7 +140,9 @@ class Calendar(GoogleConnection):
         events that contain it. At most 2500.
         """  # noqa: D205, E501 - the model reads the whole paragraph
         if not 1 <= limit <= _MAX_FOUND:
-            raise ToolRefusedError(f"limit can be from 1 to {_MAX_FOUND}; ask for less time")
+            raise ToolRefusedError(
+                f"limit can be from 1 to {_MAX_FOUND}; for more, list shorter periods"
+            )
         zone = await self._zone(calendar, start, end)
         listing = Request(
             "list events",
@@ -197,10 +199,10 @@ class Calendar(GoogleConnection):
             Request("look for free time", "POST", url, body=body, read_only=True)
         )
         by_calendar: Mapping[str, Mapping[str, Any]] = answer.get("calendars") or {}
-        # Google answers with the address that "primary" stands for.
         unknown = [key for key, item in by_calendar.items() if item.get("errors")]
         if unknown:
             raise ToolRefusedError(f"no busy times are known for: {', '.join(unknown)}")
+        # The keys are addresses, because Google replaces "primary" by the calendar's address.
         return {
             key: [_busy(span) for span in item.get("busy") or ()]
             for key, item in by_calendar.items()
@@ -296,7 +298,7 @@ class Calendar(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         texts = {"summary": title, "description": description, "location": location}
         changes: dict[str, Any] = {key: value for key, value in texts.items() if value is not None}
-        changes |= _details(None, reminders)
+        changes |= _details(attendees=None, reminders=reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             body, event = dict(changes), event_of(old)
@@ -346,17 +348,20 @@ class Calendar(GoogleConnection):
         context: CallContext | None = None,
     ) -> Event:
         """Answer an invitation; its organizer gets a mail, unless `notify` is false."""
-        response = {"responseStatus": answer} | ({"comment": comment} if comment else {})
+        own_answer = {"responseStatus": answer} | ({"comment": comment} if comment else {})
 
-        async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
-            people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
+        async def body_for(old_event: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the attendees of an event, with the user's answer."""
+            people: Sequence[Mapping[str, Any]] = old_event.get("attendees") or ()
             if not any(person.get("self") for person in people):
-                raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
-            attendees = (
-                {**person, **(response if person.get("self") else {})} for person in people
-            )
-            omitted = {"attendeesOmitted": True} if old.get("attendeesOmitted") else {}
-            return {"attendees": [*attendees], **omitted}
+                title_or_id = old_event.get("summary", event)
+                raise ToolRefusedError(f"the user is not invited to {title_or_id!r}")
+            attendees = [
+                {**person, **own_answer} if person.get("self") else {**person} for person in people
+            ]
+            # Google marks an event whose other attendees it does not show.
+            omitted = {"attendeesOmitted": True} if old_event.get("attendeesOmitted") else {}
+            return {"attendees": attendees, **omitted}
 
         change = Change("answer an invitation", event, calendar, notify, context)
         return await self._edit(change, body_for)
@@ -430,14 +435,22 @@ class Calendar(GoogleConnection):
         )
 
     async def _moved_times(
-        self, old: Event, start: When | None, end: When | None, calendar: str, zone: str
+        self, old: Event, start: When | None, end: When | None, calendar: str, requested_zone: str
     ) -> dict[str, Any]:
-        """Return new start and end times; if only the start is new, the duration is kept."""
+        """Return new start and end times; if only the start is new, the duration is kept.
+
+        Args:
+            old: The event before the change.
+            start: The new start; None to keep the start.
+            end: The new end; None to keep the duration.
+            calendar: The event's calendar.
+            requested_zone: The time zone that the event is to have; empty to keep its zone.
+        """
         old_start, old_end = old["start"], old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         new_start = start if start is not None else old_start
-        known_zone = zone or old["zone"] or ""
+        known_zone = requested_zone or old["zone"] or ""
         if isinstance(new_start, dt.datetime):
             zone_name = await self._zone(
                 calendar, new_start, end, zone=known_zone, needs_named_zone=True
@@ -447,11 +460,12 @@ class Calendar(GoogleConnection):
         else:
             zone_name = known_zone or "UTC"
         is_all_day = not isinstance(new_start, dt.datetime)
+        # An event that begins or ceases to be all-day gets the default duration of times().
         if end is None and is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
         # A series repeats by the local time of the event's zone. A new time in UTC, or with a mere
         # offset, is converted to this zone, so that the event keeps its zone.
-        converts_to_zone = bool(zone)
+        converts_to_zone = bool(requested_zone)
         if isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC"):
             converts_to_zone = True
         moved = times(new_start, end, zone_name, converts_to_zone=converts_to_zone)

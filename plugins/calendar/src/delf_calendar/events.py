@@ -29,7 +29,8 @@ class Attendee(TypedDict):
 class Event(TypedDict):
     """An event. ``series`` is the id of its recurring event, if any.
 
-    A cancelled occurrence has its original time, or none.
+    A cancelled occurrence of a series has the time at which it would have begun. The times are None
+    if Google does not report that time.
     """
 
     id: str
@@ -183,12 +184,16 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
 
 
 def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> str:
+    """Return an iCalendar line, such as ``EXDATE``, that lists single dates of a series.
+
+    A date without a time gets the time of day at which the series starts.
+    """
     if start.get("date"):
         return f"{name};VALUE=DATE:{','.join(date.partition('T')[0] for date in dates)}"
     zone = zone_named(str(start["timeZone"]))
-    first = dt.datetime.fromisoformat(str(start["dateTime"])).astimezone(zone)
-    full = (date if "T" in date else f"{date}T{first:%H%M%S}" for date in dates)
-    return f"{name};TZID={zone.key}:{','.join(full)}"
+    series_start = dt.datetime.fromisoformat(str(start["dateTime"])).astimezone(zone)
+    times = (date if "T" in date else f"{date}T{series_start:%H%M%S}" for date in dates)
+    return f"{name};TZID={zone.key}:{','.join(times)}"
 
 
 def _event_time(when: When, zone: str) -> dict[str, Any]:

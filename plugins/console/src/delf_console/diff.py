@@ -57,9 +57,9 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, A
     ``a`` and ``b`` are the tasks' figures. The other keys map a part, such as ``scripts``, to the
     lines of its unified diff.
     """
-    from delf_engine.views.compare import PARTS, compared
+    from delf_engine.views.compare import PARTS, prepare_comparison
 
-    a, b = compared(*task_a), compared(*task_b)
+    a, b = prepare_comparison(*task_a), prepare_comparison(*task_b)
     names = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
     diffs = {
         part: list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))

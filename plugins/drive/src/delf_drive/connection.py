@@ -233,7 +233,9 @@ class Drive(GoogleConnection):
             if not data:
                 return file_of(await self._make_empty(body))
             if media_type not in _UPLOAD_TYPES:
-                raise ToolRefusedError(f"content cannot become a {type}; leave it out, or its type")
+                raise ToolRefusedError(
+                    f"content cannot become a {type}: give the content or the type, not both"
+                )
         request = Request(
             "store a file",
             "POST",
@@ -458,7 +460,7 @@ class Drive(GoogleConnection):
         try:
             return file_of(await self.transport.json(request))
         except LostAnswerError as error:
-            was_retry_refused = error.status != 0
+            was_retry_refused = error.status != 0  # the status is 0 without an answer to the retry
             if not was_retry_refused:
                 raise
             # Drive refuses to repeat a move that it has already made, so read the file's state to

@@ -69,14 +69,17 @@ class PathResolver:
                 f"{file['name']!r} is a shortcut to a file that is not there (any more)"
             ) from None
 
-    def _remember_resource_key(self, key: str, resource_key: str | None) -> None:
-        """Send the resource key that a shared file requires with all further requests."""
-        if not resource_key or not _ID.fullmatch(key) or not _ID.fullmatch(resource_key):
+    def _remember_resource_key(self, file_id: str, resource_key: str | None) -> None:
+        """Make all further requests send the resource key of a shared file.
+
+        Google requires the key for some files. A header has pairs of file id and resource key.
+        """
+        if not resource_key or not _ID.fullmatch(file_id) or not _ID.fullmatch(resource_key):
             return
-        keys = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "").split(",")
-        other_pairs = [pair for pair in keys if pair and not pair.startswith(f"{key}/")]
+        pairs = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "").split(",")
+        other_pairs = [pair for pair in pairs if pair and not pair.startswith(f"{file_id}/")]
         self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(
-            [*other_pairs, f"{key}/{resource_key}"][-_MAX_KEYS:]
+            [*other_pairs, f"{file_id}/{resource_key}"][-_MAX_KEYS:]
         )
 
     async def _find(self, reference: str) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _unanswered(
             message=f"no provider is known for the model {endpoint.model!r}",
             hint=f"LLMConfig(model={endpoint.model!r}, base_url='http://host/v1'), "
             "or begin the model's name with another provider, such as 'openai/'",
-            configuration=True,
+            is_configuration_error=True,
         )
     if "AuthenticationError" in kinds:
         missing = f"the key is missing ({label})"

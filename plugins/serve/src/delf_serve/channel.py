@@ -508,7 +508,9 @@ def _post(url: str, secret: str, notice: Notice) -> None:
 def _opener(url: str) -> urllib.request.OpenerDirector:
     """Return a URL opener that follows no redirects, which could lead into the private network."""
     proxy = proxy_for(url)
-    through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked_address(socks=None)}
+    through = (
+        {} if proxy is None else {urlsplit(url).scheme: proxy.checked_address(socks_module=None)}
+    )
     return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
 
 

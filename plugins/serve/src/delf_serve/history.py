@@ -16,7 +16,7 @@ from delf.protocols.journal import filterable_fields
 from delf.protocols.search import Figures, TaskFilter
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.elsewhere import search_tasks
-from delf_engine.views.compare import PARTS, compared
+from delf_engine.views.compare import PARTS, prepare_comparison
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -95,7 +95,8 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
 
     def make() -> s.Comparison:
         a, b = (
-            compared(task, task_events) for task, task_events in zip(records, events, strict=True)
+            prepare_comparison(task, task_events)
+            for task, task_events in zip(records, events, strict=True)
         )
         return s.Comparison(
             a=s.ComparedTask(**a.figures),

@@ -42,7 +42,9 @@ class Skills(Connection[SkillsSettings]):
                 f"{self.name}: folders: {missing} is not a folder",
                 hint="name folders that hold skills, each skill as a folder with SKILL.md",
             )
-        self._library = Library(*self.settings.places("folders", *SKILL_FOLDERS), current_trust())
+        folders, trust_root = self.settings.places("folders", *SKILL_FOLDERS)
+        self._library = Library(folders, trust_root, current_trust())
+        # A library without skills, which reads the project's AGENTS.md.
         self._project = Library((), current_folder(), current_trust())
 
     async def context(self, task: str) -> str | None:

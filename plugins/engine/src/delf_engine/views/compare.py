@@ -19,7 +19,7 @@ _MAX_RESULT_LENGTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedTask:
     """A task as lines of text, for a diff of two tasks.
 
     Args:
@@ -31,8 +31,8 @@ class Compared:
     lines: dict[Part, list[str]]
 
 
-def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
-    """Return a task's figures, and its scripts, calls and answer as lines of text.
+def prepare_comparison(task: TaskRecord, events: Sequence[Event]) -> ComparedTask:
+    """Return the parts of one task that are compared with those of another task.
 
     Args:
         task: The record.
@@ -56,7 +56,7 @@ def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
         "calls": _calls(trace),
         "answer": _answer(events),
     }
-    return Compared(figures=figures, lines=lines)
+    return ComparedTask(figures=figures, lines=lines)
 
 
 def _scripts(trace: Trace) -> list[str]:

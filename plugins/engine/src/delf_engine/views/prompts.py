@@ -43,7 +43,7 @@ class Prompt:
         number: The number in the task, from 1.
         model: The model.
         purpose: The purpose of the call.
-        attempt: The number of the strategy's attempt.
+        attempt: The number of the attempt at the task that the call is part of, from 1.
         at: The Unix time of the call.
         messages: The messages; None if the journal does not keep prompts.
         tools: Names of the offered functions and server-side tools.
@@ -101,6 +101,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     for event in events:
         match event:
             case ModelCalled():
+                # The event has only the messages that the previous call with its purpose lacks.
                 messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
                 last_messages[event.purpose] = messages
                 number = event.number or len(prompts_by_number) + 1
@@ -114,17 +115,17 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
                     tools=(*event.tools, *event.server_side),
                 )
             case ModelReplied():
-                prompt = _prompt_of(prompts_by_number, event)
+                prompt = _find_prompt(prompts_by_number, event)
                 if prompt is not None:
                     prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
                     prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
-                    # A fork replays the copied calls of models at no cost. A person's answer in
-                    # place of a model was no call.
+                    # A fork replays the copied model calls at no cost. An answer that a person gave
+                    # in place of a model had no cost in the first place.
                     prompt.replayed = event.seq <= copied and event.model != PERSON
                     prompt.duration_ms = event.duration_ms
                     prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
             case ModelFailed():
-                prompt = _prompt_of(prompts_by_number, event)
+                prompt = _find_prompt(prompts_by_number, event)
                 if prompt is not None:
                     prompt.error, prompt.duration_ms = event.error, event.duration_ms
             case _:
@@ -132,21 +133,25 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     return list(prompts_by_number.values())
 
 
-def _prompt_of(
+def _find_prompt(
     prompts_by_number: dict[int, Prompt], event: ModelReplied | ModelFailed
 ) -> Prompt | None:
-    """Return the model call that an event answers.
+    """Return the model call to which a reply or failure belongs; None if the call is unknown.
 
-    An event without a number answers the first unanswered call with the same purpose.
+    An event without a number belongs to the first call with its purpose that has no reply yet.
+
+    Args:
+        prompts_by_number: The model calls by their number in the task.
+        event: The reply or failure.
     """
     if event.number:
         return prompts_by_number.get(event.number)
-    waiting = (
+    unanswered = (
         p
         for p in prompts_by_number.values()
         if p.purpose == event.purpose and p.answer is None and not p.error
     )
-    return next(waiting, None)
+    return next(unanswered, None)
 
 
 def _unpack_messages(

@@ -27,7 +27,7 @@ MAX_LINES: Final = 1_000
 _MAX_OUTPUT_LENGTH: Final = 1_000_000
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
-_ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
+_APPROVAL_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
 
 
 class Trace:
@@ -48,10 +48,13 @@ class Trace:
         self.reruns: list[RerunTrace] = []
         self.retries: list[str] = []
         self.warnings: list[str] = []
+        # The topic and the text of each note.
         self.notes: list[tuple[str, str]] = []
         self.approvals: list[ApprovalTrace] = []
         self.tools_shown: list[str] = []
+        # The name of the prefilter that chose the tools, or "all".
         self.tools_chosen_by: str | None = None
+        # The facts that were stored in the memory after the task.
         self.learned: list[str] = []
         self.usage = Usage()
         self.total_cost_usd: float | None = 0.0
@@ -75,7 +78,7 @@ class Trace:
         self._unfinished_line_entry = TimelineEntry(
             kind="say", label="", status="success", started_at=0
         )
-        # The events of scripts and calls, from which the task's changes are computed.
+        # The events of scripts and calls, from which the property ``changes`` is computed.
         self._events_of_changes: list[ev.Event] = []
         for event in events:
             self.add(event)
@@ -179,6 +182,7 @@ class Trace:
                         event.reason,
                     )
                     approval.edited, approval.answer = event.arguments, event.answer
+                    # The recorded origins are not those of the arguments that a person edited.
                     if event.arguments is not None:
                         self._origins.pop(approval.call_id, None)
             case ev.ApprovalRemembered():
@@ -211,7 +215,8 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # If the limit is reached, ``unfinished_line`` is all the text beyond the limit.
+        # split() returns at most the allowed number of complete lines. If the limit is reached, the
+        # rest of the text is in ``unfinished_line``, and is dropped below.
         *complete_lines, unfinished_line = text.split("\n", self._remaining_line_count())
         for line in complete_lines:
             self._continue_printed_line(line, event.at)
@@ -275,7 +280,7 @@ class Trace:
         cancelled_entry = self._cancelled_call_entries.pop(event.call_id, None)
         entry = self._running_entries.pop(event.call_id, cancelled_entry)
         if entry is not None:
-            # The cancellation has set the status to an error, which _finish() would keep.
+            # _finish() never replaces the status "error", which a cancellation has set.
             entry.status = "running"
             _finish(entry, event.duration_ms, ok=event.status == "ok")
         if entry is not None and event.status == "cancelled":
@@ -374,10 +379,11 @@ class Trace:
         """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
         field_names = [name for name in vars(self) if not name.startswith("_")]
         values = {name: getattr(self, name) for name in field_names if name != "tool_calls"}
+        # Properties are not in vars().
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
             values[name] = getattr(self, name)
         values["approvals"] = [
-            {name: to_jsonable_or_repr(getattr(approval, name)) for name in _ASKED_FIELDS}
+            {name: to_jsonable_or_repr(getattr(approval, name)) for name in _APPROVAL_FIELDS}
             for approval in self.approvals
         ]
         values["tool_calls"] = [
