@@ -125,7 +125,7 @@ class ConversationStore(Protocol):
             trust: ``own`` if every covered message is the user's own, else ``outside``.
 
         Returns:
-            False, without a change, if the stored summary has another position than ``expected_upto``.
+            False, without a change, if the stored summary ends at another position.
         """
         ...
 
