@@ -268,22 +268,20 @@ class RememberedDecision:
         return connection_required_approval or not connection_requires_approval
 
 
-def flow_between(
-    read_action: str, result_path: str, called_action: str, argument_path: str
-) -> tuple[str, str]:
+def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
     An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out.
 
     Args:
-        read_action: The action whose result has the value.
-        result_path: The path of the value in the result, such as ``[3].sender``.
-        called_action: The action whose arguments have the value.
-        argument_path: The path of the value in the arguments, such as ``to[0]``.
+        source: The action whose result has the value.
+        path: The path of the value in the result, such as ``[3].sender``.
+        action: The action whose arguments have the value.
+        argument: The path of the value in the arguments, such as ``to[0]``.
     """
-    result_fields = [part for part in re.split(r"[.\[\]]+|\d+", result_path) if part]
-    argument = re.split(r"[.[]", argument_path, maxsplit=1)[0]
-    return ".".join([read_action, *result_fields]), f"{called_action}.{argument}"
+    result_fields = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
+    parameter = re.split(r"[.[]", argument, maxsplit=1)[0]
+    return ".".join([source, *result_fields]), f"{action}.{parameter}"
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
