@@ -17,7 +17,7 @@ def look(since: float) -> None:
 
 @click.command()
 @click.argument("name")
-@prune_options(older_than="Forget what is so old.", keep="Keep N.")
+@prune_options(older_than_help="Forget what is so old.", keep_help="Keep N.")
 def prune(name: str, pruning: Pruning) -> None:
     """Forget."""
     click.echo((name, pruning.older_than, pruning.keep, pruning.dry_run))

@@ -108,7 +108,7 @@ def test_pdf_fonts_that_do_not_map_to_letters_are_reported(text: str, font: byte
     content = pdf_of("Plain", text).replace(b"/Type1/BaseFont/Helvetica", font)
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(content), "a.pdf").total == 2
-    assert "do not state their letters" in " ".join(notes)
+    assert "do not say which letters they draw" in " ".join(notes)
 
 
 def test_encrypted_pdf_is_reported() -> None:
@@ -154,7 +154,10 @@ def test_unreadable_pdf_glyph_names_are_reported(monkeypatch, text, shown) -> No
     monkeypatch.setattr(PageObject, "extract_text", lambda *_, **__: text)
     with notes_of_call() as notes:
         pdf_pages(io.BytesIO(pdf(["x"])), "a.pdf")
-    assert any("the fonts of pages 1 do not state their letters" in note for note in notes) is shown
+    assert (
+        any("the fonts of pages 1 do not say which letters they draw" in note for note in notes)
+        is shown
+    )
 
 
 def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml") -> str:

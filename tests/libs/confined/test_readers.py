@@ -310,7 +310,7 @@ async def test_time_of_a_preempted_call_is_counted_once():
     async def take(name, turn, times_as_long=0.0):
         async with turns.acquire(turn):
             order.append(name)
-            end = loop.time() + times_as_long * preempted.earlier_run_seconds
+            end = loop.time() + times_as_long * preempted.attempt_seconds
             await until(lambda: loop.time() >= end)
 
     async with turns.acquire(preempted):

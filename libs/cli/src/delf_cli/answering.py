@@ -170,7 +170,7 @@ async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecisio
         return await decisions.revoke(id_prefix, by)
     if len(matching_ids) > 1:
         raise _several(id_prefix, matching_ids)
-    check_id_prefix(id_prefix, matching_ids[0])
+    check_id_prefix(id_prefix, matching_ids[0])  # raises if the prefix is too short
     return await decisions.revoke(matching_ids[0], by)
 
 
@@ -414,8 +414,8 @@ async def _wait_for_decision(
         journal: The journal.
         request_id: The answered request.
         live: The new events of the request's task.
-        answer_position: The position of the answer in the journal's inbox, which an event of the
-            answer has as its ``note``.
+        answer_position: The position of the answer in the journal's inbox. The field ``note`` of an
+            event is the position of the answer that the event results from.
     """
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:

@@ -47,7 +47,10 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def apply(ctx: click.Context) -> None:
-    """Apply the choice of colours to click's output, in a context and its child contexts."""
+    """Turn the colours of click's output on or off, in a context and its child contexts.
+
+    Without a choice of the user, click decides for each stream.
+    """
     ctx.find_root().color = ctx.color = explicit_choice()
 
 

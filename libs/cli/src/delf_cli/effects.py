@@ -101,7 +101,8 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
             short_name = _shorten_deep_path(name)
             yield Effect(kind="instruct", what=short_name, where=short_name)
         elif path.suffix in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
-            if path.suffix not in _DOCUMENT_SUFFIXES:  # a worker: Markdown below settings in YAML
+            is_worker = path.suffix not in _DOCUMENT_SUFFIXES  # Markdown below settings in YAML
+            if is_worker:
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 remaining_yaml_bytes -= path.stat().st_size if is_file(path) else 0
@@ -126,7 +127,7 @@ def _has_front_matter(path: Path, root: Path) -> bool:
     try:
         content = read_file(path, root, _MAX_BYTES) or b""
     except ConfigurationError:
-        return True  # reading the settings reports the error
+        return True  # the caller then reads the file's settings, and reports the error
     return content.decode("utf-8-sig", "replace").lstrip().startswith(_FRONT_MATTER_MARK)
 
 
@@ -143,9 +144,9 @@ def _file_effects(
         content = read_file(path, folder.root, _MAX_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
         if digest_items(content) != folder.items[name]:  # show only what will be trusted
-            raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
+            raise ValueError("the file was changed just now")  # noqa: TRY301 - reported below
         if exceeds_yaml_limit:
-            raise ValueError("there is too much of it")  # noqa: TRY301 - reported below
+            raise ValueError("the folder has too much YAML")  # noqa: TRY301 - reported below
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
@@ -155,10 +156,9 @@ def _file_effects(
     # Of an OpenAPI specification, only the addresses of its servers have an effect.
     if not document.keys().isdisjoint(_SPECIFICATION_KEYS):
         found_effects = [effect for effect in found_effects if _SERVER_KEY.search(effect.where)]
-    yield from (effect for effect in found_effects if effect.kind != "set")
+    risky_effects = [effect for effect in found_effects if effect.kind != "set"]
     # Harmless settings are not shown one by one: a file of only such settings is one effect.
-    if all(effect.kind == "set" for effect in found_effects):
-        yield Effect(kind="set", what=name, where=name)
+    yield from risky_effects or [Effect(kind="set", what=name, where=name)]
 
 
 def _document(path: Path, text: str) -> Mapping[str, Any]:
@@ -204,8 +204,7 @@ def _plain(node: Any, visited_ids: set[int]) -> Any:
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     """Yield what the variables in a folder's ``.env`` file make delf do."""
     for variable, value in folder.env.entries:
-        place = f"{name}: {variable}"
-        yield from _text_effects(value, place, folder.root)
+        yield from _text_effects(value, f"{name}: {variable}", folder.root)
         if variable.startswith("DELF_"):
             # DELF_A__B sets the key "b" of the table "a".
             key = variable.lower().removeprefix("delf_").rpartition("__")[2]
@@ -214,6 +213,10 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
 
 
 def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:
+    """Yield what the settings in a document make delf do.
+
+    A setting that has no other effect yields an effect of the kind ``set``.
+    """
     for path, value in leaves(document):
         key = path_text(path)
         place = f"{name}: {key}"
@@ -225,7 +228,7 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 
 
 def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> Iterator[Effect]:
-    """Yield what a setting makes delf do, judged by its name: ``command`` starts a program.
+    """Yield what a setting makes delf do, by its name: ``command`` starts a program.
 
     Args:
         path: The keys that lead to the setting in the file.
@@ -275,10 +278,11 @@ def _leads_outside(text: str, root: Path) -> bool:
     """Return True if a text is a path, or a ``file:`` address, outside the folder ``root``."""
     scheme, _, address_path = text.partition("://")
     path = address_path if scheme.lower() in _LOCAL_SCHEMES else text
-    if not path.startswith(("/", "~", "..")) and "/../" not in path:
+    is_relative = not path.startswith(("/", "~", "..")) and "/../" not in path
+    if is_relative or "\n" in path:  # a text of several lines is no path
         return False
     whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
-    return "\n" not in path and not Path(whole_path).is_relative_to(root)
+    return not Path(whole_path).is_relative_to(root)
 
 
 def _display_value(value: Any) -> str:

@@ -82,7 +82,7 @@ def report(
     *,
     debug: bool = False,
     redact: Callable[[str], str] = str,
-    omitted_hint: str | None = None,
+    hint_to_omit: str | None = None,
 ) -> int:
     """Print an error to stderr; return the exit status.
 
@@ -90,7 +90,7 @@ def report(
         error: The raised exception, or the error of a task.
         debug: Whether to print the traceback.
         redact: Redacts secrets in a text to print.
-        omitted_hint: The beginning of a hint to omit, because the caller prints a better hint.
+        hint_to_omit: The beginning of a hint to omit, because the caller prints a better one.
 
     Returns:
         The exit status.
@@ -101,7 +101,7 @@ def report(
             trace = without_passwords("".join(traceback.format_exception(error)))
             click.echo(redact(trace), err=True, nl=False)
         say("error" if message != "interrupted" else "", redact(message))
-        if hint and not (omitted_hint and hint.startswith(omitted_hint)):
+        if hint and not (hint_to_omit and hint.startswith(hint_to_omit)):
             say("hint", redact(hint))
     except BrokenPipeError:
         streams.ignore_broken_pipe()

@@ -87,7 +87,12 @@ def _log_nothing(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> 
 
 
 class _Stop:
-    """A signal handler that cancels an asyncio task."""
+    """A signal handler that cancels an asyncio task.
+
+    Args:
+        keep_resumable: Called before a shutdown signal cancels the task, so that the journal does
+            not record an end of the tasks that run.
+    """
 
     def __init__(self, keep_resumable: Callable[[], None]) -> None:
         self._keep_resumable = keep_resumable
@@ -111,12 +116,12 @@ class _Stop:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
-            # asyncio calls the handler above only if the event loop is not blocked. Python calls
-            # the handler below in any case.
-            signal.signal(number, self._count)
+            # Both handlers stay in use: asyncio still wakes up to call _cancel_task(), but only if
+            # the event loop is not blocked; Python itself calls _count_signal() in any case.
+            signal.signal(number, self._count_signal)
             signal.siginterrupt(number, False)
 
-    def _count(self, number: int, _frame: object) -> None:
+    def _count_signal(self, number: int, _frame: object) -> None:
         """Count a signal; end the process at the second signal."""
         self._signal_count += 1
         if self._signal_count > 1:  # the clean-up hangs, or the person does not want to wait for it
@@ -129,7 +134,8 @@ class _Stop:
         received_signal = os.read(self._pipe_reader, 1) != b""  # empty once the pipe is closed
         if received_signal:
             time.sleep(BUSY_SECONDS)
-            if self.signal_number is None and not loop.is_closed():
+            has_loop_noticed = self.signal_number is not None  # set by _cancel_task()
+            if not has_loop_noticed and not loop.is_closed():
                 errors.say("warning", f"not stopped yet{busy_at(loop)}; {_CTRL_C_HINT}")
         os.close(self._pipe_reader)
 

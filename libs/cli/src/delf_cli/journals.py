@@ -90,15 +90,19 @@ async def find_id(journal: SharedJournal, text: str) -> str:
     return newest[0].task_id if newest else await journal.resolve(text)
 
 
-def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
+def load_task(ctx: click.Context, id_prefix: str) -> tuple[TaskRecord, list[Event]]:
     """Load a task and its events from the project's journal.
 
+    Args:
+        ctx: The context of the command.
+        id_prefix: A prefix of the task's id, or ``last``.
+
     Raises:
-        DelfError: If there is no such task, or the journal cannot be read.
+        DelfError: If no task, or more than one, matches, or the journal cannot be read.
     """
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        name = await find_id(journal, text)
-        return await journal.task(name), list(await journal.read(name))
+        task_id = await find_id(journal, id_prefix)
+        return await journal.task(task_id), list(await journal.read(task_id))
 
     return ask_journal(ctx, load)

@@ -147,7 +147,7 @@ def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
 
 
 def show_printed(response: Response, screen: Screen) -> None:
-    """Write what the scripts of a task without an answer printed."""
+    """Write the output of a task's scripts, for a task that ended without an answer."""
     # Without an answer, ``text`` is what the last script printed.
     printed = response.text if response.text.strip() else printed_so_far(response.events)
     if printed.strip():

@@ -13,6 +13,7 @@ from delf import events as ev
 from delf.machine.own_files import make_private_folder
 from delf.terminal import visible
 from delf_cli.errors import say
+from delf_cli.ids import short_id
 from delf_cli.output import Screen, format_count
 from delf_cli.script_view import summarise_script
 from delf_cli.story import call_line, cut, printed_lines, purpose, story
@@ -70,14 +71,14 @@ class Narrator:
         self._asks_person = asks_person
         self._shows_requests = show_requests
         self._shows_calls = show_calls
-        self._purposes: dict[int, str] = {}
+        self._purpose_by_call_id: dict[int, str] = {}
         self._is_verbose = verbose
         self._script_count = 0
-        self._has_step = False
+        self._has_begun_steps = False
 
     def __call__(self, event: ev.Event) -> None:
         """Write a line about an event if the options ask for the event."""
-        self._has_step = self._has_step or isinstance(event, ev.StepStarted)
+        self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)
         match event:
             case ev.Warned() if self._is_known_warning(event):
                 pass
@@ -92,7 +93,7 @@ class Narrator:
                     self._screen.script(event.code, self._script_count)
                 elif self._screen.console is not None:
                     text = summarise_script(event.code, self._script_count)
-                    self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
+                    self._screen.line(f"  {text} (delf runs code {short_id(event.task_id)})", "dim")
             case ev.ApprovalRequested() if self._shows_requests and _is_for_person(
                 event, self._asks_person
             ):
@@ -108,12 +109,13 @@ class Narrator:
                 self._tell(event)
             case ev.Printed() if self._is_verbose and self._screen.console is None:
                 self._screen.line(printed_lines(event))
+            # A verbose narrator writes all other events; the cases below are for brief output.
             case _ if self._is_verbose:
                 self._tell(event)
             case ev.CallStarted() if self._shows_calls:
-                self._purposes[event.call_id] = purpose(event)
+                self._purpose_by_call_id[event.call_id] = purpose(event)
             case ev.CallFinished() if self._shows_calls:
-                call_purpose = self._purposes.pop(event.call_id, "")
+                call_purpose = self._purpose_by_call_id.pop(event.call_id, "")
                 line = call_line(event, call_purpose, self._screen.width)
                 self._screen.line(f"  {line}", "dim")
             case _:
@@ -121,7 +123,7 @@ class Narrator:
 
     def _is_known_warning(self, event: ev.Warned) -> bool:
         """Return True if a set-up warning was shown in an earlier task of this project."""
-        if self._has_step or self._root is None or self._is_verbose:
+        if self._has_begun_steps or self._root is None or self._is_verbose:
             return False
         return not mark_as_shown(f"{self._root}\n{event.message}")
 

@@ -101,20 +101,19 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
+def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that adds ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
 
     The command gets one keyword argument, ``pruning``: a :class:`Pruning`. Without ``--older-than``
     and ``--keep``, items older than 30 days are removed.
 
     Args:
-        older_than: The help text of ``--older-than``, without its default.
-        keep: The help text of ``--keep``.
+        older_than_help: The help text of ``--older-than``, without its default.
+        keep_help: The help text of ``--keep``.
 
     Returns:
         A decorator to apply below ``@click.command``.
     """
-    age_help, keep_help = older_than, keep
 
     def decorate(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
@@ -150,7 +149,7 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
                 "--older-than",
                 type=DURATION,
                 metavar="AGE",
-                help=f"{age_help}  [default: {_DEFAULT_AGE}, without --keep]",
+                help=f"{older_than_help}  [default: {_DEFAULT_AGE}, without --keep]",
             ),
         ):
             decorated = option(decorated)

@@ -142,29 +142,30 @@ def work_session(state: State, work: Work, options: Options) -> int:
     try:
         setup = Setup.of(state, options)
         options = setup.options  # the project's configuration may have set ``verbose``
-        omitted_hint = _SHOW_COMMAND if setup.is_journalled else None
-        show = partial(_write_response, options, screen, state, omitted_hint)
-        response, status, signal_error = _run_work(setup, work, options, screen, show)
+        hint_to_omit = _SHOW_COMMAND if setup.is_journalled else None
+        show = partial(_write_response, options, screen, state, hint_to_omit)
+        response, exit_status, signal_error = _run_work(setup, work, options, screen, show)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(state.redact(error.message)))
         return errors.report(error, debug=state.debug, redact=state.redact)
-    is_reported = options.as_json or options.events or response.status or status == errors.USAGE
-    if not is_reported and setup.is_journalled:
+    has_succeeded, is_usage_error = response.status, exit_status == errors.USAGE
+    for_programs = options.as_json or options.events
+    if setup.is_journalled and not (for_programs or has_succeeded or is_usage_error):
         name = response.trace.task_id.removeprefix("task_")[:7]
         next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {next_command} {name}")
-    return status if signal_error is None else signal_error.status
+    return exit_status if signal_error is None else signal_error.status
 
 
-def detach(state: State, task: str, options: Options, submission: HandingIn) -> int:
+def submit_task(state: State, task: str, options: Options, queue_options: HandingIn) -> int:
     """Submit a task to a queue for runners, and print the task's id.
 
     Args:
         state: The program's flags.
         task: The task.
         options: The options, from which the runner's agent is created.
-        submission: The queue, and options such as the number of retries.
+        queue_options: The queue, and options such as the number of retries.
 
     Returns:
         The exit status.
@@ -173,11 +174,11 @@ def detach(state: State, task: str, options: Options, submission: HandingIn) -> 
 
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
-            with_setup: HandingIn = {**submission, "setup": options.to_record(state)}
-            return await agent.asubmit(task, output=options.schema, **with_setup)
+            all_options: HandingIn = {**queue_options, "setup": options.to_record(state)}
+            return await agent.asubmit(task, output=options.schema, **all_options)
 
     task_id = asyncio.run(submit())
-    submitted = {"task_id": task_id, "queue": submission["queue"]}
+    submitted = {"task_id": task_id, "queue": queue_options["queue"]}
     click.echo(json.dumps(submitted) if options.as_json else task_id)
     return errors.OK
 
@@ -186,7 +187,7 @@ def _write_response(
     options: Options,
     screen: output.Screen,
     state: State,
-    omitted_hint: str | None,
+    hint_to_omit: str | None,
     response: Response,
 ) -> int:
     """Write a response as the options ask; return the exit status."""
@@ -202,7 +203,10 @@ def _write_response(
     exit_status = errors.OK if has_succeeded else errors.FAILED
     if response.exception is not None and response.state is not TaskState.STOPPED:
         exit_status = errors.report(
-            response.exception, debug=state.debug, redact=state.redact, omitted_hint=omitted_hint
+            response.exception,
+            debug=state.debug,
+            redact=state.redact,
+            hint_to_omit=hint_to_omit,
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
@@ -260,7 +264,7 @@ class Setup:
         if self.options.conversation is not None:
             conversation_options = {"persist": True, "conversation_id": self.options.conversation}
             overrides = {"chat": as_chat(conversation_options, self.host), **overrides}
-        # The command reports events, because it knows the terminal; the agent does not.
+        # The agent itself reports no events: the command does, as the terminal allows.
         return Agent.from_project(
             self.project,
             connections=self.options.connections or None,
@@ -373,24 +377,26 @@ def _run_work(
     event_lines = EventLines()
 
     is_resumable = False
-    shown: tuple[Response, int] | None = None  # the shown response, and the exit status
+    shown_response: Response | None = None
+    exit_status = errors.OK
 
     async def run_and_show() -> None:
-        nonlocal is_resumable, shown
+        nonlocal is_resumable, shown_response, exit_status
         if options.events:
             listeners.append(event_lines)
             event_lines.watch()
-        started = await setup.start(agent)
+        started_agent = await setup.start(agent)
         # The start may fall back to another agent, whose journal is in memory.
-        is_resumable = setup.is_journalled and started is agent
+        is_resumable = setup.is_journalled and started_agent is agent
         try:
-            response = await work(started, {"listeners": listeners})
+            response = await work(started_agent, {"listeners": listeners})
             if live is not None:
                 live.stop()
             # Show the response before stopping: a signal may interrupt the closing of the tools.
-            shown = response, show(response)
+            exit_status = show(response)
+            shown_response = response
         finally:
-            await started.astop()
+            await started_agent.astop()
 
     if live is not None:
         live.start()
@@ -402,8 +408,8 @@ def _run_work(
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
-        if shown is not None:  # the signal came while the agent stopped
-            return *shown, signal_error
+        if shown_response is not None:  # the signal came while the agent stopped
+            return shown_response, exit_status, signal_error
         if events and isinstance(events[-1], TaskFinished):
             response = past_response(events, events[-1])
         elif is_resumable and events:
@@ -415,8 +421,8 @@ def _run_work(
     finally:
         if live is not None:
             live.stop()
-    assert shown is not None  # noqa: S101 - run_and_show set it or raised
-    return *shown, None
+    assert shown_response is not None  # noqa: S101 - run_and_show() set it or raised
+    return shown_response, exit_status, None
 
 
 def named_tools(agent: Agent) -> str:
@@ -559,7 +565,7 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "in_events", False):
-            return  # the narrator shows it as an event
+            return  # the record is also an event of the task, which the narrator writes
         if self.level <= logging.DEBUG:
             text = f"{record.name}: {self.format(record)}"
         else:

@@ -36,7 +36,7 @@ class State:
         plugin: Paths of Python files, each of which is used as an installed plugin.
         missing_plugins: Paths that the resumed task got as ``plugin``, and this command did not.
         redactor: The redactor, once it was made.
-        discovered: The discovered plugins, with the key for which they are valid.
+        discovered: The discovered plugins, with what decided which ones were found.
     """
 
     debug: bool = False
@@ -125,8 +125,10 @@ class State:
 
             self.redactor = Redactor(secrets_of_environ(own_variables()))
             try:
-                keys = self.discover().providers.keys
-                self.redactor.learn("keys", [*secrets_of_environ(own_variables(), keys)])
+                # The installed providers name further variables that hold keys.
+                key_variables = self.discover().providers.keys
+                provider_keys = secrets_of_environ(own_variables(), key_variables)
+                self.redactor.learn("keys", [*provider_keys])
                 secrets = tuple(self.load_project(ask=False).secrets())
             except Exception:  # reporting a failure must not fail
                 return self.redactor

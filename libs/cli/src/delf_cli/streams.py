@@ -70,13 +70,14 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
 
 def restore_stdout() -> None:
     """Undo :func:`reserve_stdout`."""
-    reserved_stream, replaced_stream = _Redirection.real_stdout, _Redirection.replaced_stdout
-    if reserved_stream is None or replaced_stream is None:
+    reserved_stream, previous_stdout = _Redirection.real_stdout, _Redirection.replaced_stdout
+    if reserved_stream is None or previous_stdout is None:
         return
-    if reserved_stream is not replaced_stream:
+    was_descriptor_moved = reserved_stream is not previous_stdout
+    if was_descriptor_moved:
         os.dup2(reserved_stream.fileno(), 1)
         reserved_stream.close()
-    sys.stdout = replaced_stream
+    sys.stdout = previous_stdout
     _Redirection.real_stdout = _Redirection.replaced_stdout = None
     _CLICK._default_text_stdout = _default_of_click  # noqa: SLF001
 

@@ -121,22 +121,29 @@ def _make_importable(folder: Path, reader: Read | None) -> None:
     is_on_path = entry in sys.path
     if not is_on_path:
         sys.path.insert(0, entry)
+    was_added_earlier = isinstance(sys.path_importer_cache.get(entry), _VerifiedSources)
     # A folder that the user put on the path keeps Python's finder.
-    added_by_delf = not is_on_path or isinstance(
-        sys.path_importer_cache.get(entry), _VerifiedSources
-    )
+    added_by_delf = was_added_earlier or not is_on_path
     if reader is not None and added_by_delf:
         sys.path_importer_cache[entry] = cast("Any", _VerifiedSources(folder, reader))
 
 
 def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
-    """Execute a Python file as a new module; errors name the failing line."""
+    """Execute a Python file as a new module; errors name the failing line.
+
+    Args:
+        path: The resolved path.
+        shown_path: The path as the user wrote it, for messages.
+        reader: Reads only files that are trusted; None to read any file.
+    """
     _make_importable(path.parent, reader)
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise ConfigurationError(f"{shown_path} is not a Python file", hint="NAME.py")
+        raise ConfigurationError(
+            f"{shown_path} is not a Python file", hint="name a file that ends in .py"
+        )
     source = _read_source(reader or Path.read_bytes, shown_path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # annotations are resolved through sys.modules

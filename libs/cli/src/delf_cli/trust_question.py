@@ -149,11 +149,13 @@ def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
         if effect.where not in settings:
             settings.append(effect.where)
     for name, settings in settings_by_name.items():
+        is_whole_file = settings == [name]
         rest_note = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
-        yield name if settings == [name] else f"{name}  ({settings[0]}{rest_note})"
+        yield name if is_whole_file else f"{name}  ({settings[0]}{rest_note})"
 
 
 def _section(heading: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
+    """Yield each line of a section, with its indentation in characters."""
     yield "", 0
     yield click.style(heading, bold=True), 2
     shown_lines = lines if everything else lines[:_MAX_LINES_PER_KIND]

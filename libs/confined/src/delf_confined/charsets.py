@@ -72,7 +72,7 @@ def guess(data: bytes) -> tuple[str, str]:
     sample = _sample_of(data)
     name, confidence = _detect_encoding(sample)
     latin_candidates = list(latin_encodings(sample))
-    # In these encodings, all letters belong to one language, which is strong evidence.
+    # In the Latin candidates, all letters of the sample belong to one language: strong evidence.
     if latin_candidates:
         detected = _WINDOWS.get(name.lower())
         is_confirmed = confidence >= _MIN_CONFIDENCE and detected in latin_candidates

@@ -132,7 +132,10 @@ class Template:
         return Child(self, answer["pid"], own_socket)
 
     def reap(self, pid: int) -> int:
-        """Wait for the end of a child that was killed or has ended. Return its exit status."""
+        """Wait for a child of the template process, and return the child's exit status.
+
+        The child was killed, or has ended by itself.
+        """
         with self._lock:
             if self._control is None:  # the template's end killed the child
                 return -signal.SIGKILL

@@ -107,7 +107,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if garbled:
         page_list = ", ".join(map(str, garbled))
         note(
-            f"{name}: the fonts of pages {page_list} do not state their letters, so the "
+            f"{name}: the fonts of pages {page_list} do not say which letters they draw, so the "
             "text may be wrong: only reading the pictures (OCR) gives the right text"
         )
     if any(form_values):
@@ -116,8 +116,9 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
             "\n".join(filter(None, [text, *field_values]))
             for text, field_values in zip(texts, form_values, strict=True)
         ]
-        damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
-    textless_count = texts.count("") - len(damaged_pages)
+    # A damaged page may have form values, and then has a text.
+    textless_damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
+    textless_count = texts.count("") - len(textless_damaged_pages)
     note_textless_pages(name, textless_count, len(texts))
     if not page_count:
         note(f"{name} has no pages")

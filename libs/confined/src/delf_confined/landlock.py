@@ -39,8 +39,8 @@ _WRITE_RIGHTS: Final = (
 #
 # Newer versions have at least as many as the last one.
 _FS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-_NETWORK_FROM: Final = 4
-_SCOPES_FROM: Final = 6
+_FIRST_ABI_WITH_NETWORK: Final = 4
+_FIRST_ABI_WITH_SCOPES: Final = 6
 _EVERY_PORT: Final = 0b11
 _EVERY_SCOPE: Final = 0b11
 
@@ -55,17 +55,19 @@ def version() -> int:
 
 
 @cache
-def _known_rights() -> tuple[int, bytes]:
-    """Return the file access rights that the kernel knows, as bits.
+def _rights_and_attributes() -> tuple[int, bytes]:
+    """Return the file access rights that the kernel knows, and the attributes of a ruleset.
 
-    The attributes of a ruleset that restricts all rights are returned as well.
+    Returns:
+        The rights as bits; the attributes of a ruleset that restricts all rights, in the kernel's
+        binary format.
     """
     abi = version()
     file_rights = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
     ruleset_attributes = struct.pack("=Q", file_rights)
-    if abi >= _NETWORK_FROM:
+    if abi >= _FIRST_ABI_WITH_NETWORK:
         ruleset_attributes += struct.pack("=Q", _EVERY_PORT)
-    if abi >= _SCOPES_FROM:
+    if abi >= _FIRST_ABI_WITH_SCOPES:
         ruleset_attributes += struct.pack("=Q", _EVERY_SCOPE)
     return file_rights, ruleset_attributes
 
@@ -73,7 +75,7 @@ def _known_rights() -> tuple[int, bytes]:
 def prepare() -> None:
     """Look up what the kernel supports, so that forked processes need not do it again."""
     if version():
-        _known_rights()
+        _rights_and_attributes()
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
@@ -88,7 +90,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
     Raises:
         OSError: If the kernel refuses.
     """
-    file_rights, ruleset_attributes = _known_rights()
+    file_rights, ruleset_attributes = _rights_and_attributes()
     ruleset = _check_syscall(_CREATE_RULESET, ruleset_attributes, len(ruleset_attributes), 0)
     try:
         for path in readable:

@@ -36,8 +36,8 @@ class Readers:
     """Calls functions in child processes that can read their input and write nothing.
 
     Each call has a new child, forked from a template process that has imported the function's
-    module. The child has no environment variables, no other files, no network and no subprocesses,
-    and ends with the call. The answer of a call is plain data.
+    module. The child can use no files but its input, no environment variables, no network and no
+    subprocesses, and ends with the call. The answer of a call is plain data.
 
     Args:
         at_once: The maximum number of concurrent children. All readers of an event loop with the
@@ -107,7 +107,10 @@ class Readers:
     ) -> bytes | None:
         """Run a call in a new child, and return the encoded answer.
 
-        Return None if the call was preempted.
+        See :meth:`call` for the arguments.
+
+        Returns:
+            The answer; None if the call was preempted.
         """
         forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
         try:
@@ -182,10 +185,9 @@ async def _receive_exactly(child: Child, size: int) -> bytes:
 def unpack_answer(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     """Return the value in a child's answer, and add the answer's notes to the current tool call.
 
-    Raise the error if the answer contains one.
-
     Raises:
-        DelfError: If the function raised an error, or exceeded a limit.
+        DelfError: If the called function raised a DelfError (``error`` in the answer) or another
+            exception (``failed``), or exceeded a limit (``limit``).
     """
     for warning in answer["notes"]:
         note(str(warning))

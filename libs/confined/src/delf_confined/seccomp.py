@@ -154,7 +154,7 @@ def build(
     """
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
-        _instruction(_JUMP_EQUAL, 1, 0, _ARCH[machine]),
+        _instruction(_JUMP_EQUAL, if_true=1, if_false=0, value=_ARCH[machine]),
         # Call numbers mean other calls on another architecture, which a 64-bit process can enter.
         _instruction(_RETURN, 0, 0, _KILL_PROCESS),
         _instruction(_LOAD, 0, 0, _OFFSET_NUMBER),
@@ -162,19 +162,20 @@ def build(
     if machine == "x86_64":
         code += [
             # The x32 calls are the same kernel functions under other numbers.
-            _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
+            _instruction(_JUMP_AT_LEAST, if_true=0, if_false=1, value=_X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
-    for name, block in _blocks(
+    for name, block in _argument_checks(
         pid, allow_threads=allow_threads, allow_writes=allow_writes, allow_locks=allow_locks
     ).items():
         number = _CHECKED_CALLS[name][_NUMBER_INDEX[machine]]
         if number is not None:
-            code += [_instruction(_JUMP_EQUAL, 0, len(block), number), *block]
+            skip = len(block)
+            code += [_instruction(_JUMP_EQUAL, if_true=0, if_false=skip, value=number), *block]
     for first, last in _number_ranges(calls.numbers(machine, writes=allow_writes)):
         code += [
-            _instruction(_JUMP_AT_LEAST, 0, 2, first),
-            _instruction(_JUMP_ABOVE, 1, 0, last),
+            _instruction(_JUMP_AT_LEAST, if_true=0, if_false=2, value=first),
+            _instruction(_JUMP_ABOVE, if_true=1, if_false=0, value=last),
             _instruction(_RETURN, 0, 0, _ALLOW),
         ]
     code += [
@@ -240,7 +241,7 @@ def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool
             raise OSError(number, "the kernel refuses the seccomp filter")
 
 
-def _blocks(
+def _argument_checks(
     pid: int, *, allow_threads: bool, allow_writes: bool, allow_locks: bool
 ) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks."""
@@ -294,7 +295,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
     if mask is not None:
         block.append(_instruction(_AND, 0, 0, mask))
     for value in values:
-        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_return(_ALLOW)]
+        block += [_instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=value), *_return(_ALLOW)]
     return [*block, *_return(_REFUSE)]
 
 
@@ -302,7 +303,7 @@ def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
     """Return BPF code that refuses a system call if an argument has one of the given values."""
     block = [_load_argument(argument)]
     for value in values:
-        block += [_instruction(_JUMP_EQUAL, 0, 1, value), *_return(_REFUSE)]
+        block += [_instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=value), *_return(_REFUSE)]
     return [*block, *_return(_ALLOW)]
 
 
@@ -311,7 +312,11 @@ def _require_argument(argument: int, value: int) -> list[bytes]:
 
     If the argument has the value, the instructions after these decide about the call.
     """
-    return [_load_argument(argument), _instruction(_JUMP_EQUAL, 1, 0, value), *_return(_REFUSE)]
+    return [
+        _load_argument(argument),
+        _instruction(_JUMP_EQUAL, if_true=1, if_false=0, value=value),
+        *_return(_REFUSE),
+    ]
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
@@ -320,7 +325,11 @@ def _refuse_bits(argument: int, bits: int) -> list[bytes]:
     Otherwise, the argument stays loaded for further instructions.
     """
     bits &= 0xFFFFFFFF
-    return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_return(_REFUSE)]
+    return [
+        _load_argument(argument),
+        _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=bits),
+        *_return(_REFUSE),
+    ]
 
 
 def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
@@ -328,7 +337,7 @@ def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
     return [*_refuse_bits(argument, bits), *_return(_ALLOW)]
 
 
-def _allow_opening(flags: int) -> list[bytes]:
+def _allow_opening(flags_index: int) -> list[bytes]:
     """Return filter instructions that allow opening files for reading, writing or both.
 
     O_TRUNC with reading only is refused, because it truncates read-only files under Landlock before
@@ -336,23 +345,24 @@ def _allow_opening(flags: int) -> list[bytes]:
     right for it.
 
     Args:
-        flags: The index of the system call's argument with the opening flags.
+        flags_index: The index of the system call's argument with the opening flags.
     """
-    block = [*_refuse_bits(flags, ~_OPEN_FLAGS)]
+    block = _refuse_bits(flags_index, ~_OPEN_FLAGS)  # the argument stays loaded
     block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
     for forbidden_flags in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
-        block += [_instruction(_JUMP_EQUAL, 0, 1, forbidden_flags), *_return(_REFUSE)]
+        jump = _instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=forbidden_flags)
+        block += [jump, *_return(_REFUSE)]
     return [*block, *_return(_ALLOW)]
 
 
-def _allow_reading(flags: int) -> list[bytes]:
+def _allow_reading(flags_index: int) -> list[bytes]:
     """Return filter instructions that allow opening existing files for reading only.
 
     Args:
-        flags: The index of the system call's argument with the opening flags.
+        flags_index: The index of the system call's argument with the opening flags.
     """
     forbidden_flags = ~_OPEN_FLAGS | _ACCESS_MODE | _TRUNCATE | _CREATE
-    return _allow_without_bits(flags, forbidden_flags)
+    return _allow_without_bits(flags_index, forbidden_flags)
 
 
 def _allow_without_address() -> list[bytes]:
@@ -365,15 +375,16 @@ def _require_null(argument: int) -> list[bytes]:
     block: list[bytes] = []
     # BPF compares 32 bits at a time, so each half of the pointer is checked.
     for upper in (False, True):
-        block += [_load_argument(argument, upper=upper), _instruction(_JUMP_EQUAL, 1, 0, 0)]
-        block += _return(_REFUSE)
+        block += [
+            _load_argument(argument, upper=upper),
+            _instruction(_JUMP_EQUAL, if_true=1, if_false=0, value=0),
+            *_return(_REFUSE),
+        ]
     return block
 
 
 def _allow_new_thread() -> list[bytes]:
     """Return the BPF instructions that allow ``clone`` for a thread without new namespaces."""
-    # A jump skips ``if_true`` instructions if any bit of ``value`` is set in the argument, and
-    # otherwise ``if_false`` instructions.
     return [
         _load_argument(0),
         _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=_CLONE_NAMESPACES),

@@ -61,7 +61,8 @@ def lower_priority() -> None:
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)
-    # This file cannot be written once core dumps are forbidden: root then owns it.
+    # 1000 lets the kernel kill this process first. The file must be written before core dumps are
+    # forbidden, because root owns the file afterwards.
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

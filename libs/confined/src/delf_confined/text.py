@@ -48,7 +48,7 @@ def decode(
         warning: The end of a note about a guessed encoding: what to do if the guess is wrong.
 
     Raises:
-        ValueError: If the data cannot be decoded, or the encoding is unknown.
+        ValueError: If ``encoding`` is given, and is unknown or does not fit the data.
     """
     if encoding is not None:
         try:
@@ -84,7 +84,8 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     text = None if codec is None else charsets.decode_charset(data, label)
     if text is not None:
         return text
-    # A text that declares UTF-8 and is not valid UTF-8 has another encoding: detect it.
+    # The encoding is not known if no charset is declared, nor if the text declares UTF-8 but is not
+    # valid UTF-8.
     if codec is None or codec == "utf-8":
         return decode(data, about=about, warning=": its letters may be wrong")
     note(f"{about} has bytes that are not {label}: each was read as \ufffd")
@@ -104,9 +105,9 @@ def encoding_of_file(path: str, about: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
         chunk, line = file.read(_CHUNK_BYTES), 1
-        encoding_by_mark = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
-        if encoding_by_mark is not None:
-            return "utf-8-sig" if encoding_by_mark == "utf-8" else encoding_by_mark
+        encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
+        if encoding is not None:
+            return "utf-8-sig" if encoding == "utf-8" else encoding
         while True:
             try:
                 decoder.decode(chunk, final=not chunk)
@@ -116,8 +117,8 @@ def encoding_of_file(path: str, about: str) -> str:
                     _note_replaced_bytes(
                         about, encoding, line + _line_number(chunk, error.start) - 1
                     )
-                    # Not "utf-8", which says that all bytes are valid. "utf-8-sig" decodes the file
-                    # in the same way, because the file has no byte order mark.
+                    # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"
+                    # decodes a file without a byte order mark in the same way.
                     return "utf-8-sig"
                 return encoding
             if not chunk:
@@ -145,7 +146,7 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WA
     else:
         return "utf-8"
     if _is_mostly_utf8(data):
-        return "utf-8"
+        return "utf-8"  # the caller replaces the few invalid bytes
     encoding, name = guess(data)
     line = _line_number(data, decode_error.start) + first_line - 1
     invalid_byte = f"byte 0x{data[decode_error.start]:02x} on line {line}"
@@ -237,9 +238,10 @@ def _utf16_variant(data: bytes) -> str | None:
         return None
     data = data[: len(data) - len(data) % 2]  # drop half a code unit
     has_few_zeros = zeros < _MIN_ZERO_SHARE * len(sample)  # half of ASCII in UTF-16 is zero bytes
-    is_printable = len(_PRINTABLE_ASCII.findall(sample)) > _MAX_PRINTABLE_SHARE * len(sample)
+    printable_count = len(_PRINTABLE_ASCII.findall(sample))
+    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE * len(sample)  # more than in UTF-16
     # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
-    if has_few_zeros and (_is_utf8(data) or is_printable):
+    if has_few_zeros and (_is_utf8(data) or is_mostly_ascii):
         return None
     for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
         all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zeros

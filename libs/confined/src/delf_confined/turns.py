@@ -29,17 +29,18 @@ class Turn:
     def __init__(self, key: Hashable, *, can_restart: bool = True) -> None:
         self.key = key
         self.can_restart = can_restart
-        self.earlier_run_seconds = 0.0
-        """The seconds for which the call's earlier, preempted attempts ran; 0 in the first one."""
+        self.attempt_seconds = 0.0
+        """The seconds for which the call's attempts ran that have ended; 0 in the first attempt."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
+        """A future that is completed when the call may run; None before it first waits."""
         self.preemption_request: asyncio.Future[None] | None = None
         """A future that is completed when the call must release its permit and wait again."""
 
     @property
     def was_preempted(self) -> bool:
         """True if an earlier attempt of the call was stopped because other calls waited."""
-        return self.earlier_run_seconds > 0
+        return self.attempt_seconds > 0
 
 
 class Turns:
@@ -57,6 +58,7 @@ class Turns:
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
         self._order = itertools.count()
+        # The waiting calls, each with its place in the order of arrival.
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
         # The seconds used by the finished calls of each caller that has further calls.
@@ -74,9 +76,10 @@ class Turns:
         """Wait for a permit, and release it at the end of the ``async with`` block."""
         loop = asyncio.get_running_loop()
         turn.permit, turn.preemption_request = loop.create_future(), loop.create_future()
-        # While a preempted call waits or runs again, _recent_use() counts its running time.
+        # Take back what _count_use() added to the caller's total for preempted attempts, because
+        # _recent_use() adds their time while the call waits or runs again.
         if turn.was_preempted and turn.key in self._seconds_used:
-            self._seconds_used[turn.key] -= turn.earlier_run_seconds
+            self._seconds_used[turn.key] -= turn.attempt_seconds
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
@@ -86,24 +89,24 @@ class Turns:
             self._waiting.pop(turn, None)
             self._running.discard(turn)
             if turn.began is not None:
-                turn.earlier_run_seconds += loop.time() - turn.began
+                turn.attempt_seconds += loop.time() - turn.began
                 turn.began = None
             self._count_use(turn)
             self._assign_permits()
 
     def _count_use(self, turn: Turn) -> None:
-        """Add the running time of a call to the total of its caller.
+        """Add the running time of a call's attempts to the total of its caller.
 
         The total is dropped when the caller has no other running or waiting call.
         """
         key = turn.key
         if any(other.key == key for other in (*self._running, *self._waiting)):
-            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.earlier_run_seconds
+            self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.attempt_seconds
         else:
             self._seconds_used.pop(key, None)
 
     def _assign_permits(self) -> None:
-        """Assign the free permits to waiting calls, and preempt a call if others must wait."""
+        """Assign the free permits to waiting calls; if calls still wait, perhaps preempt one."""
         while len(self._running) < self._max_calls and (turn := self._next()) is not None:
             del self._waiting[turn]
             self._running.add(turn)
@@ -132,7 +135,7 @@ class Turns:
         now = asyncio.get_running_loop().time()
         mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
         used_seconds = sum(
-            turn.earlier_run_seconds + (now - turn.began if turn.began else 0.0) for turn in mine
+            turn.attempt_seconds + (now - turn.began if turn.began else 0.0) for turn in mine
         )
         return used_seconds + self._seconds_used.get(key, 0.0)
 
@@ -147,15 +150,17 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting_call = self._next()
-        if waiting_call is None or any(
+        # The permit of a call that was asked to end is about to become free.
+        is_permit_coming = any(
             call.preemption_request and call.preemption_request.done() for call in self._running
-        ):
+        )
+        if waiting_call is None or is_permit_coming:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         # Each attempt may run as long as all earlier ones together, so that the call ends some day.
         preemption_times = [
-            ((call.began or now) + max(MIN_RUN_SECONDS, call.earlier_run_seconds), call)
+            ((call.began or now) + max(MIN_RUN_SECONDS, call.attempt_seconds), call)
             for call in self._running
             if call.can_restart and call.key != waiting_call.key
         ]

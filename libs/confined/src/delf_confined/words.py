@@ -13,7 +13,9 @@ _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]
 
 
 def shorten_message(text: str, max_length: int = _MAX) -> str:
-    """Remove stack traces, lines that point into a statement, and folders from an error message.
+    """Shorten an error message: cut it at a stack trace, and drop folders from its paths.
+
+    Lines with which a database points at a place in an SQL statement are dropped, too.
 
     Args:
         text: The error message of a library.
@@ -34,5 +36,6 @@ def _without_folder(path_match: re.Match[str]) -> str:
     Other texts that begin with a slash are returned unchanged.
     """
     folder, _, name = path_match.group().rpartition("/")
-    is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112 - no odd errors
+    # Unlike Path.is_dir(), os.path.isdir() raises no error for a name that is too long.
+    is_folder = folder.count("/") >= 1 and os.path.isdir(folder)  # noqa: PTH112
     return name if is_folder else path_match.group()

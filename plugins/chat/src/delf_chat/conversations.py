@@ -107,8 +107,8 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
 
 @click.command("prune")
 @prune_options(
-    older_than="Forget conversations without a message for this time.",
-    keep="Keep the newest N.",
+    older_than_help="Forget conversations without a message for this time.",
+    keep_help="Keep the newest N.",
 )
 @_shared_options
 @click.pass_context

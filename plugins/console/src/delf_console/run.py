@@ -69,12 +69,12 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     schema = (
         None if run_options["schema"] is None else _read_schema(ctx, Path(run_options["schema"]))
     )
-    from delf_cli.session import Options, detach, run_session
+    from delf_cli.session import Options, run_session, submit_task
 
     options = Options(flags=flags, schema=schema, **remaining_options(run_options))
     if run_options["detach"]:
         queue_options.setdefault("queue", "default")
-        ctx.exit(detach(state, text, options, cast("Any", queue_options)))
+        ctx.exit(submit_task(state, text, options, cast("Any", queue_options)))
     ctx.exit(run_session(state, text, options))
 
 

@@ -224,7 +224,8 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 @runs.command("prune")
 @prune_options(
-    older_than="Remove tasks that ended longer ago than this.", keep="Keep the newest N tasks."
+    older_than_help="Remove tasks that ended longer ago than this.",
+    keep_help="Keep the newest N tasks.",
 )
 @as_json_option
 @click.pass_context
