@@ -229,7 +229,7 @@ def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
     head = trail.check().head
     message = invoke(path, "verify")
     assert message.exit_code == 1  # nothing is proven
-    assert message.stdout == f"6 records in order in {path}\nhead {head}\n"
+    assert message.stdout == f"6 records in order in {path}\ndigest of the last line: {head}\n"
     assert json.loads(invoke(path, "verify", "--json").stdout)["head"] == head
     assert invoke(path, "show", "t1").stdout == (
         '2026-01-01T10:00:00  t1  task      text="\\u001b[31mx"\n'
@@ -239,6 +239,13 @@ def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
     broken = invoke(path, "verify")
     assert broken.exit_code == 1
     assert "the chain is broken" in broken.stderr
+
+
+def test_audit_show_has_the_reason_no(trail: AuditTrail, path: Path) -> None:
+    trail.append({"task": "t1", "what": "decision", "reason": "no", "remember": "no"})
+    shown = invoke(path, "show", "t1").stdout
+    assert 'reason="no"' in shown
+    assert "remember" not in shown
 
 
 def keyed(path: Path) -> AuditTrail:

@@ -365,7 +365,7 @@ JSON = {
         "a.json",
         '{"a": 1}\n{"a": 2}\n',
         [{"a": 1}, {"a": 2}],
-        ["a.json has a value of JSON on each line, and was read as their list"],
+        ["a.json has a JSON value on each line, and was read as a list of these values"],
     ),
     "nothing to tell": ("a.json", '{"a": 1, "b": {"a": 1e3}}', {"a": 1, "b": {"a": 1000.0}}, []),
 }

@@ -207,6 +207,12 @@ ROWS = {
         [("1", "東京都"), ("2", "大阪府")],
         ["t.csv is not UTF-8 (byte 0x93 on line 2) and was read as Shift-JIS (Japanese)"],
     ),
+    "another encoding, and a key that is there twice": (
+        "t.json",
+        '[{"a": "東京都", "a": "大阪府"}]'.encode("cp932"),
+        [("大阪府",)],
+        ["t.json is not UTF-8", "t.json has objects"],
+    ),
     "UTF-16": ("t.tsv", "n\tv\n1\tä\n".encode("utf-16"), [("1", "ä")], []),
     "a broken line": (
         "t.jsonl",
@@ -544,7 +550,7 @@ async def test_title_mistaken_for_a_header_is_reported(titled):
         ("FROM 'sales.csv'", 99, "row 99 is empty or not there"),
         ("FROM 'budget.xlsx'", 99, "row 99 is empty or not there"),
         ("FROM 'plain.jsonl'", 1, "plain.jsonl has no row that names columns"),
-        ("FROM 'sales.csv'", {"sale.csv": 3}, "header names 'sale.csv'"),
+        ("FROM 'sales.csv'", {"sale.csv": 3}, "header has 'sale.csv'"),
     ],
 )
 async def test_invalid_header_error_suggests_a_fix(titled, statement, header, words):

@@ -410,6 +410,14 @@ async def test_archive_description_groups_numbered_members(files: Any, tmp_path:
     assert reported.count("begins") == 2
 
 
+async def test_archive_description_omits_a_cut_line(files: Any, tmp_path: Path):
+    path = tmp_path / "a.zip"
+    long_line = "Größe" + "x" * 64 * 1024
+    path.write_bytes(zipped({"a.csv": f"Fläche\n{long_line}\n".encode("cp1252")}))
+    reported = await files(path).context("")
+    assert reported.endswith("'a.csv' begins (cp1252)\n  | Fläche")
+
+
 async def test_archive_description_lists_members(files: Any, tmp_path: Path):
     path = tmp_path / "offer.odt"
     with zipfile.ZipFile(path, "w") as archive:

@@ -167,6 +167,8 @@ class _Approval(_Request):
         """Return the decision about the call or script; None if the person must be asked again."""
         edited = self._editor.is_edited
         if self._is_call and not edited:
+            # A and U approve every call of the action; t and u approve only the same call again.
+            # A and t apply to this task; U and u apply until a person revokes the approval.
             match answer:
                 case "A" | "U":
                     return await self._approve_action("task" if answer == "A" else "until_revoked")
@@ -236,7 +238,7 @@ def _outcome(decision: Decision) -> str:
         case ChangesRequested():
             return style("changes requested", "yellow")
         case AlreadyDone():
-            return style("it did happen; it is not made again", "green")
+            return style("the call had already happened; it is not repeated", "green")
         case Edited():
             return style("approved as edited", "green")
         case _:

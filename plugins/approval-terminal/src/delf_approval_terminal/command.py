@@ -215,9 +215,10 @@ def comment(ctx: click.Context, request_id: str, text: str, as_json: bool) -> No
 def assign(
     ctx: click.Context, request_id: str, person: str | None, nobody: bool, as_json: bool
 ) -> None:
-    """Assign a request that waits to a person who may approve it.
+    """Assign a waiting request to a person who may approve it.
 
-    The person is notified as they chose. Everybody else who may decide still may.
+    The person is notified in the way that they chose. All other persons who may decide about the
+    request can still decide about it.
     """
     has_person = person is not None
     if has_person == nobody:  # both or neither of the two

@@ -97,7 +97,8 @@ def remembered_line(decision: RememberedDecision) -> str:
     """Describe in one line the calls that a remembered decision allows."""
     who = f"{decision.worker}: " if decision.worker else ""
     if decision.arguments is None:
-        flows = "".join(f"; lets pass {rule}" for rule in decision.flow_rules)
+        # A flow rule is "source -> target": untrusted data that the calls may pass on.
+        flows = "".join(f"; allows the data flow {rule}" for rule in decision.flow_rules)
         return one_line(f"{who}{decision.action}, with any arguments{flows}")
     arguments = ", ".join(f"{name}={_short(value)}" for name, value in decision.arguments.items())
     return one_line(f"{who}{decision.action}({arguments})")
@@ -149,13 +150,18 @@ def facts_of(
     """
     request = as_edited(record.requested, {**record.requested.arguments, **edited})
     if request.outcome_unknown:
-        yield "Approve makes the call again, settle says that it did happen, reject gives it up."
+        yield (
+            '"approve" makes the call again, "settle" records that the call was made, '
+            '"reject" gives up the call.'
+        )
     votes_and_comments = record.so_far
+    # The question is always the first fact, and the effect the second.
     question, effect, *other_facts = facts(request, votes_and_comments)
     yield wrap_text(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
-    for piece in fact_lines(request, other_facts, width, whole=True)[0]:
-        yield f"{_INDENT}{piece}"
+    lines, _omitted_chars = fact_lines(request, other_facts, width, whole=True)
+    for line in lines:
+        yield f"{_INDENT}{line}"
 
 
 def columns() -> int:

@@ -123,12 +123,12 @@ class Part:
 
     Args:
         lines: The lines.
-        unseen: The number of omitted characters.
+        omitted_chars: The number of omitted characters.
         is_script: Whether the lines are a script, whose continuation lines are marked.
     """
 
     lines: Sequence[str]
-    unseen: int = 0
+    omitted_chars: int = 0
     is_script: bool = False
 
 
@@ -221,7 +221,7 @@ def request_text(
     whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
     body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
-    menu = _menu(request, edited=edited, unseen=omitted_chars)
+    menu = _menu(request, edited=edited, omitted_chars=omitted_chars)
     lines += _close_frame(_wrap_menu(menu, content_width), colour)
     return "\n".join(lines) + "\n"
 
@@ -252,9 +252,11 @@ def fact_lines(
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
     if omitted_facts:
-        unseen = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
-        omitted_count = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
-        parts.append(Part([f"… {omitted_count} more arguments; v shows them"], unseen))
+        omitted_chars = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
+        # The origin of an argument is a fact besides the argument, so it does not count here.
+        omitted_arguments = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
+        # The key v shows the whole request.
+        parts.append(Part([f"… {omitted_arguments} more arguments; v shows them"], omitted_chars))
     is_call = request.code is None and not request.is_question
     if is_call and not any(map(_describes_argument, shown_facts)):
         parts.append(Part(["(no arguments)"]))
@@ -266,7 +268,7 @@ def fact_lines(
             _mark_continuations(line, width) if part.is_script else indent_pieces(line, width)
         )
     ]
-    return lines, sum(part.unseen for part in parts)
+    return lines, sum(part.omitted_chars for part in parts)
 
 
 def _describes_argument(fact: Fact) -> bool:
@@ -288,7 +290,8 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
         request: The request, which has the values of arguments.
         fact: The fact.
         width: The width in columns.
-        whole: Whether to show the fact in full instead of its beginning.
+        whole: Whether to show the fact in full. Otherwise, a fact about changes is shortened to its
+            last lines, and any other fact to its beginning.
     """
     values_by_kind = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
     if fact.kind in values_by_kind:
@@ -306,13 +309,16 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
     mark = "! " if fact.weight != "information" and fact.kind is not FactKind.ACTION else ""
     part = _text_part(fact.text, whole=whole)
     if len(part.lines) == 1:
-        return Part([f"{mark}{escape(fact.heading)}: {part.lines[0]}"], part.unseen)
+        return Part([f"{mark}{escape(fact.heading)}: {part.lines[0]}"], part.omitted_chars)
     lines = [f"{_INDENT}{line}" for line in part.lines]
-    return Part([f"{mark}{escape(fact.heading)}:", *lines], part.unseen)
+    return Part([f"{mark}{escape(fact.heading)}:", *lines], part.omitted_chars)
 
 
 def _last_lines(fact: Fact) -> Part:
-    """Return the heading and the last lines of a list; a decision does not need earlier lines."""
+    """Return the heading and the last lines of a fact that lists changes.
+
+    The person who decides can show all lines with the key v.
+    """
     lines = fact.text.split("\n")
     last_lines = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MAX_CHANGES else []
@@ -322,11 +328,15 @@ def _last_lines(fact: Fact) -> Part:
 def _argument_part(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
     """Format an argument as ``label = value``, with the value as Python."""
     label, note = escape(fact.label), f" ({escape(fact.note)})" if fact.note else ""
-    part = value_part(value, whole=whole, width=width - max(len(_INDENT), _cells(label) + 3))
+    # The value stands behind ``label = ``, or indented on lines of its own.
+    columns_before_value = max(len(_INDENT), _cells(label) + len(" = "))
+    part = value_part(value, whole=whole, width=width - columns_before_value)
     first, *more = part.lines
     if not more:
-        return Part([f"{label}{note} = {first}"], part.unseen)
-    return Part([f"{label}{note} =", *(f"{_INDENT}{line}" for line in part.lines)], part.unseen)
+        return Part([f"{label}{note} = {first}"], part.omitted_chars)
+    return Part(
+        [f"{label}{note} =", *(f"{_INDENT}{line}" for line in part.lines)], part.omitted_chars
+    )
 
 
 def _close_frame(lines: Iterator[str], colour: str) -> list[str]:
@@ -335,9 +345,10 @@ def _close_frame(lines: Iterator[str], colour: str) -> list[str]:
     return [*(f"{style('│', colour)} {line}" for line in more), f"{style('└', colour)} {last}"]
 
 
-def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
+def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
     """Return the keys with their labels, and how many characters of the request are not shown."""
-    note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
+    plural = "" if omitted_chars == 1 else "s"
+    note = f", {omitted_chars:,} character{plural} unseen" if omitted_chars else ""
     if (question := Question.from_request(request)) is not None:
         return f"{_answer_keys(question)}{note}{'' if _takes_any_text(question) else _MORE}"
     reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
@@ -372,7 +383,7 @@ def _answer_keys(question: Question) -> str:
 
 
 def _wrap_menu(menu: str, width: int) -> Iterator[str]:
-    """Wrap a menu at the separators between its keys."""
+    """Wrap the line with the possible keys, such as ``a approve · r reject``, between two keys."""
     line = ""
     for key in menu.split(" · "):
         longer = f"{line} · {key}" if line else key

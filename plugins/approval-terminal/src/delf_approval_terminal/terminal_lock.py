@@ -60,6 +60,10 @@ class TerminalLock:
             raise
 
     def _release(self) -> None:
+        """Pass the lock to the first waiter whose event loop is open; without a waiter, free it.
+
+        The lock stays held while it is passed on.
+        """
         with self._lock:
             while self._waiting:
                 loop, future = self._waiting.popleft()

@@ -59,8 +59,8 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
             "path": str(trail.path),
             "records": checked.records,
             "head": checked.head,
-            "cut": list(checked.damaged_line_numbers),
-            "after": checked.records_after_known,
+            "damaged_lines": list(checked.damaged_line_numbers),
+            "records_after_head": checked.records_after_given_digest,
             "not_proven": list(checked.unproven),
         }
         click.echo(json.dumps(result))
@@ -76,11 +76,10 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
     for number in checked.damaged_line_numbers:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
-    if 0 < checked.records_after_known < checked.records:
-        click.echo(
-            f"{checked.records_after_known:,} of them after the given digest; note the new digest"
-        )
-    click.echo(f"head {checked.head}")
+    if 0 < checked.records_after_given_digest < checked.records:
+        count = checked.records_after_given_digest
+        click.echo(f"{count:,} of them after the given digest; note the new digest")
+    click.echo(f"digest of the last line: {checked.head}")
 
 
 @audit.command()
@@ -126,7 +125,10 @@ def _format_record(record: Mapping[str, Any]) -> str:
     """Format a record as a line of text."""
     content: dict[str, Any] = _split_record(record)["content"]
     words = [
-        f"{name}={_format_value(v)}" for name, v in content.items() if v not in (None, "", "no")
+        f"{name}={_format_value(value)}"
+        for name, value in content.items()
+        # Empty fields are left out, and the field of decisions that says "remember: no".
+        if value not in (None, "") and (name, value) != ("remember", "no")
     ]
     begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
     return "  ".join(itertools.chain([begin], words))

@@ -69,6 +69,8 @@ class AuditObserver:
             return
         record = {"at": _time(event.at), "task": event.task_id, **fields}
         # Reads are not synced to disk: a read lost in a crash changed nothing, and syncing is slow.
+        # The record of a started call has an effect; the record of a finished read is of the kind
+        # ``read`` (the field "what").
         is_read = fields.get("effect") == "read" or fields["what"] == "read"
         await asyncio.to_thread(self._trail.append, record, durable=not is_read)
 

@@ -12,7 +12,7 @@ from delf.specs import CommandSpec, ObserverSpec
 def delf_observers() -> Iterable[ObserverSpec]:
     yield ObserverSpec(
         name="audit",
-        summary="Writes who asked, who approved and what was done to a tamper-evident file.",
+        summary="Records in a tamper-evident file who asked, who approved and what was done.",
         factory="delf_audit.observer:AuditObserver",
         opt_in=True,
     )

@@ -43,15 +43,15 @@ class VerifiedTrail:
         records: The number of records in the file.
         head: The digest of the last line, which should be stored elsewhere.
         damaged_line_numbers: The numbers, from 1, of incompletely written lines.
-        records_after_known: The number of records after the line with the known digest; without a
-            known digest, the number of all records.
-        unproven: Descriptions of what could not be verified without a known digest or a key.
+        records_after_given_digest: The number of records after the line with the given digest;
+            without a given digest, the number of all records.
+        unproven: Descriptions of what could not be verified without a given digest or a key.
     """
 
     records: int
     head: str
     damaged_line_numbers: tuple[int, ...] = ()
-    records_after_known: int = 0
+    records_after_given_digest: int = 0
     unproven: tuple[str, ...] = ()
 
 
@@ -103,13 +103,13 @@ class AuditTrail:
         """
         return (record for _, record in self._lines() if record is not None)
 
-    def check(self, known: str | None = None) -> VerifiedTrail:
+    def check(self, given_digest: str | None = None) -> VerifiedTrail:
         """Check that the digests chain all records, and that the key authenticates each of them.
 
-        Without a key or a known digest, the result says what remains unproven.
+        Without a key or a given digest, the result says what remains unproven.
 
         Args:
-            known: The digest of an earlier line, which must still be in the file, if any.
+            given_digest: The digest of an earlier line, which must still be in the file, if any.
 
         Raises:
             AuditTrailError: If a check fails; the message has the number of the line.
@@ -117,8 +117,9 @@ class AuditTrail:
         """
         head, count, number = NO_PREDECESSOR, 0, 0
         damaged_line_numbers: list[int] = []
-        # The number of records up to the known digest; None until the digest is found.
-        known_position = 0 if known in (None, NO_PREDECESSOR) else None
+        has_given_digest = given_digest not in (None, NO_PREDECESSOR)
+        # The number of records up to the given digest; None until the loop finds the digest.
+        records_up_to_digest = None if has_given_digest else 0
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 damaged_line_numbers.append(number)
@@ -126,38 +127,40 @@ class AuditTrail:
                 self._check_record(number, record, head)
                 count += 1
             head = _digest(line)
-            if head == known:
-                known_position = count
+            if head == given_digest:
+                records_up_to_digest = count
         if damaged_line_numbers and damaged_line_numbers[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record continues the chain",
             )
-        if known_position is None:
+        if records_up_to_digest is None:
             raise AuditTrailError(
-                f"{self.path}: no line has the digest {known}",
+                f"{self.path}: no line has the digest {given_digest}",
                 hint="lines at the end were removed, or the file was rewritten",
             )
         unproven: list[str] = [] if self._key is not None else [NO_KEY]
-        unproven += [NO_HEAD] if known in (None, NO_PREDECESSOR) else []
+        unproven += [] if has_given_digest else [NO_HEAD]
         return VerifiedTrail(
             records=count,
             head=head,
             damaged_line_numbers=tuple(damaged_line_numbers),
-            records_after_known=count - known_position,
+            records_after_given_digest=count - records_up_to_digest,
             unproven=tuple(unproven),
         )
 
-    def _check_record(self, number: int, record: Mapping[str, Any], head: str) -> None:
-        if record.get("prev") != head:
+    def _check_record(
+        self, number: int, record: Mapping[str, Any], digest_of_previous_line: str
+    ) -> None:
+        if record.get("prev") != digest_of_previous_line:
             raise AuditTrailError(
                 f"{self.path}:{number}: the chain is broken",
                 hint="the line before this line was changed, removed or added",
             )
         if self._key is None:
             return
-        bare = {name: value for name, value in record.items() if name != "mac"}
-        if not hmac.compare_digest(str(record.get("mac")), self._code(bare)):
+        record_without_mac = {name: value for name, value in record.items() if name != "mac"}
+        if not hmac.compare_digest(str(record.get("mac")), self._mac_of(record_without_mac)):
             raise AuditTrailError(
                 f"{self.path}:{number}: the record was not written with this key",
                 hint="check DELF_AUDIT_KEY",
@@ -178,10 +181,10 @@ class AuditTrail:
 
     def _line(self, record: dict[str, Any]) -> bytes:
         if self._key is not None:
-            record["mac"] = self._code(record)
+            record["mac"] = self._mac_of(record)
         return _json(record)
 
-    def _code(self, record: Mapping[str, Any]) -> str:
+    def _mac_of(self, record: Mapping[str, Any]) -> str:
         return hmac.new(self._key or b"", _json(record), hashlib.sha256).hexdigest()
 
 

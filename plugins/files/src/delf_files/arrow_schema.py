@@ -54,21 +54,25 @@ def duration_columns(text: bytes) -> list[tuple[str, str]]:
 
 def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the name and the unit of each duration column in an Arrow schema."""
-    schema = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
-    fields = _offset_target(data, _field_position(data, schema, _FIELDS))
-    (count,) = struct.unpack_from("<I", data, fields)
+    schema_position = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
+    fields_position = _offset_target(data, _field_position(data, schema_position, _FIELDS))
+    (count,) = struct.unpack_from("<I", data, fields_position)
     for index in range(min(count, _MAX_FIELDS)):
-        field = _offset_target(data, fields + 4 * (index + 1))
-        kind = _field_position(data, field, _TYPE_KIND)
-        if not kind or data[kind] != _DURATION_TYPE:
+        field_position = _offset_target(data, fields_position + 4 * (index + 1))
+        kind_position = _field_position(data, field_position, _TYPE_KIND)
+        if not kind_position or data[kind_position] != _DURATION_TYPE:
             continue
-        name = _offset_target(data, _field_position(data, field, _NAME))
-        (name_bytes,) = struct.unpack_from("<I", data, name)
-        duration_type = _offset_target(data, _field_position(data, field, _TYPE))
-        unit = _field_position(data, duration_type, _UNIT)
+        name_position = _offset_target(data, _field_position(data, field_position, _NAME))
+        (name_bytes,) = struct.unpack_from("<I", data, name_position)
+        name_start = name_position + 4  # the name follows its length
+        name = data[name_start : name_start + name_bytes].decode()
+        type_position = _offset_target(data, _field_position(data, field_position, _TYPE))
+        unit_position = _field_position(data, type_position, _UNIT)
         # An absent unit has the schema's default value.
-        unit_code = struct.unpack_from("<h", data, unit)[0] if unit else _DEFAULT_UNIT
-        yield data[name + 4 : name + 4 + name_bytes].decode(), _UNITS[unit_code]
+        unit_code = _DEFAULT_UNIT
+        if unit_position:
+            (unit_code,) = struct.unpack_from("<h", data, unit_position)
+        yield name, _UNITS[unit_code]
 
 
 def _offset_target(data: bytes, position: int) -> int:

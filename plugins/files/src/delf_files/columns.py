@@ -52,7 +52,7 @@ _NUMERIC_DATE: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2}
 
 
 class Column(NamedTuple):
-    """A column, or a key of records."""
+    """The description of a table's column, or of a key that dicts in a list have."""
 
     name: str
     line: str
@@ -138,51 +138,58 @@ def _choices(choices: Sequence[str], is_complete: bool) -> str:
     return " | ".join([*map(repr, choices), *(() if is_complete else ("…",))])
 
 
-def _describe_notation(filled: Sequence[str]) -> Iterable[str]:
+def _describe_notation(texts: Sequence[str]) -> Iterable[str]:
     """Yield how a column writes its numbers or dates, with examples of values that differ.
 
     Yield nothing if the column has neither numbers nor dates, or only ISO dates.
     """
-    if all(map(_ISO_DATE.fullmatch, filled)):
+    if all(map(_ISO_DATE.fullmatch, texts)):
         return
-    dates = [match for match in map(_NUMERIC_DATE.fullmatch, filled) if match]
-    if len(dates) >= _NUMERIC_SHARE * len(filled):
+    dates = [match for match in map(_NUMERIC_DATE.fullmatch, texts) if match]
+    if len(dates) >= _NUMERIC_SHARE * len(texts):
         yield _date_order(dates)
-        yield from _mention_others([text for text in filled if not _NUMERIC_DATE.fullmatch(text)])
+        yield from _mention_others([text for text in texts if not _NUMERIC_DATE.fullmatch(text)])
         return
-    if all(map(_COMPACT_DATE.fullmatch, filled)):
+    if all(map(_COMPACT_DATE.fullmatch, texts)):
         yield "date as YYYYMMDD"
         return
-    yield from _describe_numbers(filled)
+    yield from _describe_numbers(texts)
 
 
-def _describe_numbers(filled: Sequence[str]) -> Iterable[str]:
-    """Yield the notation of a column's numbers; nothing if too few values are numbers."""
-    numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in filled]
+def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
+    """Yield remarks on how a column writes its numbers; nothing if too few texts are numbers.
+
+    The remarks are about points, commas and units, about unusual negative numbers, and about texts
+    that are no numbers.
+
+    Args:
+        texts: The cells of the column that are not empty.
+    """
+    numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in texts]
     if any(map(_LEADING_ZERO.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
         yield "with leading zeros"
         return
     fits_by_notation = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
     notation = max(fits_by_notation, key=lambda name: sum(fits_by_notation[name]))
-    fits = fits_by_notation[notation]
-    if sum(fits) < _NUMERIC_SHARE * len(filled):
+    fits = fits_by_notation[notation]  # for each text, whether the notation fits
+    if sum(fits) < _NUMERIC_SHARE * len(texts):
         return
     if _NOTATIONS[notation] is _DECIMAL_COMMA:
-        description = _describe_commas(
-            [text for text, fit in zip(numbers, fits, strict=True) if fit]
-        )
-    else:
+        fitting_numbers = [text for text, fit in zip(numbers, fits, strict=True) if fit]
+        description = _describe_commas(fitting_numbers)
+    elif notation == _PLAIN_NOTATION:
         plain_numbers = [text for text in numbers if _PLAIN.fullmatch(text)]
-        is_plain = notation == _PLAIN_NOTATION
-        description = _describe_points(plain_numbers) if is_plain else notation
-    units = dict.fromkeys(match[0] for text in filled if (match := _UNITS.search(text)))
+        description = _describe_points(plain_numbers)
+    else:
+        description = notation
+    units = dict.fromkeys(match[0] for text in texts if (match := _UNITS.search(text)))
     unit_list = " or ".join(map(repr, list(units)[:3]))
     unit_note = f", with {unit_list} to strip" if unit_list else ""
     yield f"number {description}".strip() + unit_note
-    negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, filled), None)
+    negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, texts), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    yield from _mention_others([text for text, fit in zip(filled, fits, strict=True) if not fit])
+    yield from _mention_others([text for text, fit in zip(texts, fits, strict=True) if not fit])
 
 
 def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
@@ -198,7 +205,11 @@ def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
 
 
 def _describe_commas(numbers: Sequence[str]) -> str:
-    """Describe the commas in numbers: they separate thousands, or decimals, or it is unclear."""
+    """Describe the commas in numbers: between thousands, before decimals, or unclear.
+
+    Args:
+        numbers: Numbers that may have a decimal comma; at least one of the numbers has a comma.
+    """
     with_comma = [text for text in numbers if "," in text]
     without_comma = [text for text in numbers if text.isdigit()]
     has_point = any("." in text for text in numbers)
@@ -277,7 +288,7 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
     columns: list[Column] = []
     for key in keys:
         values = [record[key] for record in records if key in record]
-        line = describe_values(values, 1, whole=whole)
+        line = describe_values(values, depth=1, whole=whole)
         if len(values) < len(records):
             line += f" (missing in {len(records) - len(values):,} of {len(records):,})"
         columns.append(Column(str(key), line))
@@ -309,7 +320,15 @@ def describe_values(values: Sequence[Any], depth: int = 0, *, whole: bool) -> st
 def _describe_kind(
     kind: str, values: list[Any], depth: int, is_complete: bool, *, is_mixed: bool
 ) -> str:
-    """Describe values of one type; ``is_mixed`` means that other values have other types."""
+    """Describe values of one type.
+
+    Args:
+        kind: The name of the type.
+        values: The values of the type, or a sample.
+        depth: The number of lists and records that enclose the values.
+        is_complete: Whether ``values`` are all values of the type, and not a sample.
+        is_mixed: Whether there are also values of other types.
+    """
     first = values[0]
     if kind == "dict":
         return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
@@ -356,7 +375,8 @@ def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool
     if has_data_keys(values):
         items = [item for value in values for item in value.values()]
         sample = evenly_spaced(items, _MAX_ITEMS)
-        kinds = describe_values(sample, depth + 1, whole=is_complete and sample is items)
+        has_all_items = is_complete and len(sample) == len(items)
+        kinds = describe_values(sample, depth + 1, whole=has_all_items)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:

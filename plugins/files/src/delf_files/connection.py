@@ -62,7 +62,7 @@ class FileFacts(TypedDict):
 
 
 class Files(Connection):
-    """The input files, for reading only; open(path) reads them as well."""
+    """The input files, for reading only; the builtin open(path) can read these files, too."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class Files(Connection):
         context: CallContext | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
-        SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
-        CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, page with
-        OFFSET, or pass limit (1000 at most). header: as for read; for several files a dict, such as
-        {'a.csv': 3}.
+        SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (each column is
+        text: CAST it), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, page
+        with OFFSET, or pass limit (1000 at most). header: a row number as in read; for several
+        files a dict, such as {'a.csv': 3}.
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 
@@ -256,7 +256,14 @@ class Files(Connection):
             raise self._too_large(file, f"has {size:,} bytes")
 
     def _too_large(self, file: InputFile, reason: str) -> ToolExecutionError:
-        advice = f"read it in the script, in pieces: open({file.visible!r})"
+        """Return the error for a file that is too large for :meth:`read`.
+
+        Args:
+            file: The file.
+            reason: The size, to stand after the file's name, such as ``has 9,000,000 bytes``.
+        """
+        path_for_scripts = file.visible
+        advice = f"read it in the script, in pieces: open({path_for_scripts!r})"
         if _kind(file) not in DOCUMENTS:
             advice += " with csv.DictReader or line by line"
         limit = f"files.read takes at most {self._most_bytes:,}"
@@ -267,7 +274,8 @@ class Files(Connection):
 
         If the file cannot be read, the data contain the reason as ``problem``.
         """
-        facts = FileFacts(name=file.name, size=0, type=_kind(file), path=file.visible)
+        path_for_scripts = file.visible
+        facts = FileFacts(name=file.name, size=0, type=_kind(file), path=path_for_scripts)
         try:
             facts["size"] = _size(file)
             factory = self._formats.factory(file.ending)

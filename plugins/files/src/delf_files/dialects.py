@@ -109,16 +109,18 @@ def _complete_lines(text: str) -> str:
 
 
 def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
-    """Return dialects with the same separator, and other quotes that the text may have."""
+    """Return the dialects that may fit better: the same separator with other quotes or without."""
     separator, start = dialect.separator, dialect.start
-    fault, has_line_break = _first_fault(dialect, sample)
+    quoting_error, has_line_break = _first_quoting_error(dialect, sample)
     variants: list[Dialect] = []
-    if fault or has_line_break:
+    # What looks like a quote may be an ordinary character if it breaks the rules for quotes, or if
+    # a cell between quotes has a line break.
+    if quoting_error or has_line_break:
         variants.append(Dialect(separator, None, start=start))
     if '\\"' in sample:
         variants.append(Dialect(separator, '"', backslash=True, start=start))
     has_quoted_cell = re.search(rf'{_cell_start_pattern(separator)}"', sample, re.MULTILINE)
-    if (fault or not has_quoted_cell) and _uses_apostrophes(sample, separator):
+    if (quoting_error or not has_quoted_cell) and _uses_apostrophes(sample, separator):
         variants.append(Dialect(separator, "'", start=start))
     return variants
 
@@ -201,30 +203,35 @@ def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
     if dialect.quote != '"' or '"' not in text:
         return dialect
     unquoted = Dialect(dialect.separator, None, start=dialect.start)
-    fault, has_cell_with_line_break = _first_fault(dialect, text)
+    quoting_error, has_cell_with_line_break = _first_quoting_error(dialect, text)
     # Programs that write tab-separated values often do not quote cells, so that a quote in such a
     # file is probably a character of the text.
-    if fault == _UNCLOSED and dialect.separator != "\t":
+    if quoting_error == _UNCLOSED and dialect.separator != "\t":
         return dialect  # reading the file reports the unclosed quote
-    # The file may escape quotes in cells with backslashes, as in "a \"b\" c".
-    if not dialect.backslash and '\\"' in text and (fault or '""' not in text):
+    # The file may escape quotes in cells with backslashes, as in "a \"b\" c". A file that doubles
+    # the quotes in cells, without an error, does not escape quotes in another way.
+    doubles_quotes = '""' in text and not quoting_error
+    if not dialect.backslash and '\\"' in text and not doubles_quotes:
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
-        if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
+        error_when_escaped, _ = _first_quoting_error(escaped, text)
+        if not error_when_escaped and _score(escaped, text) >= _score(dialect, text):
             return escaped
     # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
     # quotes around a line break may also be two plain characters. The quotes count as plain
     # characters if all rows then have the same number of cells.
     is_tab_separated = dialect.separator == "\t"
-    may_quotes_be_plain = bool(fault) or (has_cell_with_line_break and is_tab_separated)
+    may_quotes_be_plain = bool(quoting_error) or (has_cell_with_line_break and is_tab_separated)
     if may_quotes_be_plain and _has_even_rows(unquoted, text):
         return unquoted
     return dialect
 
 
-def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
-    """Return the first quoting fault of a text, and whether a cell before has a line break.
+def _first_quoting_error(dialect: Dialect, text: str) -> tuple[str, bool]:
+    """Find the first place where a text breaks the rules for quotes.
 
-    The fault is ``unexpected end`` (of an unclosed quote), ``misplaced``, or empty.
+    Returns:
+        The error, ``unexpected end`` (of an unclosed quote), ``misplaced`` or empty; and whether a
+        cell before the error has a line break.
     """
     has_line_break = False
     try:
@@ -247,8 +254,8 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
 
-    Nothing is unclear if a quoted cell, such as ``"a \"b\" c"``, contains ``\"``: without the
-    escape, the cell would end at this quote.
+    A quoted cell that contains ``\"`` before its end, such as ``"a \"b\" c"``, proves that ``\"``
+    is an escaped quote. The text is unclear if no cell proves this.
     """
     if '\\"' not in text or dialect.quote != '"':
         return False

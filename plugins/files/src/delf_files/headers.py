@@ -13,6 +13,7 @@ from typing import Any, Final
 SAMPLE_ROWS: Final = 30
 _HIGH_SHARE: Final = 0.8
 _MIN_CELLS: Final = 2
+_MIN_ROWS: Final = 2
 _MIN_ROWS_BELOW_FIRST: Final = 2
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
 _DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:$|[ T])")
@@ -29,7 +30,7 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
         rows: The first non-empty rows with their numbers.
     """
     sample = rows[:SAMPLE_ROWS]
-    if len(sample) < _MIN_CELLS:
+    if len(sample) < _MIN_ROWS:  # one row alone cannot be compared with others
         return 0
     width = _usual_width([len(_filled(row)) for _, row in sample])
     if width < _MIN_CELLS:

@@ -11,7 +11,7 @@ from delf.values.json_reader import MAX_NAMED, JSONReader, format_names
 
 
 def read_json(text: str, shown_name: str) -> Any:
-    """Parse the text of a JSON file; add notes about lossy values.
+    """Parse the text of a JSON file; tell the model, by notes of the call, what parsing changed.
 
     A file with one value on each line is read as a list.
 
@@ -33,7 +33,7 @@ def read_json(text: str, shown_name: str) -> Any:
         value = _values_of_lines(reader, text)
         if value is None:
             raise
-        note(f"{shown_name} has a value of JSON on each line, and was read as their list")
+        note(f"{shown_name} has a JSON value on each line, and was read as a list of these values")
     reader.add_notes()  # about repeated keys and numbers that were changed
     return value
 

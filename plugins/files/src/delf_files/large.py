@@ -22,8 +22,8 @@ from delf_files.json_text import JSONLinesReader
 from delf_files.tables import (
     END,
     columns_of,
+    note_doubtful_header,
     note_escapes,
-    note_title,
     note_undoubled_quote,
     note_uneven,
     note_wider,
@@ -66,8 +66,8 @@ class _RowStatistics:
         max_characters: The most characters in the cells of a row.
         wider_rows: The number of rows with more cells than the header.
         first_wider_line: The line of the first such row; 0 for none.
-        row_start: The line at which the last row begins.
-        next_start: The line at which the next row begins.
+        row_line: The line at which the last row begins.
+        next_row_line: The line at which the next row begins.
         last_row: The last row.
         named_columns: The number of cells of the header; None without a header.
     """
@@ -79,8 +79,8 @@ class _RowStatistics:
     max_characters: int = 0
     wider_rows: int = 0
     first_wider_line: int = 0
-    row_start: int = 1
-    next_start: int = 1
+    row_line: int = 1
+    next_row_line: int = 1
     last_row: list[str] = field(default_factory=lambda: [END])
     named_columns: int | None = None
 
@@ -90,8 +90,8 @@ class _RowStatistics:
         Raises:
             ValueError: If the table is empty.
         """
-        self.next_start = self.reader.line_num + 1
-        if header == [END]:
+        self.next_row_line = self.reader.line_num + 1
+        if header == [END]:  # the reader's mark for the end of the file
             raise ValueError("it has no rows")
         self.max_cells = self.min_cells_with_header = len(header)
         self.named_columns = len(header) if is_named else None
@@ -108,7 +108,7 @@ class _RowStatistics:
             # add_header() has set this minimum to the number of cells of the header.
             self.min_cells_with_header = min(self.min_cells_with_header, len(row))
             self.max_characters = max(self.max_characters, sum(map(len, row)))
-            self.row_start, self.next_start = self.next_start, self.reader.line_num + 1
+            self.row_line, self.next_row_line = self.next_row_line, self.reader.line_num + 1
         self.last_row = row
         return row
 
@@ -141,7 +141,7 @@ def write_table(
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARACTERS)
     if names_row is None and strict:
-        _note_title(sample, ending)
+        _note_doubtful_header(sample, ending)
     with _open(path, encoding) as source, _create(copy_path) as out:
         dialect = dialect_of(sample, ending)
         source.read(dialect.start)
@@ -167,9 +167,9 @@ def write_table(
             if is_large:
                 limit = f"{_MAX_CELL_CHARACTERS:,}"
                 message = f"a cell over {limit} characters, or a quote that is not closed"
-            raise ValueError(f"line {statistics.next_start}: {message}") from None
+            raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
-            raise ValueError(f"line {statistics.row_start}: a quote is not closed")
+            raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     note_escapes(sample[dialect.start :], dialect)
     if not has_header:
         note_uneven(statistics.min_cells, statistics.max_cells)
@@ -207,12 +207,12 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
             yield row
 
 
-def _note_title(sample: str, ending: str) -> None:
+def _note_doubtful_header(sample: str, ending: str) -> None:
     """Add a note if a title seems to be above the column names."""
     is_cut = len(sample) == _SAMPLE_CHARACTERS
     complete_lines = sample[: sample.rfind("\n") + 1] if is_cut else sample
     with suppress(ValueError):  # reading the table reports its faults
-        note_title(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
+        note_doubtful_header(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
 def utf8_of(path: str, copy_path: str, shown_name: str) -> str:
@@ -337,9 +337,10 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
                 yield value
                 position = end
                 continue
-        if is_at_end and (is_list or position < len(text)):
-            raise ValueError(f"it ends within its list, or is not JSON: {problem}")
         if is_at_end:
+            has_unparsed_text = position < len(text)
+            if is_list or has_unparsed_text:
+                raise ValueError(f"its list has no end, or it is not JSON: {problem}")
             return
         chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
         text, position, is_at_end = text[position:] + chunk, 0, not chunk

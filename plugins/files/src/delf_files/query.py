@@ -70,7 +70,7 @@ async def query(
     headers = _header_rows(header, tables)
     preloads = {module for file in named_files for module in PRELOADS.get(file.ending, ())}
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
-        question = {
+        request = {
             "statement": statement,
             "params": list(params) if isinstance(params, (list, tuple)) else params or [],
             "tables": tables,
@@ -81,9 +81,9 @@ async def query(
             "threads": _THREADS,
             "spill": f"{_MAX_SPILL_BYTES // 10**9}GB",
         }
-        answer = await formats.shared(Readers).call(
-            f"{query_child.__name__}:answer",
-            {"question": question},
+        result = await formats.shared(Readers).call(
+            f"{query_child.__name__}:run_request",
+            {"request": request},
             about=f"the query of {', '.join(file.name for file in named_files)}",
             key=key,
             readable=[path for file in named_files for path in readable_paths(file)],
@@ -95,7 +95,7 @@ async def query(
             ),
             preload=("duckdb", *sorted(preloads)),
         )
-    return _rows(answer, limit)
+    return _rows(result, limit)
 
 
 def _header_rows(
@@ -114,17 +114,18 @@ def _header_rows(
             raise ToolRefusedError(f"the statement names several files; write header={example}")
         header = dict.fromkeys(names, header)
     for name, row in (header or {}).items():
-        matching_names = (
-            known_name
-            for known_name in names
-            if name == known_name or name.startswith(f"{known_name}/")
+        # A name may be that of a file, or of a table in a file, as in ``book.xlsx/Sheet``.
+        matching_file_names = (
+            file_name
+            for file_name in names
+            if name == file_name or name.startswith(f"{file_name}/")
         )
-        table_name = next(matching_names, "")
-        if not table_name:
-            raise ToolRefusedError(f"header names {name!r}, and the statement does not")
-        table = next(table for table in tables if table_name in table["names"])
+        file_name = next(matching_file_names, "")
+        if not file_name:
+            raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
+        table = next(table for table in tables if file_name in table["names"])
         if table["kind"] not in ("csv", "plugin_format"):
-            raise ToolRefusedError(f"{table_name} has no row that names columns; leave header out")
+            raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if row < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
     return dict(header or {})
@@ -136,16 +137,16 @@ def _is_named(file: InputFile, statement: str) -> bool:
     )
 
 
-def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
-    if answer["more"] and limit is None:
+def _rows(result: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
+    if result["more"] and limit is None:
         raise ToolExecutionError(
             f"the result has more than {MAX_ROWS} rows, so none is returned: aggregate in SQL, "
             "page with ORDER BY … LIMIT … OFFSET, or pass limit=N for the first N rows only"
         )
-    for column, value in answer["texts"].items():
+    for column, value in result["texts"].items():
         note(f"column {column!r}: values came as text, as Python has no value like {value[:100]!r}")
-    names = unique_names(answer["columns"])
-    return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+    names = unique_names(result["columns"])
+    return [dict(zip(names, row, strict=True)) for row in result["rows"]]
 
 
 def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
@@ -159,8 +160,10 @@ def _table_data(file: InputFile, formats: InstalledFormats, number: int) -> dict
     Raises:
         ToolRefusedError: If the file is not a table.
     """
+    path_for_scripts = file.visible
     table = {
-        "names": list(dict.fromkeys((file.name, file.visible))),
+        # A statement can name the file in two ways, which may be equal.
+        "names": list(dict.fromkeys((file.name, path_for_scripts))),
         "kind": KINDS.get(file.ending),
         "path": file.path,
         "ending": file.ending,

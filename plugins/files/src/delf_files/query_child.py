@@ -1,4 +1,4 @@
-"""DuckDB over the files of one question, in a child process with a scratch folder.
+"""DuckDB over the files of one request, in a child process with a scratch folder.
 
 The process can open only these files and write only in its folder. DuckDB also loads no extension,
 and statements cannot change settings.
@@ -74,11 +74,11 @@ _INEXACT_NUMBER: Final = (
 )
 
 
-async def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement of a question over its files.
+async def run_request(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the SQL statement of a request over the files of the request.
 
     Args:
-        question: The statement with its parameters, tables and limits, as
+        request: The statement with its parameters, tables and limits, as
             :func:`delf_files.query.query` makes it.
 
     Returns:
@@ -93,20 +93,20 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
 
     tables = [
         table_of_file
-        for table in question["tables"]
-        for table_of_file in await _tables_of_file(table, question)
+        for table in request["tables"]
+        for table_of_file in await _tables_of_file(table, request)
     ]
-    question = {**question, "tables": tables}
+    request = {**request, "tables": tables}
     try:
-        return _answer_despite_duplicate_keys(question)
+        return _run_despite_duplicate_keys(request)
     except duckdb.Error as error:
-        message = f"DuckDB: {shorten_message(_with_file_names(str(error), question))}"
+        message = f"DuckDB: {shorten_message(_with_file_names(str(error), request))}"
     except (ValueError, OSError) as error:
-        message = _with_file_names(str(error), question)
+        message = _with_file_names(str(error), request)
     raise ToolExecutionError(message)
 
 
-async def _tables_of_file(file: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
+async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tables in a file that an SQL statement may need.
 
     A text file is one table. Of a workbook or database, the first table and the tables that the
@@ -115,7 +115,7 @@ async def _tables_of_file(file: dict[str, Any], question: dict[str, Any]) -> lis
     Args:
         file: The data about the file, as :func:`delf_files.query.query` makes them: the ``names``
             that a statement can use for the file, its ``path`` and its ``kind``.
-        question: The message with the statement, as :func:`answer` gets it.
+        request: The request with the statement, as :func:`run_request` gets it.
     """
     names: list[str] = file["names"]
     path: str = file["path"]
@@ -124,8 +124,8 @@ async def _tables_of_file(file: dict[str, Any], question: dict[str, Any]) -> lis
     is_read_by_plugin = file["kind"] == "plugin_format"
     if not is_read_by_plugin:
         if file["kind"] in ("csv", "json"):
-            _refuse_other_format(path, names[0])
-        return [{**file, "header": _header_row(names, question), "copy_path": copy_path}]
+            _refuse_content_of_other_format(path, names[0])
+        return [{**file, "header": _header_row(names, request), "copy_path": copy_path}]
     file_format = format_of(file["factory"])
     tables: list[dict[str, Any]] = []
     with file_name_in_errors(names[0]):
@@ -136,22 +136,27 @@ async def _tables_of_file(file: dict[str, Any], question: dict[str, Any]) -> lis
         if is_first_part:
             part_names += names
         spellings = [spelling for name in part_names for spelling in quoted_forms(name)]
-        is_named = any(spelling in question["statement"] for spelling in spellings)
+        is_named = any(spelling in request["statement"] for spelling in spellings)
         if not is_first_part and not is_named:
             continue
         rows_path = f"{copy_path}-{number}.jsonl"
         with file_name_in_errors(names[0]):
-            header = _header_row(part_names, question)
+            header = _header_row(part_names, request)
             columns = write_rows(*await table_of_format(file_format, path, part, header), rows_path)
         tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
     return tables
 
 
-def _header_row(names: Sequence[str], question: dict[str, Any]) -> int | None:
-    return next((question["headers"][name] for name in names if name in question["headers"]), None)
+def _header_row(names: Sequence[str], request: dict[str, Any]) -> int | None:
+    return next((request["headers"][name] for name in names if name in request["headers"]), None)
 
 
-def _refuse_other_format(path: str, name: str) -> None:
+def _refuse_content_of_other_format(path: str, name: str) -> None:
+    """Raise if the first bytes of a file belong to another format than its name says.
+
+    Raises:
+        ToolExecutionError: If the file is of another format, or cannot be read.
+    """
     try:
         with Path(path).open("rb") as data:
             refuse_other_format(data.read(DETECTION_BYTES))
@@ -161,41 +166,44 @@ def _refuse_other_format(path: str, name: str) -> None:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _answer_despite_duplicate_keys(question: dict[str, Any]) -> dict[str, Any]:
+def _run_despite_duplicate_keys(request: dict[str, Any]) -> dict[str, Any]:
     """Run the statement; if DuckDB refuses a duplicate JSON key, rewrite the files and repeat."""
     import duckdb
 
     try:
-        return _answer(question)
+        return _run_request_once(request)
     except duckdb.InvalidInputException as error:
-        json_tables = [table for table in question["tables"] if table["kind"] == "json"]
+        json_tables = [table for table in request["tables"] if table["kind"] == "json"]
         if "duplicate key" not in str(error) or not json_tables:
             raise
     for table in json_tables:
-        rewritten_path = f"{table['copy_path']}.once"
-        path = utf8_of(table["path"], table["copy_path"], "")
+        name = table["names"][0]
+        # Reading and writing the values leaves each key once in an object.
+        path_without_duplicates = f"{table['copy_path']}.once"
+        utf8_path = utf8_of(table["path"], table["copy_path"], name)
         write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-        write(path, rewritten_path, table["names"][0])
-        table.update(path=rewritten_path, ending=".jsonl")
-    return _answer(question)
+        write(utf8_path, path_without_duplicates, name)
+        table.update(path=path_without_duplicates, ending=".jsonl")
+    return _run_request_once(request)
 
 
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Run the SQL statement of a message in a DuckDB connection.
+def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the SQL statement of a request in a DuckDB connection.
 
-    The connection can read no files of the user except those of the message's tables.
+    The connection can read no files of the user except those of the request's tables.
 
     Args:
-        question: The message, as :func:`answer` gets it, with all tables that are needed.
+        request: The request, as :func:`run_request` gets it, with all tables that are needed.
     """
     import duckdb
 
     connection = duckdb.connect(
         config={
-            "memory_limit": question["memory"],
-            "threads": question["threads"],
-            "temp_directory": str(Path.cwd() / "spill"),  # DuckDB lets statements read this
-            "max_temp_directory_size": question["spill"],
+            "memory_limit": request["memory"],
+            "threads": request["threads"],
+            # Statements can read this folder, which has only what DuckDB writes during the query.
+            "temp_directory": str(Path.cwd() / "spill"),
+            "max_temp_directory_size": request["spill"],
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
@@ -204,7 +212,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
-    tables = [_prepare_file(table) for table in question["tables"]]
+    tables = [_prepare_file(table) for table in request["tables"]]
     paths = [path for table in tables for path in (table["path"], table.get("copy_path")) if path]
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
@@ -212,7 +220,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     for table in tables:
         _create_views(connection, table)
         _add_note_if_empty(connection, table)
-    return _read(connection, _check_statement(connection, question["statement"]), question)
+    return _read(connection, _check_statement(connection, request["statement"]), request)
 
 
 def _check_statement(connection: Any, text: str) -> Any:
@@ -342,24 +350,25 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """
     import duckdb
 
-    is_rewritten = table["path"] == table["copy_path"]
+    # At most one call of this function calls it again: a copy is not copied again.
+    is_copy = table["path"] == table["copy_path"]
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
-        can_rewrite = table["ending"] != ".json" and not is_rewritten  # only JSON lines, and once
-        if not can_rewrite:
+        is_json_lines = table["ending"] != ".json"
+        if is_copy or not is_json_lines:
             raise
         write_json_lines(table["path"], table["copy_path"], table["names"][0])
         return _json_source(connection, {**table, "path": table["copy_path"]})
     names: list[str] = relation.columns
     has_names_equal_but_for_case = bool(_explanations_of_renamed_columns(names))
-    if has_names_equal_but_for_case:
-        if not is_rewritten:
-            write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-            write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
-            return _json_source(connection, {**table, "path": table["copy_path"]})
+    if has_names_equal_but_for_case and not is_copy:
+        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
+        write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
+        return _json_source(connection, {**table, "path": table["copy_path"]})
+    if has_names_equal_but_for_case:  # the copy has the names that Folding() made
         _add_notes_about_renamed_columns(names, table["names"][0])
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
     # The inferred types, with VARCHAR for dates and UUIDs.
@@ -375,11 +384,11 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 def _lossless_types(
     connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
 ) -> dict[str, str]:
-    """Return the types with which some columns of a JSON file keep every digit of their numbers.
+    """Return new types for the columns of a JSON file whose numbers would lose digits as floats.
 
-    The result is a mapping from column to type; columns that keep their types are left out. A
-    column with a number that a float would change becomes text, or JSON if the column has objects
-    or arrays. A column of JSON without objects and arrays becomes text, too.
+    Such a column becomes text, or JSON if the column has objects or arrays. A column that DuckDB
+    reads as JSON also becomes text if the column has neither objects nor arrays. The result maps
+    the names of these columns to their new types.
 
     Args:
         connection: The connection to DuckDB.
@@ -477,19 +486,20 @@ def arrow_table(path: str) -> Any:
         ) from None
 
 
-def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str, Any]:
-    """Run a checked statement, and return the rows in the format of :func:`answer`.
+def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Run a checked statement, and return the rows in the format of :func:`run_request`.
 
-    For each column, the SQL also selects the text of a value that Python cannot represent.
+    A SELECT is changed such that it yields each column twice: the value, and its text if Python
+    cannot represent the value (else NULL).
 
     Args:
         connection: The DuckDB connection.
         statement: The statement, parsed by DuckDB.
-        question: The message, as :func:`answer` gets it, with the statement's parameters.
+        request: The request, as :func:`run_request` gets it, with the statement's parameters.
     """
     import duckdb
 
-    values = question["params"]
+    values = request["params"]
     if statement.type == duckdb.StatementType.SELECT:
         relation = connection.sql(statement.query, params=values)
         kinds = [str(kind) for kind in relation.types]
@@ -504,7 +514,7 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
         cursor = connection.execute(statement, values)
         columns = [str(column[0]) for column in cursor.description]
         kinds = ["VARCHAR"] * len(columns)
-    limit, total_bytes = question["limit"], 0
+    limit, total_bytes = request["limit"], 0
     rows: list[list[Any]] = []
     # For each column with values that became text, the first such text. A note of the call shows
     # this example.
@@ -523,9 +533,9 @@ def _read(connection: Any, statement: Any, question: dict[str, Any]) -> dict[str
                     row_cells[number] = text
                     texts.setdefault(columns[number], text)
             total_bytes += sum(map(_approximate_bytes, row_cells))
-            if total_bytes > question["bytes"]:
+            if total_bytes > request["bytes"]:
                 raise ToolExecutionError(
-                    f"the result is larger than {question['bytes']:,} bytes after {len(rows) + 1} "
+                    f"the result is larger than {request['bytes']:,} bytes after {len(rows) + 1} "
                     "rows: select fewer columns or rows, or aggregate in SQL"
                 )
             rows.append(row_cells)
@@ -573,12 +583,14 @@ def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
 
 
 def _parse_json(text: str, name: str, texts: dict[str, str]) -> Any:
-    """Parse a JSON text; return the text itself if a number in it is too large for a float.
+    """Parse a JSON text.
+
+    Return the text itself if a number in the text is too large for a float, or if it is not JSON.
 
     Args:
         text: The text.
         name: The name of the column.
-        texts: Receives the text, by column, if the text itself is returned for that reason.
+        texts: Receives the text, under the column's name, if a number is too large for a float.
     """
     try:
         return json.loads(text, parse_float=_finite)
@@ -673,9 +685,14 @@ def _list(values: list[str]) -> str:
     return "[" + ", ".join(map(_text, values)) + "]"
 
 
-def _with_file_names(message: str, question: dict[str, Any]) -> str:
-    """Replace paths in a message by the names of the files."""
-    for table in question["tables"]:
+def _with_file_names(message: str, request: dict[str, Any]) -> str:
+    """Replace paths in a message by the names that the statement can use for the files.
+
+    Args:
+        message: The message of an error.
+        request: The request, whose tables have the paths and names.
+    """
+    for table in request["tables"]:
         message = message.replace(table["path"], table["names"][0])
         if "copy_path" in table:
             message = message.replace(table["copy_path"], table["names"][0])

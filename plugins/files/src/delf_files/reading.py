@@ -255,15 +255,18 @@ def format_of(factory: Sequence[str]) -> FileFormat:
     """Import the factory of a file format, and create the format.
 
     Args:
-        factory: The module and attribute of the factory, and the file of a module that cannot be
-            imported by name.
+        factory: The module, the attribute and the file of the factory. If the module cannot be
+            imported by its name, its source is read from the file. The file is empty for a module
+            that can be imported.
     """
     module, attribute, file = factory
     try:
         module_object = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        is_own_name = error.name is not None and f"{module}.".startswith(f"{error.name}.")
-        if not file or not is_own_name:  # the module exists, and imports a missing module
+        # The missing module is the module itself or a package that contains it. Otherwise, the
+        # module exists, and imports a missing module.
+        is_module_missing = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        if not file or not is_module_missing:
             raise
         spec = importlib.util.spec_from_file_location(module, file)
         if spec is None or spec.loader is None:

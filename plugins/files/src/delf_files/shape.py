@@ -56,6 +56,8 @@ _PIECE_BYTES: Final = 64 * 1024
 _PIECES: Final = 8
 _MAX_PARTS: Final = 20
 _MAX_FIRST_LINES: Final = 8
+_MAX_LISTED_NAMES: Final = 8
+_MIN_NAMES_CHARACTERS: Final = 80
 _MAX_WHOLE_ROWS: Final = 15
 _MAX_WHOLE_CHARACTERS: Final = 1_500
 # The row number of sampled rows, whose position in the file is not known.
@@ -179,14 +181,18 @@ def _render(table: _Description, max_characters: int) -> str:
     used = len(table.heading) + len(table.footer)  # in characters
     while remaining:
         line = f"  {short(remaining[0].name)}: {remaining[0].line}"
+        # Keep room for the names of the columns that may not fit, but at most a third of the text.
         names_length = sum(len(short(column.name)) + 2 for column in remaining)
-        if used + len(line) + min(names_length, max_characters // 3) > max_characters:
+        room_for_names = min(names_length, max_characters // 3)
+        if used + len(line) + room_for_names > max_characters:
             break
         lines.append(line)
         used += len(line) + 1
         remaining.pop(0)
     if remaining:
-        lines.append(_remaining_names(remaining, max(max_characters - used, 80)))
+        # Some names are always shown, even if the description becomes a little too long.
+        room_for_names = max(max_characters - used, _MIN_NAMES_CHARACTERS)
+        lines.append(_remaining_names(remaining, room_for_names))
     elif table.text_of_all_rows and used + len(table.text_of_all_rows) < max_characters:
         lines.append(table.text_of_all_rows)
     return "\n".join([*lines, table.footer] if table.footer else lines)
@@ -203,7 +209,10 @@ def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
 
 
 async def _describe_format(file_format: FileFormat, path: str) -> list[_Description]:
-    """Describe the first 20 tables of a file that a FileFormat plugin reads."""
+    """Describe the first tables of a file that a FileFormat plugin reads.
+
+    A part is a table of the file, such as a sheet of a workbook.
+    """
     parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
     tables: list[_Description] = []
     remaining_cells = _MAX_CELLS
@@ -212,7 +221,7 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Descript
         if not isinstance(file_format, SupportsPeek):
             records = await file_format.read(path, part)
             sample = evenly_spaced(records, _MAX_ITEMS)
-            is_whole = sample is records
+            is_whole = len(sample) == len(records)
             head = f"{title}{len(records):,} rows{_sample_note(len(sample), len(records))}"
             tables.append(_Description(head, record_columns(sample, whole=is_whole)))
             continue
@@ -262,7 +271,7 @@ def _sample_note(examined: int, total: int) -> str:
 def _describe_sheet(
     title: str,
     rows: list[tuple[int, list[Any]]],
-    total: int | None,
+    row_count: int | None,
     describe_column: Callable[..., Column],
     facts: str = "",
 ) -> _Description:
@@ -271,7 +280,7 @@ def _describe_sheet(
     Args:
         title: The beginning of the head line.
         rows: All rows or a sample, with their numbers.
-        total: The approximate number of rows; None if unknown.
+        row_count: The approximate number of rows; None if unknown.
         describe_column: Describes a column, given its name and values.
         facts: Further facts for the head line.
     """
@@ -283,10 +292,12 @@ def _describe_sheet(
     data_rows = rows[header_index + 1 :]
     width = max(len(row) for _, row in rows[max(header_index, 0) :])
     names = columns_of(header, width)
-    is_whole = total is not None and total <= len(rows)
-    count = len(data_rows) if is_whole else max((total or 0) - header_index - 1, len(data_rows))
-    head = f"{title}{'' if is_whole else 'about '}{count:,} rows"
-    head += _sample_note(len(data_rows), count) + facts
+    is_whole = row_count is not None and row_count <= len(rows)
+    data_row_count = len(data_rows)
+    if not is_whole:
+        data_row_count = max((row_count or 0) - header_index - 1, data_row_count)
+    head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
+    head += _sample_note(len(data_rows), data_row_count) + facts
     title_lines = [_cells_line(row) for _, row in rows[: max(header_index, 0)]]
     if not has_header:
         head += "; no row names the columns: read it with header=0"
@@ -294,8 +305,9 @@ def _describe_sheet(
         titles = " / ".join(filter(None, title_lines))
         head += f"; above the columns' names stands {titles}: read it with header={header_number}"
     all_rows = _render_all_rows(row for _, row in data_rows) if is_whole else ""
-    total_row = _total_row(data_rows)
-    if total_row is not None:
+    # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
+    row_of_sums = _row_of_sums(data_rows)
+    if row_of_sums is not None:
         data_rows = data_rows[:-1]
     values_by_column = (
         [row[index] if index < len(row) else None for _, row in data_rows] for index in range(width)
@@ -304,7 +316,7 @@ def _describe_sheet(
         describe_column(name, values, whole=is_whole)
         for name, values in zip(names, values_by_column, strict=True)
     ]
-    rest = "" if total_row is None else f"  last row, unlike the others: {short(total_row)}"
+    rest = "" if row_of_sums is None else f"  last row, unlike the others: {short(row_of_sums)}"
     return _Description(head, columns, rest, all_rows)
 
 
@@ -314,7 +326,7 @@ def _cells_line(row: Sequence[Any]) -> str:
     return ", ".join(dict.fromkeys(map(short, filled)))[:80]
 
 
-def _total_row(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
+def _row_of_sums(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
     """Return the filled cells of the last row if that row looks like a total; None otherwise.
 
     The first cell of a total is a word such as "total", or a cell is empty that no other row leaves
@@ -354,22 +366,23 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     kinds = connection.sql("DESCRIBE shown").fetchall()
     names = [str(name[0]) for name in kinds]
     count_list = ", ".join(f"count({_quoted(name)})" for name in names)
-    ((total, *counts),) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
+    ((row_count, *counts),) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
     max_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
     rows = connection.sql(f"FROM shown LIMIT {max_rows}").fetchall()
-    if total > max_rows:
-        offset = total - _SAMPLE_ROWS
+    if row_count > max_rows:
+        offset = row_count - _SAMPLE_ROWS
         rows += connection.sql(f"FROM shown LIMIT {_SAMPLE_ROWS} OFFSET {offset}").fetchall()
+    # The first and the last rows together may be all rows.
+    has_all_rows = row_count <= len(rows)
     columns: list[Column] = []
     for index, (name, count) in enumerate(zip(names, counts, strict=True)):
         values = [row[index] for row in rows]
-        if count < total and None not in values:
+        if count < row_count and None not in values:
             values.append(None)
-        columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
-    all_rows = _render_all_rows(rows) if total <= len(rows) else ""
-    return _Description(
-        f"{total:,} rows{_sample_note(len(rows), total)}", columns, text_of_all_rows=all_rows
-    )
+        columns.append(typed_column(name, values, str(kinds[index][1]), whole=has_all_rows))
+    heading = f"{row_count:,} rows{_sample_note(len(rows), row_count)}"
+    all_rows = _render_all_rows(rows) if has_all_rows else ""
+    return _Description(heading, columns, text_of_all_rows=all_rows)
 
 
 def _quoted(name: str) -> str:
@@ -389,8 +402,9 @@ def _describe_text(
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
-    # An HTML page is described as text below, but only in a file of text: instead of a table or
-    # JSON, it is often a page about an error, and the description then only says so.
+    # In a file of text, an HTML page is described as text below. In a file of another kind, such as
+    # .csv, an HTML page is often a message about an error, so the description is "a page" and no
+    # more.
     is_page = known_format is not None and known_format.startswith("a page")
     is_page_in_text_file = is_page and kind == "text"
     if known_format is not None and not is_page_in_text_file:
@@ -522,11 +536,13 @@ def _describe_archive(path: str) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             first_lines: list[str] = []
-            # Files whose names differ only in numbers, such as months, are probably alike.
-            # Going backwards, the first of such files is kept.
-            distinct = {re.sub(r"\d+", "0", name): name for name in reversed(names)}
+            # Files whose names differ only in numbers, such as months, are probably alike: show
+            # the first of them.
+            distinct_names: dict[str, str] = {}
+            for name in names:
+                distinct_names.setdefault(re.sub(r"\d+", "0", name), name)
             text_names = [
-                name for name in reversed(distinct.values()) if name.lower().endswith(_TEXT_ENDINGS)
+                name for name in distinct_names.values() if name.lower().endswith(_TEXT_ENDINGS)
             ]
             for name in text_names[:_MAX_MEMBERS]:
                 with archive.open(name) as member:
@@ -536,9 +552,9 @@ def _describe_archive(path: str) -> str:
                 first_lines += _first_lines(data, about, encoding)
     except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError):
         return "  a damaged or locked archive"
-    omitted_count = len(names) - _MAX_FIRST_LINES
+    omitted_count = len(names) - _MAX_LISTED_NAMES
     rest_note = f" and {omitted_count:,} more" if omitted_count > 0 else ""
-    name_list = ", ".join(map(short, names[:_MAX_FIRST_LINES]))
+    name_list = ", ".join(map(short, names[:_MAX_LISTED_NAMES]))
     return "\n".join([f"  holds {name_list}{rest_note}", *first_lines])
 
 
@@ -563,9 +579,10 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     """
     may_be_cut = len(data) == _PIECE_BYTES
     complete_lines = data[: data.rfind(b"\n") + 1] or data
-    text = decode_if_text(complete_lines if may_be_cut else data)
+    shown_data = complete_lines if may_be_cut else data
+    text = decode_if_text(shown_data)
     if text is None and encoding and b"\0" not in complete_lines:
-        text = data.decode(encoding, "replace")
+        text = shown_data.decode(encoding, "replace")
     lines = [f"  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
     if not lines:
         return []
@@ -623,20 +640,20 @@ def _describe_separated(
     return _describe_sheet("", numbered, total or len(rows), text_column, facts)
 
 
-def _describe_value(value: Any, encoding_note: str, lines: int | None = None) -> _Description:
+def _describe_value(value: Any, encoding_note: str, item_count: int | None = None) -> _Description:
     """Describe a JSON value.
 
     Args:
         value: The value.
         encoding_note: A remark on the file's encoding; empty for UTF-8.
-        lines: The approximate length of the list in the file; None if ``value`` is complete.
+        item_count: The approximate length of the list in the file; None if ``value`` is complete.
     """
     if isinstance(value, list):
         items = cast("list[Any]", value)
         sample_items = evenly_spaced(items, _MAX_ITEMS)
-        count = lines or len(items)
+        count = item_count or len(items)
         is_complete = len(sample_items) >= count
-        head = f"list of {'about ' if lines else ''}{count:,}"
+        head = f"list of {'about ' if item_count else ''}{count:,}"
         sample = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
@@ -648,6 +665,7 @@ def _describe_value(value: Any, encoding_note: str, lines: int | None = None) ->
         return _Description(f"{head}{sample}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
+        # A dict whose keys are data, such as ids, is described by a sample of its values.
         if has_data_keys([record]):
             return _Description(f"dict{encoding_note}: {describe_values([record], whole=True)}")
         columns = [_describe_member(key, item) for key, item in record.items()]
@@ -660,7 +678,7 @@ def _describe_member(key: str, value: Any) -> Column:
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
         sample = evenly_spaced(items, _MAX_ITEMS)
-        kinds = describe_values(sample, depth=1, whole=sample is items)
+        kinds = describe_values(sample, depth=1, whole=len(sample) == len(items))
         sample_note = _sample_note(len(sample), len(items))
         return Column(key, f"list of {len(items):,}{sample_note}: {kinds}")
     return Column(key, describe_values([value], whole=True))

@@ -75,6 +75,12 @@ def _names(path: str) -> list[str]:
 
 
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
+    """Read the first ``max_rows`` and the last rows of a table; all rows if ``max_rows`` is None.
+
+    Raises:
+        ToolExecutionError: If the table does not exist, or if all of more than ``MAX_ROWS`` rows
+            are to be read.
+    """
     with _opened(path) as database:
         kinds = dict(database.execute(_LIST_TABLES))
         if name is None and kinds:
@@ -86,10 +92,12 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
             raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
         quoted = '"' + str(name).replace('"', '""') + '"'
         declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}
-        if max_rows is not None and kinds[name] == "view":
+        is_preview = max_rows is not None
+        if is_preview and kinds[name] == "view":
+            # Even a few rows of a view may take forever, as the view's query has to run.
             return Peek([], None, [*declared.items()])
         total = None
-        if max_rows is not None:
+        if is_preview:
             ((total,),) = database.execute(f"SELECT count(*) FROM {quoted}")  # noqa: S608 - a name of the file
         limit = MAX_ROWS + 1 if max_rows is None else max_rows
         cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file

@@ -115,26 +115,28 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
         if not body or body[0][0] != header:
             raise ValueError(f"row {header} is empty or not there, so it names no columns")
         return body
-    note_title(rows)
+    note_doubtful_header(rows)
     return rows
 
 
-def note_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
+def note_doubtful_header(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
     """Add a note to the call's result if the first row probably does not name the columns.
 
     Args:
         rows: The non-empty rows with their numbers.
     """
+    first_number = rows[0][0] if rows else 0
     header_index = header_of(rows)
     if is_headless(rows):
         note(
-            f"row {rows[0][0]} was taken for the names of the columns, and seems to hold values: "
+            f"row {first_number} was taken for the names of the columns, and seems to hold values: "
             "header=0 reads it as values"
         )
     elif header_index:
+        header_number, _ = rows[header_index]
         note(
-            f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
-            f"{rows[header_index][0]}: header={rows[header_index][0]} reads from there"
+            f"row {first_number} was taken for the names of the columns, which seem to be in row "
+            f"{header_number}: header={header_number} reads from there"
         )
 
 

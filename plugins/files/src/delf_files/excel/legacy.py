@@ -18,7 +18,7 @@ from delf_files.excel.reading import (
     no_sheet,
     no_workbook,
     note_early_date,
-    note_hidden,
+    note_if_hidden,
     note_sheets_without_cells,
 )
 
@@ -59,7 +59,7 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         if not names:
             raise ToolExecutionError("the workbook has no sheet with cells")
         sheet = book.sheet_by_index(0 if name is None else names.index(name))
-        note_hidden(sheet.name, is_hidden=bool(sheet.visibility))
+        note_if_hidden(sheet.name, is_hidden=bool(sheet.visibility))
         if sheet.nrows * sheet.ncols > MAX_CELLS:
             raise ToolExecutionError(
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "

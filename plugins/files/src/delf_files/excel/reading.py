@@ -63,11 +63,13 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
-        # The path, or a stream if another program than Excel wrote the workbook's XML.
+        # openpyxl finds the XML files ("parts") of a workbook by the names that Excel uses. If
+        # another program used other names, the source is a stream with a corrected copy.
         source = with_usual_part_names(path)
         scan = scan_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
-        note_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
+        note_if_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
+        # A cell without a computed value shows its formula, which a second reading of the book has.
         needs_formulas = bool(scan.uncomputed_cells)
         with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
             formula_sheet = None if formula_book is None else formula_book[sheet.title]
@@ -98,7 +100,7 @@ def _main_part(source: str | IO[bytes]) -> bytes:
         return next((archive.read(name) for name in names), b"<workbook/>")
 
 
-def note_hidden(name: str, *, is_hidden: bool) -> None:
+def note_if_hidden(name: str, *, is_hidden: bool) -> None:
     """Add a note to the call's result if a sheet is hidden in the workbook."""
     if is_hidden:
         note(f"the sheet {name!r} is hidden")

@@ -75,7 +75,7 @@ def check_archive(source: str | IO[bytes]) -> None:
             if item.filename.lower().endswith((".xml", ".rels")):
                 # A damaged sheet is reported when the sheet is read; others stay readable.
                 with archive.open(item) as stream, suppress(expat.ExpatError):
-                    _XmlScan(stops_after_loaded_part=True).read(stream)
+                    _XmlScan(scans_only_loaded_xml=True).read(stream)
 
 
 class Area(NamedTuple):
@@ -117,7 +117,7 @@ def scan_sheet(source: str | IO[bytes], part: str) -> Sheet:
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         # To open a workbook, openpyxl loads only the beginning of a sheet. This scan goes to the
         # end.
-        scan = _XmlScan(stops_after_loaded_part=False)
+        scan = _XmlScan(scans_only_loaded_xml=False)
         scan.read(stream)
         scan.end_cell()
         return Sheet(scan.computed_count, scan.uncomputed_cells, scan.merged_areas, scan.row_count)
@@ -127,19 +127,19 @@ class _XmlScan:
     """A scan of one XML file of a workbook that stops at the first exceeded limit.
 
     Args:
-        stops_after_loaded_part: Whether to scan only the XML that openpyxl loads to open a
-            workbook; for a sheet, that is the XML before the element ``dimension``.
+        scans_only_loaded_xml: Whether to scan only the XML that openpyxl loads to open a workbook;
+            for a sheet, that is the XML before the element ``dimension``.
     """
 
-    def __init__(self, *, stops_after_loaded_part: bool) -> None:
+    def __init__(self, *, scans_only_loaded_xml: bool) -> None:
         self.computed_count = 0
         """The number of formulas with a value, which the program that saved the workbook computed.
         """
         self.uncomputed_cells: dict[tuple[int, int], None] = {}
         """The cells with formulas that have no computed value, as (row from 1, column from 0)."""
         self.merged_areas: list[Area] = []
-        # True to stop after the part of the XML that openpyxl loads to open a workbook.
-        self._stops_after_loaded_part = stops_after_loaded_part
+        # True to stop after the XML that openpyxl loads to open a workbook.
+        self._scans_only_loaded_xml = scans_only_loaded_xml
         # A cache of the kinds of XML elements, such as ``_CELL``.
         self._kind_by_element_name: dict[str, int] = {}
         self.row_count = 0
@@ -175,13 +175,13 @@ class _XmlScan:
         """Handle the root element of the XML.
 
         Raises:
-            _ScanDone: If the scan stops after the part that openpyxl loads to open a workbook, and
-                openpyxl loads nothing of this XML.
+            _ScanDone: If openpyxl loads nothing of this XML to open a workbook, and the scan covers
+                only what openpyxl loads.
         """
         root = name.rpartition(":")[2]
         # Of a worksheet, openpyxl loads the beginning, which _start() scans.
         is_loaded = root in _LOADED_ROOTS or root == "worksheet"
-        if self._stops_after_loaded_part and not is_loaded:
+        if self._scans_only_loaded_xml and not is_loaded:
             raise _ScanDone
         self._parser.StartElementHandler = self._start
 
@@ -225,8 +225,8 @@ class _XmlScan:
             if area is not None:
                 left, top, right, bottom = area.groups()
                 self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
-        elif kind == _SIZE and self._stops_after_loaded_part:
-            raise _ScanDone  # opening a workbook needs only the size of a sheet
+        elif kind == _SIZE and self._scans_only_loaded_xml:
+            raise _ScanDone  # to open a workbook, openpyxl loads a sheet only up to its size
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 

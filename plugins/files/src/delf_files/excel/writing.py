@@ -110,4 +110,6 @@ def _cell_text(text: str) -> str:
             f"a cell holds at most {_MAX_TEXT_CHARACTERS:,} characters, one has {len(text):,}; "
             "write a .csv file"
         )
-    return _ESCAPE_LIKE.sub("_x005F_", _NOT_IN_CELLS.sub("\ufffd", text))
+    allowed_text = _NOT_IN_CELLS.sub("\ufffd", text)
+    # Excel reads a text such as _x0041_ as an escaped "A": escape the first underscore.
+    return _ESCAPE_LIKE.sub("_x005F_", allowed_text)
