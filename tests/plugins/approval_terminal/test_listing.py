@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import json
 
-from delf.events import ApprovalRequested
+import pytest
+from click.testing import CliRunner
+
+from delf.events import ApprovalRequested, TaskStarted
 from delf.protocols.journal import RequestRecord, TaskRecord
 from delf_approval_terminal import listing
+from delf_cli.main import cli
+from delf_journal_sql import SqlJournal
 
 
 @pytest.fixture
@@ -41,6 +47,30 @@ def test_omitted_defaults_are_listed(show):
     lines = show(arguments={"to": "ada"}, defaults={"to": "all", "bcc": "eve"})
     assert "  bcc (left out by the script) = 'eve'" in lines
     assert not any("'all'" in line for line in lines)
+
+
+def test_list_has_the_oldest_of_many_requests(tmp_path, monkeypatch):
+    place = str(tmp_path / "journal.db")
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", place)
+    monkeypatch.chdir(tmp_path)
+    asked = {"action": "bank.pay", "call_id": 1, "digest": "d", "effect": "write", "arguments": {}}
+
+    async def ask(journal, number):
+        task_id = f"task_{number:04}"
+        await journal.append(TaskStarted(task_id=task_id, seq=1, at=1.0, task="Pay."))
+        request = {**asked, "request_id": f"req_{number:04}"}
+        await journal.append(ApprovalRequested(task_id=task_id, seq=2, at=2.0, **request))
+
+    async def ask_all(journal):
+        await asyncio.gather(*(ask(journal, number) for number in range(1001)))
+
+    with asyncio.Runner() as runner:
+        journal = SqlJournal(place)
+        runner.run(ask_all(journal))
+        done = CliRunner().invoke(cli, ["approvals", "list", "--json"])
+        runner.run(journal.aclose())
+    requests = json.loads(done.stdout)
+    assert {item["request_id"] for item in requests} == {f"req_{n:04}" for n in range(1001)}
 
 
 @pytest.mark.parametrize(

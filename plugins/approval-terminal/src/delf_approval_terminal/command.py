@@ -33,6 +33,7 @@ from delf_cli.output import json_text
 _BY: Final = "cli"
 _WHO: Final = Decider(name=_BY, via="command line")
 _MAX_OFFERED: Final = 50
+_MAX_LISTED: Final = 100_000
 
 
 @completes
@@ -85,7 +86,7 @@ def approvals() -> None:
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the calls that wait for approval, the oldest first."""
-    requests = ask_journal(ctx, lambda journal: journal.find_requests(waiting=True))
+    requests = ask_journal(ctx, lambda j: j.find_requests(waiting=True, limit=_MAX_LISTED))
     if as_json:
         click.echo(json_text([answering.request_data(record) for record in requests], indent=2))
         return
