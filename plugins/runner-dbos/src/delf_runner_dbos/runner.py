@@ -536,7 +536,7 @@ class Runner:
 
         Returns:
             True if this firing of the schedule has submitted the task. False if an earlier firing
-            has, or if the task was deleted.
+            has, or if the task was deleted or cannot be read.
         """
         # Write the journal before the queue. If this process dies in between, restore() enqueues
         # the task, because the task has no workflow. In the other order, the queue would delete the
@@ -548,6 +548,9 @@ class Runner:
                 return False
             await self._journal.append(queued)
             first_event = queued
+        except UnreadableEventError as error:
+            _log.warning("a task of a schedule is not started: %s", error.message)
+            return False
         await self._queue.enqueue(queued)
         return (
             isinstance(first_event, TaskQueued)

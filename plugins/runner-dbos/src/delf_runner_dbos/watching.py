@@ -93,8 +93,9 @@ def compare_items(
             is new.
 
     Raises:
-        ConfigurationError: If an item does not have the field.
+        ConfigurationError: If no item has the field.
     """
+    _check_id_field(items, id_field)
     digests = [_digest(item, id_field) for item in items]
     if known is None:
         return Comparison(
@@ -120,12 +121,23 @@ def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
     return list(dict.fromkeys([*current, *known]))[: max(_MAX_SEEN, len(current))]
 
 
+def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
+    """Check that the field which identifies items exists.
+
+    An item without the field, among items with the field, is identified by its whole content.
+
+    Raises:
+        ConfigurationError: If no item has the field.
+    """
+    records = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    if id_field is not None and records and not any(id_field in record for record in records):
+        raise ConfigurationError(f"no item has a field {id_field!r}: {records[0]!r:.80}")
+
+
 def _digest(item: object, id_field: str | None) -> str:
     identity = item
     if isinstance(item, dict):
         record = cast("dict[str, Any]", item)
-        if id_field is not None and id_field not in record:
-            raise ConfigurationError(f"an item has no field {id_field!r}: {record!r:.80}")
         identifier = record.get(id_field or "id")
         identity = record if identifier is None else identifier
     text = json.dumps(identity, sort_keys=True, ensure_ascii=False)

@@ -229,7 +229,11 @@ class Tasks:
         for work in self._background_tasks:  # the server's own loops
             work.cancel()
         # A task may wait for a person for days, so that the shutdown does not wait for its end.
-        pending_requests = await self.pending_requests()
+        pending_requests: Waiting = {}
+        try:
+            pending_requests = await self.pending_requests()
+        except DelfError as error:
+            _log.warning("tasks that wait for people are not known: %s", error.message)
         ends = [
             task.over.wait()
             for task_id, task in self._running_tasks.items()
