@@ -301,14 +301,12 @@ class Tasks:
 
         async def submit_and_record() -> None:
             try:
-                uploaded_paths = await self._uploads.paths(key, order.files)
-                has_own_files = uploaded_paths is not None or paths is not None
                 await self._agent.asubmit(
                     order.task,
                     order.timeout,
                     task_id=task_id,
                     conversation_id=conversation,
-                    files=[*(uploaded_paths or ()), *(paths or ())] if has_own_files else None,
+                    files=await self._input_files(order, key, paths),
                     key=key.holder,
                     ledger=ledger,
                     output=order.output,
@@ -339,6 +337,22 @@ class Tasks:
                 raise
             return _submitted(task_id, earlier.conversation, key, is_new=False)
         return _submitted(task_id, conversation, key)
+
+    async def _input_files(
+        self, order: RunRequest, key: Key, paths: Sequence[str] | None
+    ) -> list[str] | None:
+        """Return the paths of a task's input files; None if the task has those of the agent.
+
+        Args:
+            order: The request, which may name uploads.
+            key: The owner of the task.
+            paths: The paths of further files; None for none, and then for the agent's files if the
+                request names no uploads.
+        """
+        uploaded_paths = await self._uploads.paths(key, order.files)
+        if uploaded_paths is None and paths is None:
+            return None
+        return [*(uploaded_paths or ()), *(paths or ())]
 
     def _conversation_name(self, order: RunRequest, key: Key) -> str | None:
         """Return the stored name of a task's conversation, which is new if the request names none.
