@@ -102,6 +102,18 @@ def test_case_without_files_does_not_get_those_of_the_project(
     assert status == 0, found
 
 
+def test_case_keeps_a_schema_without_conditions(run: Any, report: Any, project: Any, model: Any):
+    model(("Count", "await answer([1, 2])"))
+    with Agent.from_project(project, journal="sql") as agent:
+        response = agent.run("Count", output={})
+    assert response.value == [1, 2], response.error
+    run("evals", "add", response.trace.task_id)
+    (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert (case["inputs"]["output"], case["expected_output"]) == ({}, [1, 2])
+    found, status = report("cases")
+    assert status == 0, found
+
+
 def test_judged_case_compares_the_meaning_of_answers(task: Any, run: Any, project: Any):
     run("evals", "add", task(), "--judge")
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]

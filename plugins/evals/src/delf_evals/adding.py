@@ -84,7 +84,7 @@ def add_task(
         files = _copy_files(paths, folder / short_id(record.task_id))
         inputs["files"] = [f"{RECORDINGS}/{file}" for file in files]
     for field in ("output", "variables"):
-        if first_event.setup.get(field):
+        if first_event.setup.get(field) is not None:  # a schema without conditions is empty
             inputs[field] = first_event.setup[field]
     has_typed_answer = "output" in inputs
     case: dict[str, Any] = {"name": name, "inputs": inputs}
