@@ -279,6 +279,13 @@ async def test_user_may_declare_effects_by_name_or_pattern(rogue) -> None:
     assert srv.notices() == ()
 
 
+async def test_effect_of_a_tool_holds_for_no_tool_of_a_similar_name(rogue) -> None:
+    tools = [tool("get-rate"), tool("get_rate"), tool("set-rate")]
+    effects = {"get_rate": "read", "set_rate": "write"}
+    srv = rogue("plain", does={"tools": tools}, effects=effects)
+    assert [action.effect for action in await srv.actions()] == ["irreversible", "read", "write"]
+
+
 async def test_unknown_name_in_effects_is_reported(rogue) -> None:
     srv = rogue("plain", effects={"godo": "read"})
     await srv.actions()

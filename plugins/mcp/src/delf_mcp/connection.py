@@ -286,7 +286,9 @@ class MCP(Connection[MCPSettings]):
             while name in actions:  # names of tools may differ and be equal as Python names
                 name, number = f"{action.name}_{number}", number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
-            effect = effect_of((tool.name, name), effects)
+            # If another tool has this name at the server, the setting means that tool.
+            names = (tool.name,) if name in digests else (tool.name, name)
+            effect = effect_of(names, effects)
             if effect != _IRREVERSIBLE and trusted.get(tool.name) != version:
                 effect = _IRREVERSIBLE  # declared for the unchanged tool only
                 changed.append(tool.name)
