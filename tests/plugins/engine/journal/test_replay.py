@@ -11,12 +11,13 @@ from delf.messages import Usage
 from delf_engine.journal.replay import Replay
 
 
-def replay_of(calls, ends):
+def replay_of(calls, ends, status=None):
     """Return the replay of a script.
 
     Args:
         calls: The digests of its calls.
         ends: The numbers of the calls that ended.
+        status: The status with which the script ended, if it ended.
     """
     head = {"task_id": "t", "action": "look"}
     script = ev.ScriptGenerated(task_id="t", seq=1, at=1.0, code="x", attempt=1)
@@ -27,7 +28,9 @@ def replay_of(calls, ends):
     ]
     end = {"status": "ok", "duration_ms": 1.0}
     ended = [ev.CallFinished(seq=n, at=1.0, call_id=n, result=n, **end, **head) for n in ends]
-    replay = Replay([script, *made, *ended])
+    finished = {"task_id": "t", "seq": 1, "at": 1.0, "duration_ms": 1.0, "attempt": 1}
+    over = [ev.ScriptFinished(status=status, **finished)] if status else []
+    replay = Replay([script, *made, *ended, *over])
     assert replay.begin_script(1) is not None
     return replay
 
@@ -91,6 +94,37 @@ async def test_call_abandoned_while_waiting_wakes_no_other():
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (await replay.call("b")).call_id == 2
+
+
+async def test_new_calls_do_not_wait_for_the_answer_of_an_abandoned_call():
+    replay = replay_of("ab", [2, 1])
+    waiting = asyncio.ensure_future(replay.call("a"))
+    await asyncio.sleep(0)
+    assert (await replay.call("b")).call_id == 2
+    waiting.cancel()
+    async with asyncio.timeout(10):
+        assert await replay.call("new") is None
+
+
+async def test_call_at_the_end_of_a_finished_script_waits_for_the_end():
+    """The recorded script made the call, too, but ended before the call was recorded."""
+    replay = replay_of("a", [1], status="failed")
+    assert (await replay.call("a")).call_id == 1
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(replay.call("new"), 0.01)
+    assert replay.timeout_mismatch() is None
+    replay.end_script("failed", "")
+
+
+async def test_further_call_of_a_finished_script_is_a_mismatch():
+    replay = replay_of("a", [1], status="failed")
+    assert (await replay.call("a")).call_id == 1
+    waiting = asyncio.ensure_future(replay.call("new"))
+    await asyncio.sleep(0)
+    assert "a script that was 'failed' makes a further call" in replay.timeout_mismatch().message
+    with pytest.raises(ReplayMismatch, match="makes a further call"):
+        await replay.call("newer", blocks_script=True)
+    waiting.cancel()
 
 
 async def test_blocked_replay_calls_wait_until_the_task_timeout():

@@ -33,6 +33,9 @@ _AFTER_ALL_ANSWERS: Final = 0
 # The key of waiting calls that are not recorded; their turn is after all recorded steps.
 _AFTER_ALL_STEPS: Final = -1
 
+# The key of waiting calls whose turn never comes, because the recorded script ended before.
+_AFTER_END: Final = -2
+
 
 class _CallOrder:
     """The recorded order of a script's calls and answers, which its replay must follow.
@@ -109,13 +112,26 @@ class _CallOrder:
                 # A blocked script makes no other call, so the steps before this one never happen:
                 # waiting would last until the task's timeout.
                 raise self._wrong_order_error(recorded_call)
-            await self._wait(turn_key)
-        # The step of the answer is removed only now: removed earlier, it would let the next answer
-        # overtake this one. Only a call with a recorded answer has such a step.
-        if recorded_call is not None and recorded_call.finished is not None:
-            self._remaining_steps.popleft()
-            self._remaining_answer_count -= 1
-            self._advance()
+        try:
+            if not is_turn:
+                await self._wait(turn_key)
+        finally:
+            # The step of the answer is removed only now: removed earlier, it would let the next
+            # answer overtake this one. A script that stopped waiting ends the step, too, or else
+            # later calls would wait for it. Only a call with a recorded answer has such a step.
+            if recorded_call is not None and recorded_call.finished is not None:
+                self._remaining_steps.remove(recorded_call.call_id)
+                self._remaining_answer_count -= 1
+                self._advance()
+
+    @property
+    def waits_for_end(self) -> bool:
+        """True if the script made a call beyond its record, and its recorded end is due."""
+        return not all(waiter.done() for waiter in self._waiting[_AFTER_END])
+
+    async def wait_for_end(self) -> None:
+        """Wait until the script ends, which cancels the call that waits."""
+        await self._wait(_AFTER_END)
 
     async def _wait(self, turn_key: int) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -293,7 +309,11 @@ class Replay:
         # recorded calls.
         await order.turn(recorded_call, blocks_script=blocks_script)
         if recorded_call is None and recorded_end is not None:
-            raise _further_call_error(recorded_end)
+            if blocks_script:
+                raise _further_call_error(recorded_end)
+            # The recorded script may have ended just as it made this call, before the call was
+            # recorded.
+            await order.wait_for_end()
         return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
@@ -303,6 +323,9 @@ class Replay:
         """
         if self._order is None or not self._order.is_waiting:
             return None
+        recorded_end = self._order.script.finished
+        if recorded_end is not None and self._order.waits_for_end:
+            return _further_call_error(recorded_end)
         expected = ", ".join(map(_named, self._order.expected[:3])) or "an earlier answer"
         return _mismatch(f"the task timed out before the replay reached {expected}")
 
