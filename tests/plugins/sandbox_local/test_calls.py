@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delf.protocols.sandbox import Done
+from delf.protocols.sandbox import Done, LimitReached
 from delf_devkit.testing.contracts.bench import Bench
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_local.backend import LocalBackend
@@ -178,6 +178,18 @@ await asyncio.gather(*(asyncio.to_thread(work, n) for n in range(4)), *map(call,
     assert {name: len(data) for name, data in host.files.items()} == {
         f"{number}.txt": 3_000_000 for number in range(4)
     }
+
+
+async def test_answers_that_do_not_fit_into_memory_end_the_script():
+    async def find(n):
+        return ["x" * 1_000 + str(item) for item in range(30_000)]
+
+    code = "print(len(await asyncio.gather(*(shop.find(n) for n in range(3)))))"
+    limits = {"memory_bytes": 120_000_000, "frame_bytes": 60_000_000}
+    running = run_script(code, NotingHost({"shop.find": find}), **limits)
+    outcome, _ = await asyncio.wait_for(running, 20)
+    assert isinstance(outcome, LimitReached), outcome
+    assert outcome.limit == "memory"
 
 
 async def test_prints_of_a_busy_script_arrive_while_it_runs(run):

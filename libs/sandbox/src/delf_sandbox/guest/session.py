@@ -157,6 +157,11 @@ class GuestSession:
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
 
+    def end_after(self, error: BaseException) -> None:
+        """Report the end of the running script after an error of the event loop itself."""
+        self._send_final_frame(self._build_final_frame(None, error))
+        self._flush()
+
     def _receive(self, frame: list[Any]) -> None:
         if frame[0] in ("return", "raise", "message"):
             self._caller.accept_answer(frame)
