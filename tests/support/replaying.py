@@ -92,12 +92,14 @@ class ReplayingHost(ScriptHost):
         if name in self._abandoned:
             await asyncio.get_running_loop().create_future()
         async with self._answered:
-            await self._answered.wait_for(
-                lambda: not self._unanswered or self._unanswered[0] == name
-            )
-            if self._unanswered:
-                self._unanswered.popleft()
-                self._answered.notify_all()
+            try:
+                await self._answered.wait_for(
+                    lambda: not self._unanswered or self._unanswered[0] == name
+                )
+            finally:
+                if name in self._unanswered:
+                    self._unanswered.remove(name)
+                    self._answered.notify_all()
         value = self._recorded[name] if name in self._recorded else await self._tool(name)
         self.seen.add("answer", (name, value))
         return Returned(value)
@@ -139,7 +141,12 @@ async def run_scripts(
     seen: list[Record] = []
     for number, script in enumerate(scripts):
         host = ReplayingHost(past[number] if number < len(past) else Record(), tool)
-        outcome = await asyncio.wait_for(session.execute(script, host), 20)
+        try:
+            outcome = await asyncio.wait_for(session.execute(script, host), 20)
+        except TimeoutError:
+            raise AssertionError(
+                f"script {number} hangs after {host.seen}\n{past[number:]}"
+            ) from None
         host.seen.add("end", _in_words(outcome))
         seen.append(host.seen)
     return seen
