@@ -107,11 +107,10 @@ class _CallOrder:
         else:
             turn_key = recorded_call.call_id
             is_turn = bool(self._remaining_steps) and self._remaining_steps[0] == turn_key
-        if not is_turn:
-            if blocks_script:
-                # A blocked script makes no other call, so the steps before this one never happen:
-                # waiting would last until the task's timeout.
-                raise self._wrong_order_error(recorded_call)
+        if not is_turn and blocks_script:
+            # A blocked script makes no other call, so the steps before this one never happen:
+            # waiting would last until the task's timeout.
+            raise self._wrong_order_error(recorded_call)
         try:
             if not is_turn:
                 await self._wait(turn_key)
