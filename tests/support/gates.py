@@ -40,7 +40,7 @@ class NoContexts:
     async def end_call(self, call: Any, *, is_cut_off: bool) -> None:
         """Forget nothing."""
 
-    def has_begun(self, call: Any) -> bool:
+    def has_started_children(self, call: Any) -> bool:
         """Know of no child task of a call."""
         return False
 

@@ -157,7 +157,7 @@ async def test_task_runs_with_an_agent_of_its_own_setup(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     async def do(task_id: str, **options: Any) -> None:
-        assert options == {"go_on": False, "retries": 3, "retry_after": 0.0}
+        assert options == {"continue_past_limit": False, "retries": 3, "retry_after": 0.0}
         await ends(journal, task_id)
 
     agents.does = do

@@ -7,7 +7,7 @@ import pytest
 from delf.protocols.approval import Decider
 from delf_cli import answering
 from delf_engine.approvals.talk import (
-    MAX_REACTIONS,
+    MAX_REMARKS,
     REMARK_KIND,
     Assignment,
     Comment,
@@ -246,7 +246,7 @@ async def test_number_of_comments_is_limited(team):
     request = await asked(team)
     journal = team.app.tasks.journal
     record = await answering.find_request(journal, request["request_id"])
-    for _ in range(MAX_REACTIONS):
+    for _ in range(MAX_REMARKS):
         data = encode_remark(request["request_id"], Comment("again"), Decider(name="bo"))
         await journal.post(request["task_id"], REMARK_KIND, data)
     data = encode_remark(request["request_id"], Assignment("bo"), Decider(name="bo"))
@@ -256,13 +256,13 @@ async def test_number_of_comments_is_limited(team):
         return len((await answering.find_request(journal, record.requested.request_id)).so_far)
 
     async def is_full() -> bool:
-        return await count() >= MAX_REACTIONS
+        return await count() >= MAX_REMARKS
 
     await until(is_full)
     answer = await says(team, "cy", request, "/comments", text="one more")
     assert answer.status_code == 409
-    assert str(MAX_REACTIONS) in answer.json()["detail"]
-    assert await count() == MAX_REACTIONS
+    assert str(MAX_REMARKS) in answer.json()["detail"]
+    assert await count() == MAX_REMARKS
 
 
 async def test_audit_lists_comments_and_assignments(team):

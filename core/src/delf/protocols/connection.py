@@ -164,7 +164,7 @@ class _Shown:
         shown_parts = [self.preview, self.basis, sorted(self.files.items())]
         return hashlib.sha256(dumps(shown_parts)).hexdigest()
 
-    def asking(self, reason: str) -> NeedsApproval:
+    def with_reason_to_ask(self, reason: str) -> NeedsApproval:
         """Return a :class:`NeedsApproval` verdict with this verdict's preview, basis and files."""
         shown_fields: dict[str, Any] = {
             item.name: getattr(self, item.name) for item in fields(_Shown)

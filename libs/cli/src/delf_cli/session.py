@@ -43,7 +43,7 @@ from delf_engine.response import Response, left_response, past_response
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
     from delf_engine.project.project import Project
-    from delf_engine.task_options import HandingIn
+    from delf_engine.task_options import QueueOptions
 
 TIMEOUT_SECONDS: Final = 300.0
 _SHOW_COMMAND: Final = "delf runs show"
@@ -158,7 +158,7 @@ def work_session(state: State, work: Work, options: Options) -> int:
     return exit_status if signal_error is None else signal_error.status
 
 
-def submit_task(state: State, task: str, options: Options, queue_options: HandingIn) -> int:
+def submit_task(state: State, task: str, options: Options, queue_options: QueueOptions) -> int:
     """Submit a task to a queue for runners, and print the task's id.
 
     Args:
@@ -174,7 +174,7 @@ def submit_task(state: State, task: str, options: Options, queue_options: Handin
 
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
-            all_options: HandingIn = {**queue_options, "setup": options.to_record(state)}
+            all_options: QueueOptions = {**queue_options, "setup": options.to_record(state)}
             return await agent.asubmit(task, output=options.schema, **all_options)
 
     task_id = asyncio.run(submit())

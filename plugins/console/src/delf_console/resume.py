@@ -82,7 +82,7 @@ def resume(
         options = replace(options, conversation=started.conversation)
 
     def resume_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
-        return agent.aresume(name, settle=settle, go_on=extends_limits, **listeners)
+        return agent.aresume(name, settle=settle, continue_past_limit=extends_limits, **listeners)
 
     ctx.exit(work_session(state, resume_task, options))
 

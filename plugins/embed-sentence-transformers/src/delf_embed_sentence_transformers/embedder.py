@@ -186,7 +186,7 @@ class SentenceTransformersEmbedder:
         self._model = await asyncio.shield(asyncio.wrap_future(load_future))
 
     async def check(self) -> None:
-        """Raise if the model is not available; the model is not loaded.
+        """Raise if the model is not available, without loading the model.
 
         Raises:
             ConfigurationError: If the model is missing and may not be downloaded.

@@ -71,7 +71,7 @@ from delf_engine.task_options import (
     RUN,
     SUBMIT,
     OfTask,
-    Submitting,
+    SubmitOptions,
     TaskRequests,
     Watching,
     queue_options,
@@ -119,8 +119,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     given.
 
     Args:
-        config: The configuration as one object, whose fields keywords override; or the model's
-            name; or the tools.
+        config: An ``AgentConfig``, whose fields the keywords override; the model's name; or a list
+            of tools.
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
         memory: A store of facts that are recalled for each task, or the name of a store.
@@ -277,14 +277,15 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Async version of :meth:`use_journal`."""
         return await self._runtime_loop.call_async(lambda runtime: work(runtime.journal))
 
-    def keep_journal(self, name: str) -> None:
+    def set_default_journal(self, name: str) -> None:
         """Set the journal to use if the configuration names none.
 
         Args:
             name: The name of a journal plugin.
 
         Raises:
-            AgentStateError: If the agent has already started with another journal.
+            AgentStateError: If the configuration names no journal and the agent has already
+                started.
         """
         if "journal" in self.config.model_fields_set:
             return
@@ -472,7 +473,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             timeout: Seconds from now; the configuration's when omitted.
             settle: The decision about interrupted calls: ``ask`` a person, make the calls
                 ``again``, or treat the calls as ``done`` without a result.
-            budget_usd: The agent's budget from now on, including all earlier costs.
+            budget_usd: The new limit of the agent's total costs, which include all earlier costs.
 
         Returns:
             The response, from the journal if the task is over. The task stays ``interrupted`` if
@@ -500,9 +501,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Async version of :meth:`resume`; listeners get new events only.
 
         ``options`` are ``settle`` and ``budget_usd`` as for :meth:`resume`, ``retries`` and
-        ``retry_after`` as for :meth:`submit`, the ``ledger`` that counts the cost, and ``go_on``:
-        whether to continue a task that ended at its timeout or budget. By default ``go_on`` is true
-        if ``timeout`` or ``budget_usd`` is given.
+        ``retry_after`` as for :meth:`submit`, the ``ledger`` that counts the cost, and
+        ``continue_past_limit``: whether to continue a task that ended at its timeout or budget. By
+        default ``continue_past_limit`` is true if ``timeout`` or ``budget_usd`` is given.
         """
         UnknownKeywordError.check("aresume", options, ARESUME)
         options |= {"listeners": listeners, "on_delta": on_delta}
@@ -577,19 +578,28 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         timeout: float | None,
         *,
         budget_usd: float | None = None,
-        go_on: bool | None = None,
+        continue_past_limit: bool | None = None,
         **options: Any,
     ) -> Response:
-        """Resume a task, or return the response of a task that is over."""
+        """Resume a task, or return the response of a task that is over.
+
+        Args:
+            runtime: The agent's runtime.
+            task_id: The task.
+            timeout: Seconds from now; the configuration's when omitted.
+            budget_usd: The new limit of the agent's total costs.
+            continue_past_limit: Whether to continue a task that ended at its timeout or budget; if
+                omitted, true if a new timeout or budget is given.
+            options: Other options of :meth:`aresume`.
+        """
         check_one_of("settle", options.get("settle", "ask"), get_args(Settle))
         if budget_usd is not None:
             check_above_zero("budget_usd", budget_usd)
-        if go_on is None:
-            go_on = timeout is not None or budget_usd is not None
-        events = await runtime.claim(task_id, even_at_limit=go_on)
+        if continue_past_limit is None:
+            continue_past_limit = timeout is not None or budget_usd is not None
+        events = await runtime.claim(task_id, even_if_ended_at_limit=continue_past_limit)
         end = end_event(events)
-        continues_past_limit = go_on and end is not None and end.at_limit
-        if end is not None and not continues_past_limit:
+        if end is not None and not (continue_past_limit and end.at_limit):
             return past_response(events, end)
         if budget_usd is not None:
             self._ledger.limit(budget_usd)
@@ -603,18 +613,18 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         timeout: float | None = None,
         *,
         output: type[Out] | Mapping[str, Any],
-        **more: Unpack[Submitting],
+        **more: Unpack[SubmitOptions],
     ) -> TaskHandle[Out]: ...
     @overload
     def submit(
-        self, task: str, timeout: float | None = None, **more: Unpack[Submitting]
+        self, task: str, timeout: float | None = None, **more: Unpack[SubmitOptions]
     ) -> TaskHandle[T]: ...
     def submit(self, task: str, timeout: float | None = None, **options: Any) -> TaskHandle[Any]:
         """Run a task in the background; return when the journal has recorded the task.
 
         From then on, the task can be resumed after a crash. Requests for approval go to
         ``on_confirm`` and :meth:`get_pending_approvals`. With the option ``queue``, a runner
-        process runs the task; :class:`~delf_engine.task_options.HandingIn` lists the options of
+        process runs the task; :class:`~delf_engine.task_options.QueueOptions` lists the options of
         queued tasks.
 
         Args:
@@ -662,9 +672,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             timeout: Seconds from the start of execution; the configuration's when omitted.
             listeners: Called with each event once it is journalled, if the task runs in this
                 process.
-            options: As for :meth:`submit` and :meth:`arun`, and task_id, key, ledger. ``key`` is
-                the owner of the task, if not the local user, and ``ledger`` holds the owner's
-                budget.
+            options: The options of :meth:`submit` and :meth:`arun`, and also ``task_id``, ``key``
+                (the name of the person who owns the task; None for the local user) and ``ledger``
+                (the costs and the budget of that person).
         """
         UnknownKeywordError.check("asubmit", options, ASUBMIT)
         events: list[Event] = []
@@ -897,7 +907,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     @property
     def rerun_count(self) -> int:
-        """The number of scripts that a task may request with ``rerun()`` after it changed data."""
+        """The maximum number of scripts that a task may request after it has changed data."""
         return self.config.rerun_count
 
     @property
@@ -949,11 +959,15 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     def info(self) -> dict[str, Any]:
         """Return the agent's components and :meth:`status` as JSON-ready data."""
-        return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
+        return {
+            **self.status(),
+            **self.config.main_settings(),
+            "tools": [t.name for t in self.tools],
+        }
 
     def get_llm_config_string(self) -> str:
         """Return the models as text: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
-        return self.config.model_words
+        return self.config.model_description
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""

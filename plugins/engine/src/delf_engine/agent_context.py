@@ -79,7 +79,7 @@ class AgentContext:
         config: AgentConfig | None = None,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Return the context of a project, or of the working directory without a project.
+        """Return the context of a project; without a project, that of the working directory.
 
         Args:
             project: The project.
@@ -238,19 +238,19 @@ def as_chat(chat: Any, host: PluginHost | None = None) -> AgentChat:
 def plugin_context(
     project: AnyProject | None = None, *, namespace: str = "default"
 ) -> PluginContext:
-    """Build the context of plugin factories, for objects such as a memory outside of an agent.
+    """Build the context that plugins need to create objects, such as a memory, without an agent.
 
     Args:
         project: The project whose embedder, plugin options and environment variables apply; the
             working directory when omitted.
         namespace: The namespace of memories to use.
     """
-    environment = AgentContext.of(project)
+    agent_context = AgentContext.of(project)
     context = PluginContext(
         namespace=namespace,
-        environ=environment.environ,
-        conversations=environment.open_conversation_journal,
+        environ=agent_context.environ,
+        conversations=agent_context.open_conversation_journal,
     )
     default = None if project is None else project.agent.embedder
-    embedders = Embedders(environment.host, environment.plugin_options, context, default)
+    embedders = Embedders(agent_context.host, agent_context.plugin_options, context, default)
     return embedders.context  # the given context, with the embedders added

@@ -34,8 +34,10 @@ class AgentTools:
         """True if connections must be set up before a task can choose its tools."""
         self.lock = asyncio.Lock()
         """A lock for changing the tools."""
-        self._renewable = [c for c in connections if isinstance(c, SupportsRenewal)]
-        self._rights = [_rights_of(c) for c in connections]
+        self._connections_with_changing_actions = [
+            c for c in connections if isinstance(c, SupportsRenewal)
+        ]
+        self._permissions = [_permissions_of(c) for c in connections]
 
     async def renew(self) -> None:
         """Reload the actions of connections whose actions or permissions may have changed.
@@ -45,15 +47,20 @@ class AgentTools:
         Raises:
             DelfError: If ``allow`` or ``confirm`` names an unknown action.
         """
-        rights = [_rights_of(c) for c in self.connections]
-        if not self._renewable and rights == self._rights:
+        permissions = [_permissions_of(c) for c in self.connections]
+        if not self._connections_with_changing_actions and permissions == self._permissions:
             return
         async with self.lock:
-            for connection, before, now in zip(self.connections, self._rights, rights, strict=True):
-                if before != now:
+            for connection, old, new in zip(
+                self.connections, self._permissions, permissions, strict=True
+            ):
+                if old != new:
                     self.tools = await self.tools.with_reloaded(connection)
-            self._rights = rights
-            for connection in (c for c in self._renewable if c.is_stale()):
+            self._permissions = permissions
+            for connection in self._connections_with_changing_actions:
+                if not connection.is_stale():
+                    continue
+                # The earlier actions stay in use if the service cannot be reached.
                 try:
                     self.tools = await self.tools.with_reloaded(connection)
                 except DelfError as error:
@@ -64,7 +71,7 @@ class AgentTools:
                     )
 
 
-def _rights_of(connection: ConnectionLike) -> tuple[Permission, Permission]:
+def _permissions_of(connection: ConnectionLike) -> tuple[Permission, Permission]:
     """Return the current ``allow`` and ``confirm`` of a connection."""
     name = connection.name
     return (

@@ -72,7 +72,8 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option(option: object) -> str:
-    # The answer is a text: a script that compares it with a number would never find it.
+    # The answer is a text, so a script that compares the answer with an option that is a number
+    # would never find the two equal.
     if isinstance(option, str):
         return option
     raise ToolRefusedError(

@@ -169,7 +169,7 @@ async def stream_of(
         raise ConfigurationError(
             f"granularity is {granularity!r}", hint=f"one of: {', '.join(_GRANULARITIES)}"
         )
-    tokens = granularity == "token"
+    yields_tokens = granularity == "token"
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
 
@@ -179,8 +179,9 @@ async def stream_of(
         if not loop.is_closed():
             loop.call_soon_threadsafe(queue.put_nowait, item)
 
-    on_delta = put if tokens else None
-    request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
+    on_delta = put if yields_tokens else None
+    stream = True if yields_tokens else None  # None: as the agent's settings say
+    request = replace(request, listeners=(put,), on_delta=on_delta, stream=stream)
     work = asyncio.ensure_future(run(request))
     # The end goes through the queue, so that it comes after the last event.
     work.add_done_callback(lambda _: put(None))

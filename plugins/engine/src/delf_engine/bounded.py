@@ -81,20 +81,20 @@ def failures_named(
         hint: The hint of the error.
 
     Raises:
-        DelfError: If the block raises a ``DelfError``, which stays unchanged, or any other
-            exception, which is converted to ``error``.
+        DelfError: If the block raises any exception. A ``DelfError``, or a group that contains
+            nothing else, stays unchanged; any other exception is converted to ``error``.
     """
     try:
         yield
     except DelfError:
         raise
     except Exception as cause:
-        if _is_group_of_delf(cause):
+        if _is_group_of_delf_errors(cause):
             raise
         raise_because(error(f"{owner} failed in {method}(): {described(cause)}", hint=hint), cause)
 
 
-def _is_group_of_delf(error: Exception) -> bool:
+def _is_group_of_delf_errors(error: Exception) -> bool:
     """Return whether an exception is a group that contains only ``DelfError``."""
     if not isinstance(error, ExceptionGroup):
         return False
@@ -106,7 +106,7 @@ class EndedItselfError(Exception):
 
 
 async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a plugin's method, and turn its attempts to end the process or asyncio task to errors.
+    """Await a plugin's method; raise an error if it tries to end the process or its asyncio task.
 
     Raises:
         EndedItselfError: For ``SystemExit``, and for a cancellation that nobody requested.

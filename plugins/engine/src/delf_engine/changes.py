@@ -138,25 +138,25 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
     return changes
 
 
-def describe_results(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
+def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[list[str], bool]:
     """Describe the results of a script's calls.
 
     Args:
         events: The task's events.
-        script: The script's number.
+        script_number: The script's number in the task.
 
     Returns:
-        A description of each call with its result, and whether all results are empty.
+        A description of each call with its result; and True if there are results, all empty.
     """
     starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []
     are_empty: list[bool] = []
-    current_attempt = 0
+    current_script = 0
     for event in events:
         match event:
             case ev.ScriptGenerated():
-                current_attempt = event.attempt
-            case ev.CallStarted() if current_attempt == script:
+                current_script = event.attempt
+            case ev.CallStarted() if current_script == script_number:
                 starts[event.call_id] = event
             case ev.CallFinished(status="ok") if event.call_id in starts:
                 call = starts.pop(event.call_id)
@@ -219,18 +219,19 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
             left out.
     """
     events = tuple(events)
-    script, script_reason, rewrite_reason = 0, None, None
+    script_number, reason_for_script, latest_reason = 0, None, None
     for event in events:
-        rewrite_reason = event.rewrite_reason or rewrite_reason
+        latest_reason = event.rewrite_reason or latest_reason
         if isinstance(event, ev.ScriptGenerated):
-            script = event.attempt
-            script_reason = rewrite_reason if script > 1 else None
+            script_number = event.attempt
+            # The first script replaces no other script.
+            reason_for_script = latest_reason if script_number > 1 else None
     changes = [change for change in changes_of(events) if change.call_id != call_id]
     earlier_call = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
     latest = changes[-_MAX_CHANGES:]
     return Situation(
-        script=script,
-        because=script_reason,
+        script=script_number,
+        because=reason_for_script,
         changes=tuple(map(str, latest)),
         changes_before=len(changes) - len(latest),
         made_before=earlier_call,
@@ -265,8 +266,10 @@ def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
     return reasons
 
 
-def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
-    """Return the people whose decisions influenced what a task does next, in order.
+def shapers_of(events: Iterable[ev.Event], task_owner: str) -> list[str]:
+    """Return the people whose decisions influenced what a task does next.
+
+    The people are in the order of their first such decision.
 
     A person influences a task by editing a call, declaring the result of an interrupted call,
     answering a question, requesting changes, or rejecting a call with a reason that the script
@@ -274,17 +277,19 @@ def shapers_of(events: Iterable[ev.Event], asker: str) -> list[str]:
 
     Args:
         events: The task's events.
-        asker: The name of the task's owner.
+        task_owner: The name of the task's owner.
     """
     shapers: dict[str, None] = {}
-    asker_name = normalise_name(asker)
+    owner_name = normalise_name(task_owner)
     for event in events:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
-        is_reason = event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
+        # NO_REASON is the text of a rejection for which the person gave no reason.
+        has_own_reason = event.reason not in (None, "", NO_REASON)
+        is_rejection_with_reason = event.decision == "rejected" and has_own_reason
         name = LOCAL if event.person is None else name_of_holder(event.person)
-        is_own_answer = event.decision == "answered" and normalise_name(name) == asker_name
-        if (event.decision in _SHAPING or is_reason) and not is_own_answer:
+        is_own_answer = event.decision == "answered" and normalise_name(name) == owner_name
+        if (event.decision in _SHAPING or is_rejection_with_reason) and not is_own_answer:
             shapers[name] = None
     return list(shapers)
 

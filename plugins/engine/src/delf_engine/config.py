@@ -397,7 +397,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
-        # The light model alone does not make roles: without a heavy model, it is the main model.
+        # Without a heavy model, the light model is the main model, so there is only one role.
         if self.heavy_llm is None and self.vision_llm is None:
             roles = {"llm": self.main_llm}
         models_by_name: dict[str, LLMConfig] = {}
@@ -409,12 +409,12 @@ class AgentConfig(FixedAttributes, BaseModel):
         return models_by_name
 
     @property
-    def model_words(self) -> str:
+    def model_description(self) -> str:
         """The models as text, without keys, headers and credentials."""
-        words = {role: _model_text(model) for role, model in self.models.items()}
-        if [*words] == ["llm"]:
-            return words["llm"]
-        return ", ".join(f"{role} {text}" for role, text in words.items())
+        texts = {role: _model_text(model) for role, model in self.models.items()}
+        if [*texts] == ["llm"]:
+            return texts["llm"]
+        return ", ".join(f"{role} {text}" for role, text in texts.items())
 
     def plugins(self) -> Iterator[tuple[type[Spec], str]]:
         """Yield the kind and name of each plugin that the settings require.
@@ -432,8 +432,8 @@ class AgentConfig(FixedAttributes, BaseModel):
                     elif field in self.model_fields_set:
                         yield from ((kind, name) for name in value or ())
 
-    def facts(self) -> dict[str, Any]:
-        """Return the main settings of the agent as JSON-ready data, without keys."""
+    def main_settings(self) -> dict[str, Any]:
+        """Return the main settings of the agent as JSON-ready data, without API keys."""
         names = (
             "strategy",
             "journal",
@@ -445,8 +445,8 @@ class AgentConfig(FixedAttributes, BaseModel):
             "min_isolation",
         )
         models = {role: model.model for role, model in self.models.items()}
-        own_facts = {name: getattr(self, name) for name in names}
-        return {"llm": self.model_words, "models": models, **own_facts}
+        settings = {name: getattr(self, name) for name in names}
+        return {"llm": self.model_description, "models": models, **settings}
 
 
 def _model_text(model: LLMConfig) -> str:
@@ -545,23 +545,26 @@ def explain(
         error: The validation errors.
         model: The class of the settings.
         where: The source of the values, for messages: ``Agent``, or a file with its section.
-        origin: Returns the exact source of the value at a path, if known.
+        origin: Returns a more exact source of the value at a path, such as an environment variable;
+            None if ``where`` is exact.
     """
-    option_names = (*model.model_fields, *(_PROGRAM_ONLY if where == _AGENT else ()))
+    # Some options can be given only in a program, as arguments of Agent().
+    is_from_program = where == _AGENT
+    option_names = (*model.model_fields, *(_PROGRAM_ONLY if is_from_program else ()))
     problems: list[str] = []
     hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
     for item in error.errors(include_url=False, include_input=False):
         path = tuple(str(part) for part in item["loc"])
-        place = ".".join(path)
+        key = ".".join(path)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            problems.append(f"{where}: unknown key {place!r}{did_you_mean(place, option_names)}")
+            problems.append(f"{where}: unknown key {key!r}{did_you_mean(key, option_names)}")
             hints[f"known keys: {', '.join(option_names)}"] = None
         else:
-            problems.append(f"{origin(path) or f'{where}: {place}'}: {message}")
+            problems.append(f"{origin(path) or f'{where}: {key}'}: {message}")
             hints[_meaning(model, path)] = None
-        if place.startswith(("confirm", "approval")):
+        if key.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
     return kind("; ".join(problems), hint="; ".join(hints))
 

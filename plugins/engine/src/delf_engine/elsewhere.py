@@ -100,7 +100,7 @@ async def search_tasks(
     """
     states = _States(journal, waiting)
     found: list[FoundTask] = []
-    unindexed = 0
+    unindexed_count = 0
     state = conditions.state
     # A journal that is asked for the state None returns tasks in all states.
     stored_state_filters = (None,) if state is None else stored_states(state)
@@ -115,11 +115,13 @@ async def search_tasks(
                 replace(match, task=task) for match, task in zip(page.tasks, exact, strict=True)
             ]
             tasks_of_state += [match for match in tasks if state in (None, match.task.state)]
-            has_more, unindexed = page.more, page.behind
+            has_more = page.more
+            # The number of tasks that the search index lacks; the same for each stored state.
+            unindexed_count = page.behind
             cursor = page.tasks[-1].task.task_id if page.tasks else cursor
         found += tasks_of_state
     found.sort(key=lambda match: match.task.started_at, reverse=True)
-    return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed)
+    return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed_count)
 
 
 class _States:
@@ -155,10 +157,10 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 
 
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
-    """Return the outcome of a task that was stopped or had just ended."""
+    """Wait until a task has ended, and return its outcome."""
     events = await wait_for_end(journal, task_id)
     end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
-    has_succeeded: bool = end.status
+    has_succeeded: bool = end.status  # the event's field ``status`` is True or False
     error = None if has_succeeded else TaskStoppedError(end.error or "the task was stopped")
     return TaskOutcome(
         text=end.text,

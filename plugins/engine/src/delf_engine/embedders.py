@@ -74,7 +74,7 @@ class Embedders:
         """Find the spec of an embedder: by name, or by the longest matching pattern.
 
         Args:
-            name: A name that a plugin serves, or the plugin's own.
+            name: The name of a model that a plugin serves, or the name of a plugin.
 
         Raises:
             PluginError: If no plugin serves the name, or two match equally well.
@@ -90,7 +90,7 @@ class Embedders:
             )
         plugin_name = name.split(":", 1)[0]
         if package_of("embedder", plugin_name) is not None:
-            # Raises an error that says why the plugin cannot be used.
+            # The plugin is known but cannot be used: spec() raises an error that says why.
             return self._host.spec(EmbedderSpec, plugin_name)
         for record in self._host.records():
             if record.distribution == _RECOMMENDED_PACKAGE and not record.usable:

@@ -11,7 +11,7 @@ import ast
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from delf.protocols.sandbox import check_script
 
@@ -46,11 +46,10 @@ class _CallCounter:
         self._action_names = {
             name for name in action_names if name.partition(".")[0] not in bound_names
         }
-        # The values that a script assigns to each variable. An assignment such as ``a = 1`` adds
-        # its value and also None, because ast.walk() visits the target ``a``, too. A definition or
-        # a change adds only None. So two entries with one value mean: assigned once, and never
-        # changed.
-        self._bindings: dict[str, list[Any]] = {}
+        # The values that the script assigns to each variable, as in ``a = 1``.
+        self._assigned_values: dict[str, list[ast.expr]] = {}
+        # How often the script assigns, defines or may change each name.
+        self._binding_counts: Counter[str] = Counter()
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}  # of the values of variables
         # The calls in each function of the script; empty for a recursive function.
@@ -58,17 +57,18 @@ class _CallCounter:
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._bindings.setdefault(name, []).append(value)
+                    # The target is counted below, because ast.walk() visits the target, too.
+                    self._assigned_values.setdefault(name, []).append(value)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    self._bindings.setdefault(name, []).append(None)
+                    self._binding_counts[name] += 1
                     self._functions[name] = node
                 case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                    self._bindings.setdefault(name, []).append(None)
+                    self._binding_counts[name] += 1
                 case (
                     ast.Attribute(value=ast.Name(id=name))
                     | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
                 ):
-                    self._bindings.setdefault(name, []).append(None)  # as ``items.clear()``
+                    self._binding_counts[name] += 1  # such as ``items.clear()``
                 case _:
                     pass
 
@@ -147,8 +147,8 @@ class _CallCounter:
         function = self._functions.get(name)
         if function is None:
             return counts
-        is_bound_once = self._bindings[name] == [None]  # only by its definition
-        if not is_bound_once:
+        is_only_defined = self._binding_counts[name] == 1
+        if not is_only_defined:
             return counts
         if name not in self._calls_by_function:
             self._calls_by_function[name] = Counter()
@@ -159,11 +159,9 @@ class _CallCounter:
 
     def _value_assigned_once(self, name: str) -> ast.expr | None:
         """Return the value of a variable that is assigned once and never changed; else None."""
-        bindings = self._bindings.get(name, [])
-        values = [each for each in bindings if each is not None]
-        # An assignment has two bindings: its value, and None for its target.
-        is_assigned_once = len(values) == 1 and len(bindings) == 2
-        return values[0] if is_assigned_once else None
+        values = self._assigned_values.get(name, [])
+        is_bound_once = self._binding_counts[name] == 1
+        return values[0] if is_bound_once and len(values) == 1 else None
 
     def _length(self, node: ast.AST) -> int:
         """Return the minimum length of an iterable; 0 if nothing is known about the length."""

@@ -144,7 +144,7 @@ def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
     if schema is None or not isinstance(getattr(item, "name", None), str):
         return None
     if getattr(item, "takes_ctx", False):
-        raise _takes_context(item.name)
+        raise _takes_context_error(item.name)
     function_schema = item.function_schema
     if not all(hasattr(function_schema, name) for name in ("validator", "call")):
         return _function(item.name, item.description or "", schema, item.function)
@@ -180,11 +180,13 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
+    # A toolset may wrap the tools of another toolset. Only the innermost tool has the function that
+    # tells whether the tool takes the context of a run.
     inner = tool
     while (source_tool := getattr(inner, "source_tool", None)) is not None:
         inner = source_tool
     if getattr(getattr(getattr(inner, "call_func", None), "__self__", None), "takes_ctx", False):
-        raise _takes_context(name)
+        raise _takes_context_error(name)
 
     async def call(**arguments: Any) -> Any:
         validated = tool.args_validator.validate_python(arguments)
@@ -195,7 +197,7 @@ def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable
     return _function(name, definition.description or "", schema, call, validates_itself=True)
 
 
-def _takes_context(name: str) -> ToolDefinitionError:
+def _takes_context_error(name: str) -> ToolDefinitionError:
     return ToolDefinitionError(
         f"the tool {name!r} takes a RunContext, which only its own framework has",
         hint="wrap it in a function without that parameter",
@@ -417,7 +419,7 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
     kind = schema.get("type")
     kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
-    # The keywords, such as ``minimum``, that the type expresses, too, if their values are numbers.
+    # The type can also express these keywords, such as ``minimum``, if their values are numbers.
     limit_keywords = {key for each in kinds for key in _LIMITS.get(each, {})}
     return (
         restricting_keywords <= limit_keywords | {"items"}

@@ -69,7 +69,8 @@ class Formats:
         """Return the format that writes files with a suffix.
 
         Raises:
-            PluginError: If no plugin or several plugins do, or the plugin is broken.
+            PluginError: If no plugin, or more than one, writes files with the suffix, or if the
+                plugin is broken.
         """
         matching_specs = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
         file_format = self._make(matching_specs, ending) if matching_specs else None

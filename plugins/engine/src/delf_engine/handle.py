@@ -99,9 +99,10 @@ class FollowsTasks:
 
         Args:
             task_id: The task.
-            by: The person; the program when omitted.
+            by: The person who cancels the task; this program when omitted.
             via: The channel or address of the person.
         """
+        # The end of a task that this process stops directly does not name a person.
         if not by and self._tasks.find(task_id) is not None:
             return self._tasks.cancel(task_id)
         stopped_by = StoppedBy(by or self.agent_id, via)

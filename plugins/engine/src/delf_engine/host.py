@@ -62,7 +62,7 @@ from delf_engine.changes import (
     describe_results,
     used_tools,
 )
-from delf_engine.limits import excess, possible_excess
+from delf_engine.limits import excess, excess_if_all_delegate
 from delf_engine.mentions import never_called
 from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
@@ -89,9 +89,9 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """The first error that stopped the task such that it can be resumed; None if there is none.
+        """The first error after which the task can be resumed; None if there is none.
 
-        The journal then gets no end of the task.
+        If there is one, the end of the task is not recorded in the journal.
         """
         self._output = run.request.output
         # The value that was parsed from the text of the final answer.
@@ -207,10 +207,13 @@ class TaskHost:
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
         options: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._run.config.main_llm, self._next_attempt()
+        # Without pieces of the reply, no call is made before the reply is complete, and no draft is
+        # needed.
         if on_delta is None and session is None:
             return await self._run.models.ask_whole(config, request, attempt)
         if on_delta is None:
             return await self._run.models.ask(config, request, attempt, **options)
+        # Collects the pieces, which are journalled if a call is made before the reply is complete.
         draft = Draft(self._run.log, request.purpose)
         self._drafts.append(draft)
         try:
@@ -274,7 +277,7 @@ class TaskHost:
         # A model that streams may ask for a call before its answer is complete: the journal needs
         # the cause of a call before the call.
         for draft in self._drafts:
-            await draft.keep()
+            await draft.record()
         return await self._gate.call(request)
 
     def _request(
@@ -378,9 +381,10 @@ class TaskHost:
         limit in the meantime.
         """
         run, topic = self._run, f"limits of script {attempt}"
-        # A resumed task repeats the recorded decision: the noted problem, or none.
+        # A resumed task repeats the recorded decision. Without a recorded problem, the script has
+        # passed the check before.
         problem = run.replay.note(topic)
-        if problem is None and run.replay.recorded:
+        if problem is None and run.replay.unmatched_events:
             return None
         tools = [*run.tools]
         children = self._children.remaining
@@ -390,7 +394,7 @@ class TaskHost:
         if problem is not None:
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
-        if (warning := possible_excess(code, tools, children=children)) is not None:
+        if (warning := excess_if_all_delegate(code, tools, children=children)) is not None:
             await run.log.record(Warned, message=warning)
         return None
 
@@ -418,9 +422,9 @@ class TaskHost:
     ) -> Failed | None:
         """Ask for approval of a whole script; return the failure if it is rejected."""
         async with self._run.log.step(Step.PREVIEW, attempt):
-            recorded_question = self._run.replay.plan(attempt)
+            recorded_request = self._run.replay.approval_of_script(attempt)
             answer = await self._run.approvals.decide_script(
-                code, attempt, bound_actions, recorded_question
+                code, attempt, bound_actions, recorded_request
             )
         if isinstance(answer.decision, Approved):
             return None
@@ -451,11 +455,12 @@ class TaskHost:
 
     @in_own_context
     def say(self, text: str) -> None:
-        """Append a text to the answer."""
+        """Append a text of the strategy to the task's answer, after the last script's output."""
         self._take_printed()
         self._answer_texts.append(text)
-        self._run.log.say(text)
-        self._run.log.end_prints()
+        self._run.log.buffer_output(text)
+        # No more text follows, so nothing is held back as the possible beginning of a secret.
+        self._run.log.flush_held_back_output()
 
     def _printed(self) -> str:
         return self._clean("".join(self.scripts.printed_text))

@@ -97,8 +97,9 @@ def check_inputs(files: Sequence[InputFile]) -> None:
         ConfigurationError: If a file has become something else, such as a pipe or a link.
     """
     for file in files:
-        path = _resolve_input(Path(file.path))
-        if str(path) != file.path:
+        path = _resolve_input(Path(file.path))  # raises unless the path leads to a regular file
+        is_link = str(path) != file.path
+        if is_link:
             raise ConfigurationError(f"input file {file.path!r} has become a link to {path}")
 
 
@@ -116,14 +117,14 @@ def _free_name(name: str, used_names: Iterable[str]) -> str:
 
 
 def input_files(
-    path_by_name: Mapping[str, str],
+    name_by_path: Mapping[str, str],
     visible_path: Callable[[str], str],
     own_files: Sequence[str] = (),
 ) -> list[InputFile]:
     """Return input files with their paths inside a sandbox.
 
     Args:
-        path_by_name: The result of :func:`find_inputs`.
+        name_by_path: The result of :func:`find_inputs`.
         visible_path: Maps a host path to a path in the sandbox.
         own_files: The paths of files and folders whose contents the user trusts. Paths are
             compared, not names: a stranger can choose the name of an attachment.
@@ -136,7 +137,7 @@ def input_files(
             visible_path(path),
             trust="own" if any(Path(path).is_relative_to(own) for own in own_paths) else "outside",
         )
-        for path, name in path_by_name.items()
+        for path, name in name_by_path.items()
     ]
 
 

@@ -33,6 +33,7 @@ async def load_variables(run: TaskRun) -> None:
     recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
     if recorded is not None:
         run.variables = KeptVariables(values=dict(recorded.variables), trust=recorded.trust)
+    # If the model of a resumed task was called without variables, the task goes on without them.
     elif not any(isinstance(event, ModelCalled) for event in events):
         run.variables = variables = conversation.variables()
         if variables.values:
@@ -58,7 +59,8 @@ async def keep_variables(
     Args:
         run: The task.
         session: The session that ran the scripts.
-        type_names: The type names of each variable, separated by spaces, by the variable's name.
+        type_names: A mapping from the name of each variable to the names of its types, separated by
+            spaces.
     """
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:

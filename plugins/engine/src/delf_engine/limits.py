@@ -60,7 +60,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         children: The number of child tasks that the task can still start.
     """
     tools = [*tools]
-    # The actions that start child tasks. Only these actions have the flag ``resumes``.
+    # The actions that start child tasks: a repeated call of such an action resumes its child tasks.
     starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
     if not starters and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
         return None  # the usual case, decided without parsing
@@ -68,7 +68,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     if (started := sum(min_calls[name] for name in starters)) > children:
         return (
             f"the script starts at least {started:,} child tasks, and the task can have "
-            f"{children:,} more: give each several pieces of the work"
+            f"{children:,} more: make fewer calls, each with a larger part of the work"
         )
     if (call_count := sum(min_calls.values())) > calls:
         return (
@@ -77,10 +77,10 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     return None
 
 
-def possible_excess(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
-    """Describe how a script may exceed the limit of child tasks; None if it cannot.
+def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
+    """Describe an excess over the limit of child tasks if each call that may start one does so.
 
-    Every call that may start a child task is counted as one.
+    None if the calls that the script certainly makes cannot exceed the limit.
 
     Args:
         code: The script.

@@ -160,7 +160,9 @@ class AgentMemory:
             DelfError: If the model or the store fails.
         """
         facts = await propose(done_task, await self.guidelines())
-        mark = _USER_WORDS_MARK if done_task.trust == "own" else _UNTRUSTED_MARK
+        # The trust is "own" if the task has read nothing but the user's own data.
+        has_only_user_data = done_task.trust == "own"
+        mark = _USER_WORDS_MARK if has_only_user_data else _UNTRUSTED_MARK
         facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
         facts = [fact for fact in facts if fact not in done_task.recalled_facts]
         if facts:
@@ -168,7 +170,7 @@ class AgentMemory:
         return facts
 
     async def save(self, facts: Sequence[str]) -> None:
-        """Save facts that are not stored yet.
+        """Save the facts that are not stored yet word by word.
 
         Raises:
             MemoryRetrievalError: If saving fails or times out.
@@ -176,6 +178,7 @@ class AgentMemory:
 
         async def save() -> None:
             store = await asyncio.shield(self.open())
+            # An equal fact is always among the most similar facts.
             similar_facts = [await store.search(fact, _MAX_SIMILAR, 0.0) for fact in facts]
             new = [
                 fact

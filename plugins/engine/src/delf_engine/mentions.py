@@ -86,8 +86,8 @@ def _mentions(
         is_deferred: Whether the expression is in a lambda, which may never be called.
     """
     match node:
-        # The name of a whole call is only known for ``getattr(mail, "send")``, which mentions the
-        # action ``mail.send`` without calling it.
+        # Of the calls, only ``getattr(mail, "send")`` has a name here: the call of getattr()
+        # mentions the action ``mail.send`` without calling the action.
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
             yield label, node.lineno
             return

@@ -271,7 +271,7 @@ class OutputFiles:
 
     async def _write(self, name: str, data: bytes, is_rows: bool) -> None:
         """Redact and write a file; a failure is collected for :meth:`all_written`."""
-        # One after another, so that of two files with one name the later gets the number.
+        # One file at a time: of two files with the same name, the later one gets a number appended.
         async with self._write_lock:
             try:
                 if self._log.redactor.knows_any:

@@ -122,7 +122,7 @@ class Output(Generic[T]):
             name=ANSWER,
             permission=ANSWER,
             effect="read",
-            summary="The task's answer, all of it, at the end.",
+            summary="Give the whole answer of the task; call it once, at the end of the script.",
             parameters=(Parameter(name="value"),),
             returns="None",
             validate=self._validated,
@@ -182,14 +182,17 @@ def _checker(schema: Mapping[str, Any]) -> Checker:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Remove the titles that pydantic derives from field names from a schema."""
+    """Remove ``$schema`` and the titles that pydantic derives from field names from a schema.
+
+    A field that is itself named ``title`` stays, because its value is a schema and no text.
+    """
     if isinstance(schema, list):
         return [_without_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     fields = cast("dict[str, Any]", schema)
-    titles = [name for name in ("title", "$schema") if isinstance(fields.get(name), str)]
-    return {name: _without_titles(value) for name, value in fields.items() if name not in titles}
+    removed = [name for name in ("title", "$schema") if isinstance(fields.get(name), str)]
+    return {name: _without_titles(value) for name, value in fields.items() if name not in removed}
 
 
 def _describe_faults(error: Any) -> str:

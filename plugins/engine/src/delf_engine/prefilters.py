@@ -48,24 +48,24 @@ class Prefilters:
             self._find_spec(mode)  # raises now if no plugin serves the mode
 
     def choose(self) -> Choice | None:
-        """Return the prefilter to use if not all tools fit the prompt; None for a word search.
+        """Return the prefilter to use if not all tools fit the prompt.
 
+        None if no prefilter is installed; the tools are then searched by the words of the task.
         This method is not called in the mode ``off``.
         """
         is_mode_of_plugin = self._mode not in ("auto", "off")
         if is_mode_of_plugin:
-            return self._choice(self._find_spec(self._mode), self._mode, forced=True)
-        # In the mode ``auto``, use the first prefilter that asks no model.
-        specs_without_model = [
-            spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes
-        ]
-        return next(
-            (self._choice(spec, spec.modes[0], forced=False) for spec in specs_without_model), None
-        )
+            return self._choice(self._find_spec(self._mode), self._mode, is_set_by_user=True)
+        for spec in self._host.specs(PrefilterSpec):
+            asks_model = spec.asks
+            # The mode ``auto`` uses the first prefilter that asks no model, as asking costs money.
+            if not asks_model and spec.modes:
+                return self._choice(spec, spec.modes[0], is_set_by_user=False)
+        return None
 
-    def _choice(self, spec: PrefilterSpec, mode: str, *, forced: bool) -> Choice:
+    def _choice(self, spec: PrefilterSpec, mode: str, *, is_set_by_user: bool) -> Choice:
         prefilter = functools.partial(self._prefilter, spec, mode)
-        return Choice(name=spec.name, mode=mode, forced=forced, load=prefilter)
+        return Choice(name=spec.name, mode=mode, forced=is_set_by_user, load=prefilter)
 
     def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
         key = spec.name, mode

@@ -49,7 +49,7 @@ class SecretForms:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """A pattern of all forms, longest first, compiled on first use."""
+        """A pattern that matches each encoded form of the secrets, compiled on first use."""
         return re.compile("|".join(map(re.escape, self._forms)))
 
     def holds(self, text: str) -> bool:
@@ -65,10 +65,10 @@ class SecretForms:
         return forms_by_start
 
     def start_of_unfinished_secret(self, text: str) -> int:
-        """Return where the last characters of a text could be the first characters of a secret.
+        """Return the index from which the rest of a text is the beginning of a secret.
 
-        The next piece of the text could complete the secret. Without such characters, the result is
-        the length of the text.
+        The next piece of the text could complete the secret. If the text does not end with the
+        beginning of a secret, the result is the length of the text.
         """
         longest = len(self._forms[0]) if self._forms else 0
         for start in range(max(0, len(text) - longest + 1), len(text)):
@@ -212,6 +212,10 @@ class Redactor:
         return self._clean_other(value)
 
     def _clean_other(self, value: Any) -> Any:
+        """Redact a value of a type that :meth:`_clean` does not decide by the exact type.
+
+        An object without fields is replaced by its redacted text if that text contains a secret.
+        """
         if isinstance(value, str):
             return self.redact_text(value)
         if isinstance(value, (int, float, ImagePart)):
@@ -229,7 +233,8 @@ class Redactor:
             for convert in (repr, str):  # events are written by repr, results by str
                 formatted = convert(value)
                 redacted = self.redact_text(formatted)
-                if redacted is not formatted:
+                has_secret = redacted is not formatted
+                if has_secret:
                     return redacted
             return value
         cleaned = self._clean_mapping(fields)

@@ -37,7 +37,7 @@ from delf_engine.resources import Resources
 from delf_engine.scripts import SandboxDied, ScriptRunner
 from delf_engine.task import TaskOutcome, TaskRequest
 from delf_engine.task_run import TaskRun
-from delf_engine.waiting import Permit, Stops, to_its_end
+from delf_engine.waiting import Permit, Stops, await_despite_cancellation
 
 _log = logging.getLogger(__name__)
 # The maximum number of threads for plain functions, which mostly wait for services.
@@ -155,7 +155,7 @@ class Runtime:
                 if _has_final_end(work):  # the usual case
                     self._claims.claimed.discard(request.task_id)
                 else:
-                    await to_its_end(self._release_claim(work, request.task_id))
+                    await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
         """Add the observers' notes, such as a trace id, to the setup of a new task.
@@ -214,7 +214,7 @@ class Runtime:
             # A pipeline records the end of its task. A task that has not begun is recorded as
             # cancelled here, unless a stopped agent leaves the task to another process.
             if pipeline is None and not (self._stopped or self._stays_resumable(request)):
-                await to_its_end(self._record_cancelled_start(request))
+                await await_despite_cancellation(self._record_cancelled_start(request))
             raise
         finally:
             self._resumable_ids.discard(request.task_id)
@@ -314,7 +314,7 @@ class Runtime:
             at_limit=end.at_limit,
         )
 
-    async def claim(self, task_id: str, *, even_at_limit: bool = False) -> Sequence[Event]:
+    async def claim(self, task_id: str, *, even_if_ended_at_limit: bool = False) -> Sequence[Event]:
         """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
         While a claim is in progress, :meth:`stop` waits, because the claim would reopen the closed
@@ -322,7 +322,8 @@ class Runtime:
 
         Args:
             task_id: The id of the task.
-            even_at_limit: Whether to claim the task even if it ended at its timeout or budget.
+            even_if_ended_at_limit: Whether to claim the task even if the task ended at its timeout
+                or budget.
 
         Raises:
             AgentStateError: If the runtime was stopped; the task is then unclaimed.
@@ -331,14 +332,18 @@ class Runtime:
             raise AgentStateError("the agent was stopped")
         # Claim in a separate asyncio task, which goes on if the caller is cancelled; stop() waits
         # for the asyncio task.
-        claiming = asyncio.ensure_future(self._claim(task_id, even_at_limit=even_at_limit))
+        claiming = asyncio.ensure_future(
+            self._claim(task_id, even_if_ended_at_limit=even_if_ended_at_limit)
+        )
         self._background.add(claiming)
         claiming.add_done_callback(self._background.discard)
         return await claiming
 
-    async def _claim(self, task_id: str, *, even_at_limit: bool) -> Sequence[Event]:
+    async def _claim(self, task_id: str, *, even_if_ended_at_limit: bool) -> Sequence[Event]:
         """Claim a task for :meth:`claim`; release the task if the agent was stopped meanwhile."""
-        events = await self._claims.claim(self.journal, task_id, even_at_limit=even_at_limit)
+        events = await self._claims.claim(
+            self.journal, task_id, even_if_ended_at_limit=even_if_ended_at_limit
+        )
         if self._stopped:
             # The agent was stopped meanwhile, and would keep the claim without working on the task.
             if task_id in self._claims.claimed:
@@ -371,7 +376,7 @@ class Runtime:
 
     def _children_of(self, run: TaskRun) -> ChildTasks:
         # A child that ended at its parent's timeout continues with the parent.
-        claim = partial(self.claim, even_at_limit=True)
+        claim = partial(self.claim, even_if_ended_at_limit=True)
         return ChildTasks(run, self.run_child, claim, self.keep_resumable)
 
     def _prepare(self, run: TaskRun, children: ChildTasks) -> TaskPipeline:

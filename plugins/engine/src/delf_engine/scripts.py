@@ -158,7 +158,7 @@ class ScriptRunner(ScriptHost):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt, guard, is_approved=is_approved)
             self._gate.end_script()
-            self._log.end_prints()
+            self._log.flush_held_back_output()
             self._restarts_after_crashes.reset()
             if not isinstance(outcome, Done):  # before the model or another script continues
                 await self._gate.wait_for_calls(LATE_SECONDS)
@@ -219,7 +219,7 @@ class ScriptRunner(ScriptHost):
                 # pass.
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
-        if self._replay.recorded:
+        if self._replay.unmatched_events:
             self._replay.end_script(*_end_of(outcome))
         return outcome
 
@@ -232,7 +232,9 @@ class ScriptRunner(ScriptHost):
         """
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
-        recorded_script = self._replay.begin_script(attempt) if self._replay.recorded else None
+        recorded_script = (
+            self._replay.begin_script(attempt) if self._replay.unmatched_events else None
+        )
         # Each script has its own seed, so that its random numbers do not depend on how many numbers
         # earlier scripts drew.
         self.script_start = ScriptStart(seed=f"{self._seed}/{attempt}")
@@ -356,7 +358,7 @@ class ScriptRunner(ScriptHost):
             self._end(LimitReached(limit="output", message=message))
             return
         self.printed_text.append(text)
-        self._log.say(text)
+        self._log.buffer_output(text)
 
     @in_own_context
     def clock_read(self, readings: Sequence[int]) -> None:

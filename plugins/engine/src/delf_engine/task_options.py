@@ -62,7 +62,7 @@ class Watching(OfTask, total=False):
     setup: Mapping[str, Any] | None
 
 
-class HandingIn(TypedDict, total=False):
+class QueueOptions(TypedDict, total=False):
     """Options of a task that runs in a runner process: ``agent.submit(task, queue="reports")``.
 
     Args:
@@ -84,8 +84,8 @@ class HandingIn(TypedDict, total=False):
     setup: Mapping[str, Any]
 
 
-class Submitting(OfTask, total=False):
-    """The options of a submitted task: the options of any task, and those of :class:`HandingIn`."""
+class SubmitOptions(OfTask, total=False):
+    """The options of a submitted task: those of any task, and those of :class:`QueueOptions`."""
 
     queue: str
     key: str
@@ -98,15 +98,22 @@ class Submitting(OfTask, total=False):
 
 RUN: Final = ("output", *OfTask.__annotations__)
 ARUN: Final = ("output", *Watching.__annotations__)
-_GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after", "ledger")
+_GOING_ON: Final = (
+    "settle",
+    "budget_usd",
+    "continue_past_limit",
+    "retries",
+    "retry_after",
+    "ledger",
+)
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
-_QUEUED: Final = tuple(HandingIn.__annotations__)
+_QUEUED: Final = tuple(QueueOptions.__annotations__)
 SUBMIT: Final = (*RUN, *_QUEUED)
 ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 """The keywords that :meth:`Agent.asubmit` accepts beside its parameters."""
 
 
-def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
+def queue_options(keywords: Mapping[str, Any]) -> QueueOptions | None:
     """Return the keywords that only tasks for a queue may have; None without such keywords.
 
     ``key`` and ``setup`` are such keywords only together with ``queue``, because any task may have
@@ -117,7 +124,7 @@ def queue_options(keywords: Mapping[str, Any]) -> HandingIn | None:
     return options or None
 
 
-def with_queue_options(request: TaskRequest, options: HandingIn) -> TaskRequest:
+def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskRequest:
     """Add the options for a queue to a task's request.
 
     Raises:

@@ -175,7 +175,7 @@ class TaskClock:
 T = TypeVar("T")
 
 
-async def to_its_end(
+async def await_despite_cancellation(
     work: Awaitable[T], on_failure: Callable[[BaseException], None] | None = None
 ) -> T:
     """Wait for work to end, even if the wait is cancelled; then raise the cancellation.

@@ -315,7 +315,7 @@ class Runner:
                 await agent.aresume(
                     task_id,
                     queued.timeout,
-                    go_on=False,
+                    continue_past_limit=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
                     retry_after=queue.retry_after
                     if queued.retry_after is None

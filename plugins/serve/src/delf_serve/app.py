@@ -74,7 +74,7 @@ class Application:
         self.agent = agent
         self.settings = settings
         if not agent.started:
-            agent.keep_journal("sql")
+            agent.set_default_journal("sql")
         uploads = Uploads(_files_folder(settings), settings)
         self.tasks = Tasks(agent, settings, uploads, self.keys)
         self.streams = Streams(self.tasks)

@@ -807,7 +807,11 @@ class Tasks:
         async def resume_task() -> None:
             try:
                 await self._agent.aresume(
-                    task_id, timeout, go_on=may_have_failed, listeners=[listen], ledger=ledger
+                    task_id,
+                    timeout,
+                    continue_past_limit=may_have_failed,
+                    listeners=[listen],
+                    ledger=ledger,
                 )
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", task_id, error.message)

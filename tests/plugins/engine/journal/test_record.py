@@ -74,10 +74,10 @@ async def test_failing_listener_does_not_affect_others(caplog):
 
 async def test_prints_are_batched_and_keep_their_position():
     log = TaskLog("t", Journal(), [])
-    log.say("a")
-    log.say("b\n")
+    log.buffer_output("a")
+    log.buffer_output("b\n")
     await log.record(ev.Warned, message="x")
-    log.say("c")
+    log.buffer_output("c")
     await until(lambda: len(log.events) >= 3)
     assert [getattr(e, "text", None) or e.message for e in log.events] == ["ab\n", "x", "c"]
     assert [e.seq for e in log.events] == [1, 2, 3]
@@ -176,7 +176,7 @@ async def test_record_raises_after_the_end_of_a_task(how):
     log = TaskLog("t", journal, [])
     await ENDS[how](log)
     kept = list(journal.kept)
-    log.say("late")
+    log.buffer_output("late")
     log.record_soon(ev.Warned, message="late")
     with pytest.raises(TaskLeftError, match="no Warned is kept"):
         await log.record(ev.Warned, message="late")
@@ -189,7 +189,7 @@ async def test_queued_record_raises_after_the_task_end(how):
     journal = Journal()
     log = TaskLog("t", journal, [])
     for number in range(3):
-        log.say(f"{number}")
+        log.buffer_output(f"{number}")
     ending = asyncio.ensure_future(ENDS[how](log))
     await asyncio.sleep(0)
     late = asyncio.ensure_future(log.record(ev.Warned, message="late"))
@@ -202,9 +202,9 @@ async def test_queued_record_raises_after_the_task_end(how):
 async def test_abandoned_task_records_only_outcomes_of_calls():
     journal = Journal()
     log = TaskLog("t", journal, [])
-    log.say("before")
+    log.buffer_output("before")
     log.leave()
-    log.say("after")
+    log.buffer_output("after")
     with pytest.raises(TaskLeftError):
         await log.record(ev.Warned, message="late")
     fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
@@ -244,11 +244,11 @@ async def test_buffered_output_survives_a_temporary_journal_failure():
     journal.fails = True
     log = TaskLog("t", journal, [])
     log.clock_read([1, 2])
-    log.say("printed ")
+    log.buffer_output("printed ")
     log.record_soon(ev.CallAbandoned, call_id=1, action="pay")
     with pytest.raises(OSError, match="full"):
         await log.record(ev.Warned, message="refused")
-    log.say("later")
+    log.buffer_output("later")
     journal.fails = False
     await log.record(ev.Warned, message="end")
     found = [type(event) for event in journal.kept]
@@ -265,7 +265,7 @@ def test_record_keeps_order_under_any_interleaving(steps):
         log, expected = TaskLog("t", Journal(), []), ""
         for number, step in enumerate(steps):
             if step == "say":
-                log.say(f"s{number} ")
+                log.buffer_output(f"s{number} ")
                 expected += f"s{number} "
             elif step == "record":
                 await log.record(ev.Warned, message=f"r{number} ")

@@ -71,7 +71,7 @@ def test_explicit_project_file_is_not_searched_for(tmp_path):
         ("[agent\n", r"delf\.toml, line 1, column 7: "),
         ("[agent]\ntimeout = \n", r"delf\.toml, line 2, column 11: Invalid value"),
         ("[agent]\ntimeout = 1\ntimeout = 2\n", r"line 3, column 12: Cannot overwrite a value"),
-        ("[agent]\nx = '''", r"delf\.toml, (at its end|line 2)"),
+        ("[agent]\nx = '''", r"delf\.toml, (at the end of the file|line 2)"),
         ("timeout = 5\n", r"delf\.toml: 'timeout' is outside of a section"),
         ("journal = 'sql'\n", r"delf\.toml: 'journal' is outside of a section"),
         ("[llm]\nmodel = 'x'\n", r"delf\.toml: 'llm' is outside of a section"),

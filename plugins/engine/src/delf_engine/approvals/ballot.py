@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 def why_refused(
-    request: ApprovalRequest, asker: str | None, decider: Decider, decision: Decision
+    request: ApprovalRequest, task_owner: str | None, decider: Decider, decision: Decision
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
     Args:
         request: The request. If no team rule applies to it, every person with the right ``decide``
             may decide it.
-        asker: The owner of the task; None for the local user.
+        task_owner: The owner of the task; None for the local user.
         decider: The person who decides.
         decision: The decision.
     """
@@ -45,24 +45,26 @@ def why_refused(
         return None
     name = normalise_name(_name_of(decider))
     is_rejection = isinstance(decision, (Rejected, ChangesRequested))
-    is_asker = decider.key == asker or name == normalise_name(name_of_holder(asker))
-    is_shaper = rule.needs_others and name in map(normalise_name, request.shaped_by)
-    if is_rejection and (is_asker or is_shaper):
+    is_task_owner = decider.key == task_owner or name == normalise_name(name_of_holder(task_owner))
+    # ``shaped_by`` names the people whose edits, answers or changes influenced the task.
+    has_influenced_task = rule.needs_others and name in map(normalise_name, request.shaped_by)
+    if is_rejection and (is_task_owner or has_influenced_task):
         return None  # everybody may withdraw their own request
-    if is_asker and rule.four_eyes:
+    if is_task_owner and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
-    if is_shaper:
+    if has_influenced_task:
         return (
             "a person who changed what is done, or gave the reason for it, does not approve it: "
             "another person has to"
         )
     if rule.deciders and {_name_of(decider), *decider.teams}.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
+    # A decider without a key is the local user, and delf cannot tell who that is.
     is_unknown_person = decider.key is None and LOCAL not in rule.deciders
     if is_unknown_person and rule.four_eyes and not is_rejection:
         return (
-            "delf does not know who uses this machine: this may be the person who asked; the rule "
-            "can name local"
+            "delf does not know who uses this machine: this may be the person who asked; add "
+            f"{LOCAL!r} to the deciders of the rule to allow it"
         )
     return None
 
@@ -72,7 +74,9 @@ def decider_of(person: Person) -> Decider:
     return Decider(name=person.name, key=person.holder, teams=person.teams)
 
 
-def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Person]) -> list[Person]:
+def deciders(
+    request: ApprovalRequest, task_owner: str | None, people: Iterable[Person]
+) -> list[Person]:
     """Return the people who may approve a request or answer a question.
 
     A person needs to see the task, and needs the right ``decide`` unless the question is the
@@ -80,16 +84,16 @@ def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Perso
 
     Args:
         request: The request.
-        asker: The owner of the task; None for the local user.
+        task_owner: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
     present = [person for person in people if person.revoked_at is None]
     return [
         person
         for person in present
-        if ("decide" in person.rights or (request.is_question and person.holder == asker))
-        and sees(person, present, asker)
-        and why_refused(request, asker, decider_of(person), Approved()) is None
+        if ("decide" in person.rights or (request.is_question and person.holder == task_owner))
+        and sees(person, present, task_owner)
+        and why_refused(request, task_owner, decider_of(person), Approved()) is None
     ]
 
 
@@ -111,14 +115,14 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 
 
 def is_valid(
-    vote: ApprovalVoted, rule: ApprovalRule, asker: str | None, people: Iterable[Person]
+    vote: ApprovalVoted, rule: ApprovalRule, task_owner: str | None, people: Iterable[Person]
 ) -> bool:
     """Return whether a vote is still valid: its voter exists, may decide, and sees the task.
 
     Args:
         vote: The vote.
         rule: The rule of its request.
-        asker: The owner of the task; None for the local user.
+        task_owner: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
     all_people, name = list(people), _voter(vote)
@@ -130,7 +134,7 @@ def is_valid(
         return all(normalise_name(person.name) != normalise_name(name) for person in all_people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
-    if not sees(voter, [person for person in all_people if person.revoked_at is None], asker):
+    if not sees(voter, [person for person in all_people if person.revoked_at is None], task_owner):
         return False
     journal_teams = {team for person in all_people for team in person.teams}
     # Teams unknown to the journal are the channel's own, such as its user groups.
@@ -159,28 +163,29 @@ class Ballot:
 
     Args:
         request: The request.
-        asker: The owner of the task; None for the local user.
+        task_owner: The owner of the task; None for the local user.
         log: The log of the task, which records the votes.
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
     """
 
     def __init__(
-        self, request: ApprovalRequest, asker: str | None, log: TaskLog, shared: Approvals
+        self, request: ApprovalRequest, task_owner: str | None, log: TaskLog, approvals: Approvals
     ) -> None:
         self._request = request
-        self._asker = asker
+        self._task_owner = task_owner
         self._log = log
-        self._shared = shared
+        self._approvals = approvals
         self._voters = set(self._votes())
         self._loop = asyncio.get_running_loop()
         self._counting_tasks: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
 
-    def decides(self, answer: Answer) -> bool:
-        """Return True if an answer decides the request; False if the answer is a vote.
+    def take_answer(self, answer: Answer) -> bool:
+        """Check an answer, and register it as a vote if the rule needs two approvals.
 
-        Votes are counted later, on the agent's event loop. May be called from any thread, but not
-        by two threads at the same time.
+        Returns True if the answer decides the request; False if it is a vote. Votes are counted
+        later, on the agent's event loop. May be called from any thread, but not by two threads at
+        the same time.
 
         Raises:
             DelfError: If the person may not give this answer.
@@ -188,15 +193,16 @@ class Ballot:
         rule = ApprovalRule.from_data(self._request.rule)
         if rule is None:
             return True
-        refusal = why_refused(self._request, self._asker, answer.who, answer.decision)
+        refusal = why_refused(self._request, self._task_owner, answer.who, answer.decision)
         if refusal is not None:
             raise DelfError(refusal, hint="the team's rules are in [agent.approval_rules]")
-        one_person_suffices = isinstance(answer.decision, (Rejected, ChangesRequested, Edited))
-        if not rule.two_of or one_person_suffices:
+        # One person may stop the call. An edited call is a new one, which others approve later.
+        is_decided_by_one = isinstance(answer.decision, (Rejected, ChangesRequested, Edited))
+        if not rule.two_of or is_decided_by_one:
             return True
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]
-            raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
+            raise DelfError(f"two people must approve it, or one reject it; the answer is {kind!r}")
         check_vote(answer.who, self._voters)
         # Before the vote is recorded: the same person must not vote twice meanwhile.
         self._voters.add(normalise_name(_name_of(answer.who)))
@@ -219,9 +225,9 @@ class Ballot:
         """Record a vote, and decide the request if the votes suffice.
 
         The earlier votes of people who have lost the right to decide do not count. Only this method
-        can check that, because :meth:`decides` is synchronous and cannot read the journal.
+        can check that, because :meth:`take_answer` is synchronous and cannot read the journal.
         """
-        pending = self._shared.pending
+        pending = self._approvals.pending
         request_id = self._request.request_id
         # One vote at a time: the second of two must find the first in the journal.
         async with self._lock:
@@ -235,7 +241,9 @@ class Ballot:
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
             earlier_votes = [
-                each for each in self._votes().values() if is_valid(each, rule, self._asker, people)
+                each
+                for each in self._votes().values()
+                if is_valid(each, rule, self._task_owner, people)
             ]
             if earlier_votes:  # two votes decide
                 earlier_voters = tuple(dict.fromkeys(each.by for each in earlier_votes))
@@ -258,7 +266,7 @@ class Ballot:
 
     async def _people(self) -> Sequence[Person]:
         """Return all people in the journal; empty if the journal keeps no people."""
-        journal = self._shared.journal
+        journal = self._approvals.journal
         if not isinstance(journal, SharedJournal):
             return ()
         try:

@@ -19,7 +19,7 @@ from delf.protocols.approval import (
     SupportsPresence,
 )
 from delf.records import dataclass
-from delf_engine.approvals.decision import well_formed
+from delf_engine.approvals.decision import checked_decision
 
 Confirmed = bool | Decision | None
 Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
@@ -39,7 +39,8 @@ class NamedChannel:
     Args:
         name: The name.
         channel: The channel.
-        needs_presence: Whether the channel is skipped for tasks that run while nobody waits.
+        needs_presence: Whether the channel needs a person who waits for the task; the channel is
+            skipped for background tasks.
     """
 
     name: str
@@ -86,7 +87,7 @@ class CallbackChannel(_Callback):
             case False:
                 return Rejected()
             case _:
-                return _decision_in(answer)
+                return _valid_decision(answer)
 
 
 class QuestionCallback(_Callback):
@@ -103,9 +104,10 @@ class QuestionCallback(_Callback):
         return Answered(answer)
 
 
-def _decision_in(answer: object) -> Decision:
+def _valid_decision(answer: object) -> Decision:
+    """Return the answer if it is a valid decision, otherwise a rejection with the reason."""
     try:
-        return well_formed(answer)
+        return checked_decision(answer)
     except DelfError as error:
-        message = f"on_confirm gave no decision that can be taken: {error.message}"
+        message = f"on_confirm returned no valid decision: {error.message}"
         return Rejected(reason=f"{message}; it must return True, False or None")

@@ -121,10 +121,11 @@ def unanswered(*, abandoned: bool) -> Answer:
 
 def decision_data(decision: Decision) -> dict[str, Any]:
     """Encode a decision as fields of an event or of a note in the journal's inbox."""
-    if isinstance(decision, Expired):
-        cancelled = isinstance(decision, Cancelled)
-        reason = "the call was given up before anybody answered" if cancelled else why_not(decision)
+    if isinstance(decision, Cancelled):
+        reason = "the call was given up before anybody answered"
         return {"decision": "expired", "reason": reason}
+    if isinstance(decision, Expired):
+        return {"decision": "expired", "reason": why_not(decision)}
     data = {f.name: getattr(decision, f.name) for f in fields(decision)}
     if data.get("arguments") is not None:
         data["arguments"] = dict(data["arguments"])
@@ -158,7 +159,7 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return None
 
 
-def well_formed(answer: object) -> Decision:
+def checked_decision(answer: object) -> Decision:
     """Validate a decision of a channel or a program.
 
     Only decision objects count: neither True nor "approved" is a yes.
@@ -171,8 +172,10 @@ def well_formed(answer: object) -> Decision:
         raise DelfError(f"{type(answer).__name__} is not a decision")
     match answer:
         case Expired() | AlreadyDone() | ChangesRequested():
+            # No field of these decides whether the call is made.
             return answer
-        case Approved() if decision_of(decision_data(answer)) == answer:  # checks the field values
+        # decision_of() returns None, or a different approval, if a field has an invalid value.
+        case Approved() if decision_of(decision_data(answer)) == answer:
             return answer
         case Edited(arguments=arguments) if _are_named(arguments):
             return answer
@@ -227,14 +230,14 @@ def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
 def with_secrets(
     decision: Decision, request: ApprovalRequest, arguments: Mapping[str, Any] | None
 ) -> Decision:
-    """Put the secrets that were redacted for the editor back into edited arguments.
+    """Put the secrets that were redacted in a request back into the arguments that a person edited.
 
-    Other decisions are returned unchanged. The edited arguments are copied, because the editor may
-    still change the original.
+    Other decisions are returned unchanged. The edited arguments are copied, because the program
+    that passed them may still change the original.
 
     Args:
         decision: The decision.
-        request: The request, as the editor saw it.
+        request: The request, as the person saw it.
         arguments: The arguments of the call with their secrets; None for a script.
     """
     if not isinstance(decision, Edited) or arguments is None:

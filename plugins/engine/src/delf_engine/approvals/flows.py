@@ -54,15 +54,15 @@ class TaskFlows:
         self._log = log
         self._allowed_flows = tuple(allowed_flows)
         # The number of texts in the last request for an outline: the user's words, and each text
-        # whose instructions the agent obeys by the user's order. 0 before the first request.
+        # that the user told the agent to obey. 0 before the first request.
         self._outlined_text_count = 0
         self._outline_lock = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the origins of the values in a call's arguments, as plain data by path."""
         self._origins.follow(self._log.events)
-        leaves = values_of(self._log.redactor.redact_value(arguments))
-        return {path: self._origins.find(text).data() for path, text in islice(leaves, MAX_LEAVES)}
+        texts = values_of(self._log.redactor.redact_value(arguments))
+        return {path: self._origins.find(text).data() for path, text in islice(texts, MAX_LEAVES)}
 
     def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
         """Return why a person should review a call; None if untrusted data cannot have caused it.
@@ -78,19 +78,21 @@ class TaskFlows:
         if not self._origins.has_received_untrusted:
             return None
         redacted = self._log.redactor.redact_value(call.arguments)
-        leaves = dict(islice(values_of(redacted), MAX_LEAVES + 1))
-        if len(leaves) > MAX_LEAVES:
+        text_by_path = dict(islice(values_of(redacted), MAX_LEAVES + 1))
+        if len(text_by_path) > MAX_LEAVES:
             return "it has too many values to look for each of them"
         rules = (*self._allowed_flows, *learned)
-        return _Suspect(self._origins, call.bound, redacted, leaves, call.line, rules).reason()
+        suspect = _Suspect(self._origins, call.bound, redacted, text_by_path, call.line, rules)
+        return suspect.reason()
 
     async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
         """Return why a person should review a call, after asking a model for the task's outline.
 
-        Returns None if untrusted data cannot have caused the call, if a rule allows the data flow,
-        or if the outline contains the call.
+        The outline lists the calls that the user's words ask for. Returns None if untrusted data
+        cannot have caused the call, if a rule allows the data flow, or if the outline contains the
+        call.
 
         Args:
             call: The call.
@@ -101,7 +103,10 @@ class TaskFlows:
         if reason is not None and learned is not None and (rules := await learned()):
             reason = self.reason(call, rules)
         # Let the model extend the outline, until the outline has the call or cannot be extended.
-        while reason is not None and await self._extend_outline(self._outline_answer_count):
+        while reason is not None:
+            known_answer_count = self._outline_answer_count
+            if not await self._extend_outline(known_answer_count):
+                break
             reason = self.reason(call, rules)
         return reason
 
@@ -110,33 +115,34 @@ class TaskFlows:
         """The number of the model's answers that make up the outline."""
         return self._origins.outline.answers
 
-    async def _extend_outline(self, used_answer_count: int) -> bool:
-        """Ask the model which calls the task plans, if there are texts that it has not seen.
+    async def _extend_outline(self, known_answer_count: int) -> bool:
+        """Ask the model for the calls that the user's words ask for, unless it has seen all texts.
 
         The texts are the task, and the texts whose instructions the user tells the agent to obey.
+        The outline consists of the model's answers.
 
         Args:
-            used_answer_count: The number of the model's answers that the caller has used.
+            known_answer_count: The number of answers in the outline that the caller has checked.
 
         Returns:
-            Whether the outline now has more than ``used_answer_count`` answers. The further answers
-            may also come from a concurrent call of this method.
+            Whether the outline now has more than ``known_answer_count`` answers. The further
+            answers may also come from a concurrent call of this method.
         """
         origins = self._origins
         async with self._outline_lock:
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # In a resumed task, _outlined_text_count begins at 0 again. The model has then seen at
-            # least as many texts as it gave answers, because each answer followed a new text.
-            seen_text_count = max(self._outlined_text_count, self._outline_answer_count)
-            has_seen_all_texts = seen_text_count >= text_count
-            is_extended = self._outline_answer_count > used_answer_count
+            # In a resumed task, _outlined_text_count begins at 0 again. The model was then shown at
+            # least one new text for each of its recorded answers.
+            shown_text_count = max(self._outlined_text_count, self._outline_answer_count)
+            was_shown_all_texts = shown_text_count >= text_count
+            is_extended = self._outline_answer_count > known_answer_count
             has_users_words = bool(origins.own_words)  # False if a script wrote the task
-            if has_users_words and not is_extended and not has_seen_all_texts:
+            if has_users_words and not is_extended and not was_shown_all_texts:
                 self._outlined_text_count = text_count
                 await self._request_outline(texts_to_obey)
                 origins.follow(self._log.events)
-            return self._outline_answer_count > used_answer_count
+            return self._outline_answer_count > known_answer_count
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ class _Suspect:
         origins: The origins of the task's values.
         bound: The called action.
         arguments: The arguments.
-        leaves: The texts of all values in the arguments, by path.
+        text_by_path: The text of each value in the arguments, by its path.
         line: The line of the script with the call, if known.
         rules: Data flows that need no review.
     """
@@ -155,7 +161,7 @@ class _Suspect:
     origins: Origins
     bound: BoundAction
     arguments: Mapping[str, Any]
-    leaves: Mapping[str, str]
+    text_by_path: Mapping[str, str]
     line: int | None
     rules: Sequence[str]
 
@@ -165,33 +171,36 @@ class _Suspect:
         A call needs no review if all values that decide its effect are the user's own, or if the
         user's words ask for the call.
         """
+        # Content, such as the body of a mail, does not decide the effect of the call.
         deciding_paths = [
-            path for path, text in self.leaves.items() if not self._is_content(path, text)
+            path for path, text in self.text_by_path.items() if not self._is_content(path, text)
         ]
-        # The author is the model, which is untainted until it reads untrusted data.
-        if self.origins.is_author_untainted:
-            return self._reason_of_untainted(deciding_paths)
-        return self._reason_of_tainted(deciding_paths)
+        has_model_read_untrusted_data = not self.origins.is_author_untainted
+        if has_model_read_untrusted_data:
+            return self._reason_after_untrusted_read(deciding_paths)
+        return self._reason_before_untrusted_read(deciding_paths)
 
-    def _reason_of_untainted(self, deciding_paths: Sequence[str]) -> str | None:
+    def _reason_before_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read no untrusted data needs review.
 
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
         checked_paths = self._paths_to_check(deciding_paths)
-        unclear = [path for path in checked_paths if self._needs_review(path)]
-        # If no value decides the effect of the call, one value without review clears the call.
-        is_cleared_by_one_value = not deciding_paths and len(unclear) < len(self.leaves)
-        if not unclear or is_cleared_by_one_value:
+        paths_to_review = [path for path in checked_paths if self._needs_review(path)]
+        if not paths_to_review:
             return None
-        differences = self._differences_from_plan(self._untrusted_sources(unclear))
+        if not deciding_paths and len(paths_to_review) < len(self.text_by_path):
+            # No value decides the effect of the call, and at least one value needs no review.
+            return None
+        differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
         # The parameters that differ from the most similar planned call. Without a planned call, the
         # first parameter with a value that needs review.
-        differing = min(differences, key=len, default=[parameter_of(unclear[0])])
-        return self._reason_of(differing, unclear) if differing else None
+        differing = min(differences, key=len, default=[parameter_of(paths_to_review[0])])
+        equals_planned_call = not differing
+        return None if equals_planned_call else self._reason_of(differing, paths_to_review)
 
-    def _reason_of_tainted(self, deciding_paths: Sequence[str]) -> str | None:
+    def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
 
         Args:
@@ -199,42 +208,49 @@ class _Suspect:
         """
         checked_paths = self._paths_to_check(deciding_paths)
         differences = self._differences_from_plan(sources_by_parameter=None)  # all parameters
-        if not deciding_paths and not differences:
+        has_planned_call = len(differences) > 0
+        if not deciding_paths and not has_planned_call:
             return "the model wrote this call after it had read what others wrote"
         # The parameters that differ from the most similar planned call. Without a planned call, all
         # parameters that were checked.
         differing = min(differences, key=len, default=[*map(parameter_of, checked_paths)])
         if differing:
             return self._reason_of(differing, checked_paths)
-        return self._reason_of_contents() or self._reason_of_repetition(differences)
+        # The call equals a planned call, but its content may be a stranger's, and the planned call
+        # may have been made already.
+        return self._reason_of_content() or self._reason_of_repetition(differences)
 
     @property
     def _has_only_content(self) -> bool:
         action = self.bound.action
         is_undeclared = action.sinks is None and action.contents is None
-        return is_undeclared and all(self._is_content(path, "") for path in self.leaves)
+        return is_undeclared and all(self._is_content(path, "") for path in self.text_by_path)
 
     def _paths_to_check(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values to check: those that decide the effect of the call.
 
         Content, such as the body of a mail, is for people to read and decides no effect. If a call
-        has only content, all values are checked, because the call could carry data out.
+        has nothing but content, the content is checked, because a stranger's text could make such
+        a call in order to send data out.
         """
         if self._has_only_content and not deciding_paths:
-            return [*self.leaves]
+            return [*self.text_by_path]
         return deciding_paths
 
     def _differences_from_plan(
         self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
     ) -> Sequence[Sequence[str]]:
-        """Return, for each planned call, the parameters in which the checked call differs from it.
+        """Return the parameters in which the checked call differs, for each planned call.
+
+        A planned call is a call of the same action that the user's words ask for. Content, such as
+        the body of a mail, may differ.
 
         Args:
-            sources_by_parameter: The parameters to compare, each with its untrusted sources, or
-                with None if the sources are unknown. All parameters are compared if the mapping
-                itself is None.
+            sources_by_parameter: The parameters to compare, each with the untrusted results from
+                which the script computes the argument; None if these are unknown. An argument that
+                is computed from the same results as in the planned call does not differ. All
+                parameters are compared if the mapping itself is None.
         """
-        # Content, such as the body of a mail, may differ from the planned call.
         return self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
@@ -262,10 +278,11 @@ class _Suspect:
         comes_from_a_result = bool(self.origins.sources(action, path, self.line))
         # A constant of the script contains nothing that must not leave the user's services.
         carries_data_out = self.bound.action.egress and comes_from_a_result
-        is_own = self.origins.is_only_from_user(action, path, self.leaves[path], self.line)
+        text = self.text_by_path[path]
+        is_own = self.origins.is_only_from_user(action, path, text, self.line)
         if is_own and not carries_data_out:
             return False
-        origin = self.origins.find(self.leaves[path]) if self.rules else None
+        origin = self.origins.find(text) if self.rules else None
         if origin is None or origin.kind != "result":
             return True
         flow = flow_between(str(origin.action), origin.path, action, path)
@@ -284,16 +301,16 @@ class _Suspect:
             checked_paths: The paths of the values whose origin may be the reason.
         """
         paths = [path for path in checked_paths if parameter_of(path) in parameters]
-        if not paths:
+        if not paths:  # the call has no values for the parameters
             return f"it leaves out {', '.join(parameters)}, which the task asks for"
         traced = paths[:_MAX_TRACED_VALUES]
-        origins = {path: self.origins.find(self.leaves[path]) for path in traced}
+        origins = {path: self.origins.find(self.text_by_path[path]) for path in traced}
         untrusted_paths = {path for path in traced if origins[path].is_from_untrusted_data}
         # An untrusted value first, and a value from the task's own words last.
         path = min(traced, key=lambda p: (p not in untrusted_paths, origins[p].kind == "task"))
         origin = origins[path]
         if origin.kind == "task":
-            return f"{path}: {origin.text}, which does not ask for it here"
+            return f"{path}: {origin.text}, but the task does not ask for this value here"
         if path in untrusted_paths or origin.kind != "result":
             return f"{path}: {origin.text}"
         # The value comes from a result with the user's own data.
@@ -301,12 +318,13 @@ class _Suspect:
             return f"it sends your own data out as {path}: {origin.text}"
         return f"{path}: {origin.text}; the task does not say that this value is meant"
 
-    def _reason_of_contents(self) -> str | None:
-        """Return why a text in the call needs review; None if no text does.
+    def _reason_of_content(self) -> str | None:
+        """Return why content of the call, such as the body of a mail, needs review; otherwise None.
 
-        A text of a planned call, or of the user's words, needs no review.
+        Content needs no review if the user's words contain it, or if the outline contains it: the
+        calls that a model planned from the user's words.
         """
-        for path, text in self.leaves.items():
+        for path, text in self.text_by_path.items():
             name = parameter_of(path)
             value = self.arguments[name]
             is_in_planned_call = self.origins.outline.states(self.bound.name, name, value)

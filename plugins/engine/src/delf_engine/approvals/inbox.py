@@ -86,6 +86,7 @@ def answer_data(
 
 
 def _decider_of(data: Mapping[str, Any]) -> Decider:
+    """Return the author of an answer or a remark; a message without a name is "inbox"'s."""
     key = data.get("key")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
@@ -132,8 +133,8 @@ class Inbox:
                 self._watch.cancel()
                 self._watch = None
 
-    async def take_earlier(self, task_id: str) -> None:
-        """Read the answers and comments about a task that the inbox already contains."""
+    async def pass_on_earlier_notes(self, task_id: str) -> None:
+        """Pass on the answers and comments about a task that the inbox already contains."""
         if not isinstance(self._journal, SharedJournal):
             return
         try:

@@ -53,7 +53,8 @@ class Case:
         request_event: The recorded request, in a resumed task.
         decision_event: The recorded decision on that request.
         request_was_closed: Whether the sandbox of the task died while the request waited.
-        changed: Whether a person was asked before, and the call has a different effect now.
+        has_changed_since_request: Whether a person was asked before, and the call has a different
+            effect now.
     """
 
     key: CallKey
@@ -64,7 +65,7 @@ class Case:
     request_event: ApprovalRequested | None = None
     decision_event: ApprovalDecided | None = None
     request_was_closed: bool = False
-    changed: bool = False
+    has_changed_since_request: bool = False
 
     @cached_property
     def request(self) -> ApprovalRequest:
@@ -129,12 +130,12 @@ class ModeJudge:
     """Decides by the agent's approval mode and the user's advance approvals.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
         task: The task.
     """
 
-    def __init__(self, shared: Approvals, task: TaskRequest) -> None:
-        self._shared = shared
+    def __init__(self, approvals: Approvals, task: TaskRequest) -> None:
+        self._approvals = approvals
         self._task = task
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
@@ -142,9 +143,10 @@ class ModeJudge:
 
         A call whose outcome is unknown is decided by the task's option ``settle``: ``ask`` a
         person, make the call ``again``, or treat the call as ``done``. The ruling is returned
-        unchanged if neither the mode nor the option decides. With ``needs_journal``, the journal
-        records the answer, so that people see what was decided.
+        unchanged if neither the mode nor the option decides.
         """
+        # The option needs_journal lets the journal record the answer, so that people can see what
+        # was decided. A pre-approved call is only one of many that need no approval.
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
@@ -157,7 +159,7 @@ class ModeJudge:
             return ruling.answered(answer, needs_journal=True)
         if self._is_pre_approved_case(case):
             return ruling.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
-        if self._shared.config.approval_mode == "approve_all":
+        if self._approvals.config.approval_mode == "approve_all":
             answer = Answer.given(Approved(), "policy", "mode approve_all")
             return ruling.answered(answer, needs_journal=True)
         return ruling
@@ -174,14 +176,14 @@ class ModeJudge:
     def denies(self, bound_action: BoundAction) -> bool:
         """Return whether the mode ``read_only`` denies an action."""
         is_change = bound_action.action.effect != "read"
-        return is_change and self._shared.config.approval_mode == "read_only"
+        return is_change and self._approvals.config.approval_mode == "read_only"
 
     def is_pre_approved(self, bound_action: BoundAction) -> bool:
         """Return whether the settings approve an action beforehand.
 
-        Always False for calls of a worker, which is an agent that a script calls.
+        Always False in the task of a worker, which is an agent that a script calls.
         """
-        return not self._task.worker and self._shared.is_approved(bound_action.name)
+        return not self._task.worker and self._approvals.is_approved(bound_action.name)
 
 
 class PlanJudge:
@@ -214,22 +216,28 @@ class RememberedJudge:
     """Approves calls that an earlier decision covers, unless the mode is strict.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
         decisions: The earlier decisions that were not revoked.
     """
 
-    def __init__(self, shared: Approvals, decisions: RememberedDecisions) -> None:
-        self._is_strict = shared.is_strict
+    def __init__(self, approvals: Approvals, decisions: RememberedDecisions) -> None:
+        self._is_strict = approvals.is_strict
         self._decisions = decisions
         self._lock = asyncio.Lock()
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Look up an earlier decision about the same call or about its action."""
-        is_open = ruling.answer is None and case.request_event is None
-        if not is_open or case.outcome_unknown or self._is_strict:
+        """Answer with an earlier decision about the same call or about its action, if there is one.
+
+        The ruling is returned unchanged if an earlier judge has answered, or if the journal of a
+        resumed task shows that a person was asked.
+        """
+        was_person_asked = case.request_event is not None
+        if ruling.answer is not None or was_person_asked or case.outcome_unknown or self._is_strict:
             return ruling
-        async with self._lock:  # so that requests keep the order of their calls
-            remembered = await self._decisions.covering(case.request)
+        # One case at a time: the journal may answer one look-up later than the next one, and people
+        # would get the requests in another order than the script makes the calls.
+        async with self._lock:
+            remembered = await self._decisions.decision_covering(case.request)
         if remembered is None:
             return ruling
         answer = Answer.given(Approved(reason="remembered"), "policy", remembered.by)
@@ -240,8 +248,8 @@ class FlowsJudge:
     """Requires review of calls that instructions in untrusted data may have caused.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
-        flows: Traces from which earlier results and texts the values of calls come; None with
+        approvals: The approvals that all tasks of the agent share.
+        flows: Finds the earlier results and texts that the values of a call come from; None with
             ``flows = "off"``.
         decisions: The earlier decisions that were not revoked; these may allow data flows.
         worker: The worker that makes the call, if any.
@@ -249,16 +257,15 @@ class FlowsJudge:
 
     def __init__(
         self,
-        shared: Approvals,
+        approvals: Approvals,
         flows: TaskFlows | None,
         decisions: RememberedDecisions,
         worker: str | None,
     ) -> None:
-        self._denies = shared.config.flows == "deny"
-        # Traces the values of calls, to show their origins.
+        self._denies = approvals.config.flows == "deny"
         self._flows = flows
-        # The same object; None if origins are only shown, and never require a review.
-        self._blocking_flows = flows if shared.guards else None
+        # False if the settings say that flows are only shown to people, and never require a review.
+        self._may_block = approvals.guards
         self._decisions = decisions
         self._worker = worker
 
@@ -270,13 +277,12 @@ class FlowsJudge:
         call = case.call
         if call is None or self._flows is None:
             return ruling
-        if self._blocking_flows is None:
-            # The settings say that flows are only shown to people, and never require a review.
-            # Without an answer, a person gets the request; otherwise people may read the journal.
+        if not self._may_block:
+            # A person sees the flow in the request for an answer, or else in the journal.
             is_seen_by_people = ruling.answer is None or ruling.needs_journal
             return replace(ruling, flow=self._flows.reason(call)) if is_seen_by_people else ruling
         bound_action = call.bound
-        flow = await self._blocking_flows.reason_to_review(
+        flow = await self._flows.reason_to_review(
             call,
             lambda: self._decisions.flow_rules(
                 bound_action.name, bound_action.digest, self._worker
@@ -284,8 +290,8 @@ class FlowsJudge:
         )
         ruling = replace(ruling, flow=flow)
         # The user has chosen beforehand what happens to interrupted calls.
-        is_answered_interrupted_call = case.outcome_unknown and ruling.answer is not None
-        if flow is None or is_answered_interrupted_call:
+        is_interrupted_call_decided = case.outcome_unknown and ruling.answer is not None
+        if flow is None or is_interrupted_call_decided:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
@@ -294,10 +300,9 @@ class FlowsJudge:
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
-        return (
-            self._blocking_flows is not None
-            and await self._blocking_flows.reason_to_review(call) is not None
-        )
+        if self._flows is None or not self._may_block:
+            return False
+        return await self._flows.reason_to_review(call) is not None
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the sources of a call's values; empty with ``flows = "off"``."""
@@ -308,16 +313,21 @@ class RuleJudge:
     """Leaves calls with a team rule to the people whom the rule names.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
     """
 
-    def __init__(self, shared: Approvals) -> None:
-        self._shared = shared
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Overrule all earlier judges if a team rule covers the call."""
-        rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
-        return ruling if rule is None else replace(ruling.left_to_people(), rule=rule)
+        """Leave a call with a team rule to people, even if an earlier judge has answered.
+
+        Without a team rule, the ruling is returned unchanged.
+        """
+        rule = None if case.call is None else self._approvals.rule_of(case.call.bound.name)
+        if rule is None:
+            return ruling
+        return replace(ruling.left_to_people(), rule=rule)
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

@@ -11,14 +11,14 @@ from typing import Final
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decider
 from delf.records import dataclass
-from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
+from delf_engine.approvals.decision import Answer, check_fits, checked_decision, copy_of_request
 from delf_engine.approvals.talk import Remark
 
 # The number of decided requests whose outcome is named in the error for a late answer.
 _MAX_OUTCOMES: Final = 1000
 
 
-Decides = Callable[[Answer], bool]
+TakeAnswer = Callable[[Answer], bool]
 """Applies the team's rule to an answer; returns True if the answer decides the request.
 
 Returns False for a vote if more votes are needed. Raises ``DelfError`` for an answer that the rule
@@ -34,7 +34,7 @@ def _accept(_answer: Answer) -> bool:
     return True
 
 
-def _ignore(remark: Remark, decider: Decider, note: int | None) -> None:
+def _ignore(remark: Remark, author: Decider, inbox_position: int | None) -> None:
     pass
 
 
@@ -44,8 +44,8 @@ class PendingRequest:
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
-    decides: Decides = field(default=_accept)
-    remark: TakeRemark = field(default=_ignore)
+    take_answer: TakeAnswer = field(default=_accept)
+    take_remark: TakeRemark = field(default=_ignore)
 
     def copy(self) -> ApprovalRequest:
         """Return a copy of the request, so that the program cannot change the call."""
@@ -61,17 +61,20 @@ class PendingRequests:
         self._outcomes: dict[str, str] = {}
 
     def open(
-        self, request: ApprovalRequest, decides: Decides = _accept, remark: TakeRemark = _ignore
+        self,
+        request: ApprovalRequest,
+        take_answer: TakeAnswer = _accept,
+        take_remark: TakeRemark = _ignore,
     ) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
 
         Args:
             request: The request.
-            decides: Applies the team's rule to an answer.
-            remark: Records a comment or an assignment.
+            take_answer: Applies the team's rule to an answer.
+            take_remark: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, decides=decides, remark=remark)
+        pending = PendingRequest(request, answer, take_answer=take_answer, take_remark=take_remark)
         with self._lock:
             self._waiting[request.request_id] = pending
         return answer
@@ -104,15 +107,16 @@ class PendingRequests:
         return len(self._waiting)
 
     def add_remark(
-        self, request_id: str, remark: Remark, decider: Decider, note: int | None = None
+        self, request_id: str, remark: Remark, author: Decider, inbox_position: int | None = None
     ) -> None:
         """Record a comment or an assignment of a pending request, from any thread.
 
         Args:
             request_id: The request.
             remark: The comment or assignment.
-            decider: The author.
-            note: The position of the note in the journal's inbox, if any.
+            author: The person who commented or assigned the request.
+            inbox_position: The position, in the journal's inbox, of the message with the remark;
+                None if the remark was made in this process.
 
         Raises:
             UnknownRequestError: If the request is not pending.
@@ -121,10 +125,10 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
             if pending is None:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
-            pending.remark(remark, decider, note)
+            pending.take_remark(remark, author, inbox_position)
 
     def settle(self, request_id: str, answer: Answer) -> None:
-        """Decide a request by a rule, a timeout or enough votes.
+        """Give a pending request its answer, which a rule, a timeout or the votes decided.
 
         A request that is already decided stays as it is.
         """
@@ -156,7 +160,7 @@ class PendingRequests:
                 raise _not_pending(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
             _check(pending.request, answer, digest)
-            if not pending.decides(answer):
+            if not pending.take_answer(answer):
                 return
             # Removed at once, so that a second answer fails.
             del self._waiting[request_id]
@@ -168,7 +172,7 @@ class PendingRequests:
 def _check(request: ApprovalRequest, answer: Answer, digest: str | None) -> None:
     if digest is not None and digest != request.digest:
         raise DelfError(f"the answer to {request.request_id!r} is for another call")
-    well_formed(answer.decision)
+    checked_decision(answer.decision)
     check_fits(request, answer.decision)
 
 

@@ -28,10 +28,10 @@ from delf_engine.approvals.channels import NamedChannel
 from delf_engine.approvals.decision import (
     Answer,
     check_fits,
+    checked_decision,
     copy_of_request,
     needs_other_approver,
     unanswered,
-    well_formed,
     with_secrets,
 )
 from delf_engine.approvals.judges import Case, Ruling
@@ -66,7 +66,7 @@ class PeopleJudge:
     first answer counts. A background task never asks on a terminal.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records requests and decisions.
         permit: The task's permit to run, released while a person decides.
@@ -76,14 +76,14 @@ class PeopleJudge:
 
     def __init__(
         self,
-        shared: Approvals,
+        approvals: Approvals,
         task: TaskRequest,
         log: TaskLog,
         permit: Permit,
         clock: TaskClock,
         decisions: RememberedDecisions,
     ) -> None:
-        self._shared = shared
+        self._approvals = approvals
         self._task = task
         self._log = log
         self._permit = permit
@@ -92,24 +92,28 @@ class PeopleJudge:
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Ask a person about an undecided call; journal the request and the answer."""
-        is_decided_silently = ruling.answer is not None and not ruling.needs_journal
-        if is_decided_silently:
+        is_decided_without_journal = ruling.answer is not None and not ruling.needs_journal
+        if is_decided_without_journal:
             return ruling
         request, answer = self._request_of(case, ruling), ruling.answer
-        if case.is_question and not self._shared.can_answer(self._task):
+        if case.is_question and not self._approvals.can_answer(self._task):
             answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
-        elif answer is None and self._shared.is_strict and not case.is_question:
+        elif answer is None and self._approvals.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
-            return replace(ruling, answer=await self._journal(case, request, answer))
+            return replace(ruling, answer=await self._record_request_and(answer, case, request))
         # While a person decides, the task's time stops and other tasks may use its permit. The
         # answer is journalled before the permit is acquired again, which may take long.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
-                return replace(ruling, answer=await self._journal(case, request))
+                return replace(ruling, answer=await self._ask_people(case, request))
 
     def _request_of(self, case: Case, ruling: Ruling) -> ApprovalRequest:
-        """Return the request to show; in a resumed task, with the id of the recorded request."""
+        """Return the request to show to people.
+
+        In a resumed task, the request keeps the id of the recorded request, the origins of its
+        values, and the people who influenced the task.
+        """
         rule = {} if ruling.rule is None else ruling.rule.data()
         request = replace(case.request, flow=ruling.flow, rule=rule)
         if (event := case.request_event) is None:
@@ -121,38 +125,46 @@ class PeopleJudge:
             shaped_by=event.shaped_by,
         )
 
-    async def _journal(
-        self, case: Case, request: ApprovalRequest, answer: Answer | None = None
+    async def _record_request_and(
+        self, answer: Answer, case: Case, request: ApprovalRequest
     ) -> Answer:
-        """Journal a request and its answer, and return the answer that takes effect.
+        """Journal a request and another judge's answer; return the answer that takes effect."""
+        async with self._closed_on_cancellation(case, request):
+            await self._announce(case, request, by_policy=True)
+        return await self._record(case, request, answer)
 
-        Args:
-            case: The case.
-            request: The request to show.
-            answer: The answer of another judge; None to ask people.
-        """
-        try:
-            announcing = self._announce(case, request, by_policy=answer is not None)
-            if answer is not None:
-                await announcing
-            else:
-                asking = Asking(self._shared, self._task, self._log, request)
-                # answer() awaits ``announcing`` only when it accepts answers, because a person may
-                # answer as soon as the request is announced.
-                answer = await asking.answer(announcing, again=case.request_event is not None)
-        except asyncio.CancelledError:
-            # Cancelled while a person thinks: the request must not stay open for other readers.
-            is_abandoned = case.call is not None and case.call.abandoned
-            await self._record(case, request, unanswered(abandoned=is_abandoned))
-            raise
+    async def _ask_people(self, case: Case, request: ApprovalRequest) -> Answer:
+        """Journal a request, ask people, and journal and return the answer that takes effect."""
+        async with self._closed_on_cancellation(case, request):
+            asking = Asking(self._approvals, self._task, self._log, request)
+            # A person may answer as soon as the request is announced. Therefore the announcement is
+            # not awaited here, but by answer(), which first gets ready to accept answers.
+            announcing = self._announce(case, request, by_policy=False)
+            was_asked_before = case.request_event is not None
+            answer = await asking.answer(announcing, was_asked_before=was_asked_before)
         return await self._record(case, request, answer)
 
     @asynccontextmanager
+    async def _closed_on_cancellation(
+        self, case: Case, request: ApprovalRequest
+    ) -> AsyncGenerator[None]:
+        """Journal that nobody answers the request any more if the block is cancelled.
+
+        The request must not stay open for other readers of the journal.
+        """
+        try:
+            yield
+        except asyncio.CancelledError:
+            is_abandoned = case.call is not None and case.call.abandoned
+            await self._record(case, request, unanswered(abandoned=is_abandoned))
+            raise
+
+    @asynccontextmanager
     async def _watched_inbox(self) -> AsyncGenerator[None]:
-        if self._shared.inbox is None:
+        if self._approvals.inbox is None:
             yield
             return
-        async with self._shared.inbox.watched():
+        async with self._approvals.inbox.watched():
             yield
 
     async def _announce(self, case: Case, request: ApprovalRequest, *, by_policy: bool) -> None:
@@ -194,8 +206,10 @@ class PeopleJudge:
     def _effective(self, request: ApprovalRequest, answer: Answer) -> Decision:
         """Return the decision that takes effect.
 
-        ``remember`` is dropped or limited to the task if the request or the person does not allow
-        it. The answer to a question is converted to the question's type.
+        An approval may be remembered until the task ends (``task``) or until it is revoked. The
+        field ``remember`` is set to ``no`` if the request does not allow either, and to ``task`` if
+        the person may not decide for later tasks. The answer to a question is converted to the
+        question's type.
         """
         decision, question = answer.decision, Question.from_request(request)
         if question is not None:
@@ -213,55 +227,56 @@ class PeopleJudge:
             return decision
         # One person's decision must not hold for another person's later tasks.
         key_of_task_owner = self._decisions.key
+        # A person without a key uses this machine, and so is allowed what the owner is allowed.
         is_by_owner = answer.who.key is None or answer.who.key == key_of_task_owner
         may_outlive_task = is_by_owner and self._decisions.can_outlive_task
         return decision if may_outlive_task else replace(decision, remember="task")
 
 
 class Asking:
-    """Asks about one request; the first answer counts.
+    """One request for approval while people are asked; the first answer counts.
 
     Answers come from channels, the program, other processes, votes and the timeout. All of these go
     through the agent's pending requests, which accept only one.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records votes.
         request: The request.
     """
 
     def __init__(
-        self, shared: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
+        self, approvals: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
     ) -> None:
-        self._shared = shared
-        self._pending = shared.pending
+        self._approvals = approvals
+        self._pending = approvals.pending
         self._task = task
         self._redactor = log.redactor
         self._request = request
-        self._ballot = Ballot(request, task.on_behalf_of, log, shared)
-        self._remarks = RequestRemarks(request, log, shared.channels)
+        self._ballot = Ballot(request, task.on_behalf_of, log, approvals)
+        self._remarks = RequestRemarks(request, log, approvals.channels)
         # The failed channels, each with the reason.
         self._failures: list[str] = []
 
-    async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
+    async def answer(self, announced: Awaitable[None], *, was_asked_before: bool) -> Answer:
         """Wait for the answer; if this wait is cancelled, close the request to later answers.
 
         Args:
             announced: Shows the request to observers when awaited. An answer may arrive earlier.
-            again: Whether an earlier process showed the request, so that an answer may already
-                exist.
+            was_asked_before: Whether an earlier process showed the request, so that an answer may
+                already exist.
 
         Raises:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
                 pending in the journal until the task is resumed.
         """
-        seconds = self._shared.config.approval_timeout
+        seconds = self._approvals.config.approval_timeout
         # Accept answers before the request is visible, because an answer may come as soon as it is.
         # The ballot says whether an answer is enough to decide. Remarks are the comments and
         # assignments of people, which decide nothing.
         pending_answer = self._pending.open(
-            self._request, self._ballot.decides, self._remarks.schedule_recording
+            self._request, self._ballot.take_answer, self._remarks.schedule_recording
         )
         # A person whose answer comes after close() gets an error with this outcome.
         outcome = "cancelled"
@@ -269,7 +284,7 @@ class Asking:
             await announced
             try:
                 async with asyncio.timeout(seconds):
-                    await self._until_answered(pending_answer, again=again)
+                    await self._until_answered(pending_answer, was_asked_before=was_asked_before)
             except TimeoutError:
                 expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
                 self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
@@ -281,14 +296,17 @@ class Asking:
         finally:
             self._pending.close(self._request.request_id, outcome)
 
-    async def _until_answered(self, pending_answer: asyncio.Future[Answer], *, again: bool) -> None:
-        """Ask the channels, then wait for an answer from the agent's program or another process.
+    async def _until_answered(
+        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
+    ) -> None:
+        """Ask the channels, and wait until the request is decided.
 
-        If no channel answers, and no answer can come another way, the request is rejected.
+        A channel, the agent's program or another process may decide. If no channel decides, and no
+        answer can come another way, the request is rejected.
         """
         # Concurrently, because an answer may arrive from the page while a channel still shows its
         # prompt on the terminal.
-        asking_channels = asyncio.create_task(self._ask_channels(again=again))
+        asking_channels = asyncio.create_task(self._ask_channels(was_asked_before=was_asked_before))
         try:
             await asyncio.wait(
                 {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
@@ -298,7 +316,7 @@ class Asking:
             elif asking_channels.done():
                 asking_channels.result()  # raises the error of a failed journal
         finally:
-            # The first answer counts, so that prompts of other channels disappear.
+            # If the program or another process has decided, the channel must remove its prompt.
             asking_channels.cancel()
         # Votes from several channels may add up to a decision.
         await self._ballot.wait_until_counted()
@@ -313,18 +331,20 @@ class Asking:
         # A timeout must not cancel the future: an answer that was accepted until then counts.
         await asyncio.shield(pending_answer)
 
-    async def _ask_channels(self, *, again: bool) -> None:
+    async def _ask_channels(self, *, was_asked_before: bool) -> None:
         """Ask the channels in order until the request is decided.
+
+        In a resumed task, people may have answered before this process asks anybody.
 
         An invalid answer counts as a failure of the channel. A decision of the wrong kind for the
         request counts as a rejection.
         """
         request = self._request
-        if again and self._shared.inbox is not None:
-            await self._shared.inbox.take_earlier(request.task_id)
+        if was_asked_before and self._approvals.inbox is not None:
+            await self._approvals.inbox.pass_on_earlier_notes(request.task_id)
             if self._pending.find(request.request_id) is None:
                 return  # answered meanwhile
-        for named in self._shared.channels_for(self._task, is_question=request.is_question):
+        for named in self._approvals.channels_for(self._task, is_question=request.is_question):
             await self._ask_channel(named)
             if self._pending.find(request.request_id) is None:
                 return  # the answer counts, or somebody else was faster
@@ -348,7 +368,7 @@ class Asking:
                 return
             if isinstance(decision, DecidedBy):
                 decision, who = decision.decision, decision.who
-            decision = _reject_if_unfit(request, well_formed(decision))
+            decision = _reject_if_unfit(request, checked_decision(decision))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -369,8 +389,9 @@ class Asking:
         """Decide the request without a person, unless a person has answered meanwhile.
 
         Args:
-            answer: The answer of a timeout, or the rejection because nobody can be asked.
-            reason: The reason for the error about an interrupted call.
+            answer: The expiry after the timeout, or the rejection because nobody can be asked.
+            reason: Why no person has decided, such as "nobody answered within 5 s"; ends the
+                message of the error about an interrupted call.
 
         Raises:
             UndecidedCallError: If the request is about an interrupted call.
@@ -386,7 +407,7 @@ class Asking:
     @property
     def _can_be_answered_later(self) -> bool:
         """True if a person may answer later, in this program or in another process."""
-        return self._shared.may_wait(self._task, is_question=self._request.is_question)
+        return self._approvals.may_wait(self._task, is_question=self._request.is_question)
 
 
 def _reject_if_unfit(request: ApprovalRequest, decision: Decision) -> Decision:

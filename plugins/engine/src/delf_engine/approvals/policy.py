@@ -57,7 +57,7 @@ class TaskApprovals:
     """Decides whether the calls of a task may be made.
 
     Args:
-        shared: The approvals that all tasks of the agent share.
+        approvals: The approvals that all tasks of the agent share.
         task: The task.
         log: The log that records requests and decisions.
         permit: The task's permit to run, released while a person decides.
@@ -67,31 +67,36 @@ class TaskApprovals:
 
     def __init__(
         self,
-        shared: Approvals,
+        approvals: Approvals,
         task: TaskRequest,
         log: TaskLog,
         permit: Permit,
         clock: TaskClock,
         flows: TaskFlows | None = None,
     ) -> None:
-        self._shared = shared
+        self._approvals = approvals
         self._task = task
         self._log = log
         self._decisions = RememberedDecisions(
-            shared.journal, log.task_id, task.on_behalf_of, shared.project, log.redactor, task.past
+            approvals.journal,
+            log.task_id,
+            task.on_behalf_of,
+            approvals.project,
+            log.redactor,
+            task.past,
         )
         self.can_request_changes = False
         """True if the strategy of the task can act on requested changes."""
-        self._mode = ModeJudge(shared, task)
+        self._mode = ModeJudge(approvals, task)
         self._plan = PlanJudge()
-        self._flows = FlowsJudge(shared, flows, self._decisions, task.worker)
+        self._flows = FlowsJudge(approvals, flows, self._decisions, task.worker)
         self.judges: Sequence[Judge] = (
             self._mode.judge,
             self._plan.judge,
-            RememberedJudge(shared, self._decisions).judge,
+            RememberedJudge(approvals, self._decisions).judge,
             self._flows.judge,
-            RuleJudge(shared).judge,
-            PeopleJudge(shared, task, log, permit, clock, self._decisions).judge,
+            RuleJudge(approvals).judge,
+            PeopleJudge(approvals, task, log, permit, clock, self._decisions).judge,
         )
 
     # -- scripts ------------------------------------------------------------------------
@@ -127,7 +132,7 @@ class TaskApprovals:
             actions=tuple(bound_action.name for bound_action in actions),
             effects={bound_action.name: bound_action.action.effect for bound_action in actions},
         )
-        request_event, decision_event = _still_valid(request, recorded_request)
+        request_event, decision_event = _applicable_record(request, recorded_request)
         case = Case(
             key=call_key(request),
             make_request=lambda: request,
@@ -164,7 +169,7 @@ class TaskApprovals:
         *,
         recorded_call: RecordedCall | None = None,
         outcome_unknown: bool = False,
-        changed: bool = False,
+        has_changed_since_request: bool = False,
     ) -> Answer:
         """Decide whether a call may be made.
 
@@ -177,13 +182,13 @@ class TaskApprovals:
             recorded_call: The same call in the journal, if the task is resumed. The recorded
                 decision and request are reused, unless the call is shown differently now.
             outcome_unknown: Whether the call was begun before, so that approving repeats the call.
-            changed: Whether a person was asked about this call before, and the effect of the call
-                has changed since then.
+            has_changed_since_request: Whether a person was asked about this call before, and the
+                effect of the call has changed since then.
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
             make_request=lambda: self._request_for_call(case),  # uses the final value of ``case``
-            changed=changed,
+            has_changed_since_request=has_changed_since_request,
             call=call,
             verdict=verdict,
             outcome_unknown=outcome_unknown,
@@ -247,22 +252,22 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        If a person would now be shown something else, a pending request is closed and an approval
-        is dropped. A rejection still applies.
+        If the request would now show something else, it is closed if it is pending, and its
+        approval is dropped; its rejection still applies.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
         )
-        # A request that only the policy was to decide is made anew, because no person saw it.
+        # No person saw a request that the policy was to decide: another request replaces it.
         if request_event is None or _is_policy_pending(request_event, decision_event):
             return replace(case, decision_event=decision_event)
-        if (reason := self._what_changed(case, request_event)) is None:
-            return replace(case, request_event=request_event, decision_event=decision_event)
-        if decision_event is None:
+        reason = self._what_changed(case, request_event)
+        is_pending = decision_event is None
+        is_approved = not is_pending and decision_event.decision in ("approved", "edited")
+        if reason is not None and is_pending:
             await self._void(request_event, reason)
-            return replace(case, changed=True)
-        if decision_event.decision in ("approved", "edited"):
-            return replace(case, changed=True)
+        if reason is not None and (is_pending or is_approved):
+            return replace(case, has_changed_since_request=True)
         return replace(case, request_event=request_event, decision_event=decision_event)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
@@ -276,7 +281,7 @@ class TaskApprovals:
             return "what is to be done has changed since it was shown"
         if case.is_question:  # asks a person something, and has no rule and no effect
             return None
-        if ApprovalRule.from_data(request_event.rule) != self._shared.rule_of(call.bound.name):
+        if ApprovalRule.from_data(request_event.rule) != self._approvals.rule_of(call.bound.name):
             return "the team's rule has changed since it was shown"
         if request_event.effect != call.bound.action.effect:
             return "the effect of the action has changed since it was shown"
@@ -298,7 +303,7 @@ class TaskApprovals:
     @property
     def can_answer(self) -> bool:
         """False if certainly nobody can answer the task's questions; otherwise True."""
-        return self._shared.can_answer(self._task)
+        return self._approvals.can_answer(self._task)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
         """Check that a person can be asked if the task must ask.
@@ -310,8 +315,8 @@ class TaskApprovals:
             AgentConfirmationError: If an action needs approval and nobody can be asked; names the
                 actions.
         """
-        config, task = self._shared.config, self._task
-        if not self._shared.must_ask or config.approval_mode != "interactive":
+        config, task = self._approvals.config, self._task
+        if not self._approvals.must_ask or config.approval_mode != "interactive":
             return
         if task.wait_approvals or config.wait_approvals:
             return
@@ -321,7 +326,7 @@ class TaskApprovals:
             for bound_action in tools
             if bound_action.asks and not is_pre_approved(bound_action)
         ]
-        if not asking_actions or any(channel.can_ask for channel in self._shared.channels):
+        if not asking_actions or any(channel.can_ask for channel in self._approvals.channels):
             return
         action_list = ", ".join(asking_actions[:5])
         if len(asking_actions) > 5:
@@ -337,9 +342,10 @@ class TaskApprovals:
     def _request_for_call(self, case: Case) -> ApprovalRequest:
         """Make the request that a person is shown about a call, with secrets redacted."""
         call, verdict, redactor = case.call, case.verdict, self._log.redactor
-        assert call is not None  # noqa: S101 - decide_script() makes the request about a script
+        assert call is not None  # noqa: S101 - decide_script() makes the requests without a call
         bound_action, redact = call.bound, redactor.redact_text
         omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
+        # Validates the arguments that a person edits. The answer to a question is no argument.
         validate_edited_arguments = None if case.is_question else bound_action.action.validate
         preview_digest, files_digest = _digests_of_preview_and_files(case)
         return self._request(
@@ -358,7 +364,7 @@ class TaskApprovals:
             preview=None if verdict is None or verdict.preview is None else redact(verdict.preview),
             files={redact(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=case.outcome_unknown,
-            changed=case.changed,
+            changed=case.has_changed_since_request,
             is_question=case.is_question,
             fit=validate_edited_arguments,
             line=call.line,
@@ -395,7 +401,7 @@ class TaskApprovals:
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
             # A request about an interrupted call never expires.
-            "expires_after": None if outcome_unknown else self._shared.config.approval_timeout,
+            "expires_after": None if outcome_unknown else self._approvals.config.approval_timeout,
             "asked_by": asker,
             # The people whose edits, answers or changes influenced the task.
             "shaped_by": self._shapers(asker),
@@ -417,24 +423,23 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
     return sizes | ({} if verdict is None else dict(verdict.files))
 
 
-def _still_valid(request: ApprovalRequest, recorded_request: RecordedRequest) -> RecordedRequest:
-    """Return the recorded request and decision about a script, if these still apply.
-
-    Both are None if the script or its actions have changed. Both are also None if the policy was to
-    decide on the recorded request, and no decision was recorded. Only the decision is None if the
-    decision belongs to another request.
+def _applicable_record(
+    request: ApprovalRequest, recorded_request: RecordedRequest
+) -> RecordedRequest:
+    """Return the recorded request and decision about a script, each None if it does not apply.
 
     Args:
         request: The request for the script now.
         recorded_request: The request and the decision that are recorded for the same attempt.
     """
     request_event, decision_event = recorded_request
-    if (
-        request_event is None
-        or call_key(request_event) != call_key(request)
-        or _is_policy_pending(request_event, decision_event)
-    ):
+    if request_event is None:
         return None, None
+    has_script_changed = call_key(request_event) != call_key(request)
+    # The policy decides again, because no person saw the recorded request.
+    if has_script_changed or _is_policy_pending(request_event, decision_event):
+        return None, None
+    # The decision is about another request.
     if decision_event is not None and decision_event.request_id != request_event.request_id:
         return request_event, None
     return request_event, decision_event

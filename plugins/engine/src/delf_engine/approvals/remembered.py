@@ -70,7 +70,7 @@ class RememberedDecisions:
             RememberedDecision.from_request(request, decision, by=by, at=time.time())
         )
 
-    async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
+    async def decision_covering(self, request: ApprovalRequest) -> RememberedDecision | None:
         """Return the decision that covers a call; None if the call needs approval."""
         decisions = (*self._task_decisions, *await self._stored_decisions())
         return next((decision for decision in decisions if decision.covers(request)), None)
@@ -129,15 +129,14 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
-    """Return a person's answer to the same question of an earlier script of the task, if any.
+    """Return the person's answer if an earlier script of the task asked the same question.
 
-    A script that replaces a failed script asks nothing that the person has answered. None if the
-    latest answer was given to the current script: a script that asks the same question twice wants
-    two answers.
+    A script that replaces a failed script need not ask again. None if no script got an answer, or
+    if the current script got the latest one: a script that asks a question twice wants two answers.
 
     Args:
         events: The task's events.
-        question: The question now.
+        question: The question that the current script asks.
     """
     latest: tuple[ApprovalRequested, ApprovalDecided] | None = None
     for request_event, decision_event in _decided_requests(events):

@@ -20,7 +20,7 @@ REMARK_KIND: Final = "approval talk"
 """The kind of notes that carry a comment or an assignment to the waiting process."""
 MAX_COMMENT_LENGTH: Final = 4000
 """The maximum number of characters of a comment on a request."""
-MAX_REACTIONS: Final = 200
+MAX_REMARKS: Final = 200
 """The maximum number of comments and assignments of one request."""
 
 Reaction = ApprovalVoted | ApprovalCommented | ApprovalAssigned
@@ -45,7 +45,7 @@ Remark = Comment | Assignment
 
 
 def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str, Any]:
-    """Encode a comment or an assignment as a note in the journal's inbox."""
+    """Encode a comment or an assignment as the data of a note for the process that waits."""
     head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
     match remark:
         case Comment(text=text):
@@ -68,18 +68,22 @@ def decode_remark(data: Mapping[str, Any]) -> Remark | None:
 def check_remark(remark: Remark, events: Iterable[Event]) -> None:
     """Check that a request can take another comment or assignment.
 
+    Args:
+        remark: The new comment or assignment.
+        events: The events about the request.
+
     Raises:
         DelfError: If the comment is empty or too long, or the request has
-            :data:`MAX_REACTIONS` comments and assignments already.
+            :data:`MAX_REMARKS` comments and assignments already.
     """
     if isinstance(remark, Comment) and not remark.text.strip():
         raise DelfError("the comment is empty")
     if isinstance(remark, Comment) and len(remark.text) > MAX_COMMENT_LENGTH:
         raise DelfError(f"the comment has more than {MAX_COMMENT_LENGTH:,} characters")
     earlier = [each for each in events if isinstance(each, (ApprovalCommented, ApprovalAssigned))]
-    if len(earlier) >= MAX_REACTIONS:
+    if len(earlier) >= MAX_REMARKS:
         raise DelfError(
-            f"the request has {MAX_REACTIONS} comments and assignments, and takes no more"
+            f"the request has {MAX_REMARKS} comments and assignments, and takes no more"
         )
 
 
@@ -171,18 +175,22 @@ class RequestRemarks:
                 )
                 return
             after = reactions_to(self._log.events, self._request.request_id)
-        await self._tell(after)
+        await self._show_newest(after)
 
-    async def _tell(self, reactions: Sequence[Reaction]) -> None:
-        """Show the newest comment or assignment in the channels that can show a discussion."""
-        newest = reactions[-1]
-        if isinstance(newest, ApprovalVoted):
-            return
+    async def _show_newest(self, reactions: Sequence[Reaction]) -> None:
+        """Show the newest comment or assignment in the channels that can show a discussion.
+
+        Args:
+            reactions: The votes, comments and assignments of the request, in order.
+        """
+        # A vote may have been recorded after the remark.
+        newest = next(each for each in reversed(reactions) if not isinstance(each, ApprovalVoted))
+        earlier = reactions[: reactions.index(newest)]
         for channel in self._channels:
             if not isinstance(channel.channel, SupportsDiscussion):
                 continue
             try:
-                await channel.channel.show_discussion(self._request, newest, reactions[:-1])
+                await channel.channel.show_discussion(self._request, newest, earlier)
             except Exception as error:  # one failing plugin must not keep others from the event
                 self._log.redactor.log_failure(
                     _log, f"the channel {channel.name} reports no comment", error

@@ -19,7 +19,7 @@ from delf_engine.models.money import Ledger
 from delf_engine.outputs import Output
 from delf_engine.task import ChildOptions, TaskRequest
 from delf_engine.task_run import TaskRun
-from delf_engine.waiting import to_its_end
+from delf_engine.waiting import await_despite_cancellation
 
 MAX_LEVELS: Final = 5
 """The maximum number of levels of child tasks below a task."""
@@ -33,7 +33,7 @@ class _Batch:
     def __init__(self) -> None:
         self.calls: set[int] = set()
         self.problem: str | None = None
-        self.decided = asyncio.Event()
+        self.is_decided = asyncio.Event()
 
 
 class ChildTasks:
@@ -98,10 +98,9 @@ class ChildTasks:
             batch.calls.add(call.number)
             try:
                 # Calls of ``asyncio.gather`` arrive one by one, and no message says how many are
-                # still to come.
+                # still to come. Wait until no call has joined the batch during one pause. If the
+                # script is blocked by this call, no call can join.
                 call_count = 0
-                # Wait until a pause brings no new call. A script that waits for this call makes
-                # none.
                 while call_count < len(batch.calls) and not call.blocks_script:
                     call_count = len(batch.calls)
                     await asyncio.sleep(_BATCH_SECONDS)
@@ -112,11 +111,11 @@ class ChildTasks:
                 self._decide_batch(batch)
         else:
             batch.calls.add(call.number)
-            await batch.decided.wait()
+            await batch.is_decided.wait()
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
-        """Reserve a child task for each call of a batch.
+        """Reserve a child task for each of the calls that were made at the same time.
 
         If the task may not start that many more children, set ``batch.problem`` instead.
         """
@@ -128,10 +127,10 @@ class ChildTasks:
         else:
             batch.problem = (
                 f"{call_count} calls came together, each for a child task, and the task can have "
-                f"{remaining} more of at most {self._run.config.max_children}: give each several "
-                "pieces of the work"
+                f"{remaining} more of at most {self._run.config.max_children}: make fewer calls, "
+                "each with a larger part of the work"
             )
-        batch.decided.set()
+        batch.is_decided.set()
 
     def release(self, call: Call) -> None:
         """Release the child task that is reserved for a call, if any."""
@@ -147,7 +146,11 @@ class ChildTasks:
     async def delegate(
         self, call: Call, child: ChildTask, starts: list[ChildStarted]
     ) -> ChildResult:
-        """Run a child task of a call to its end; continue a recorded child with the same task text.
+        """Run a child task of a call to its end, and return the result.
+
+        If the call started a child with the same task text before a resume, that child is
+        continued. If that child still runs, because the call was cancelled with its sandbox and is
+        now repeated, the call waits for the child. Otherwise a new child is started.
 
         Args:
             call: The call that waits for the result.
@@ -165,7 +168,7 @@ class ChildTasks:
             )
         request = self._request(child, call)
         recorded_start = next((event for event in starts if event.task == child.task), None)
-        self._reserved_calls.discard(call.number)
+        self._reserved_calls.discard(call.number)  # the child is counted or was counted before
         if recorded_start is None:
             self._count_child()
         else:
@@ -174,8 +177,8 @@ class ChildTasks:
         key = call.number, request.task_id
         child_task = self._running.get(key)
         if child_task is None:
-            # A task of its own: the child continues if this call is cancelled with its sandbox.
-            # The repeated call finds it by its key.
+            # The child has its own asyncio task, so that the child continues if this call is
+            # cancelled with its sandbox. The repeated call finds the child by the key.
             child_work = self._run_recorded(call, request, is_resumed=recorded_start is not None)
             child_task = self._running[key] = asyncio.create_task(child_work)
         # The child needs a permit itself. If waiting parents kept theirs, they could hold all
@@ -192,7 +195,7 @@ class ChildTasks:
         self._run = run
 
     def keep_resumable(self) -> None:
-        """Let children end resumable when they are cancelled from now on."""
+        """From now on, do not record the end of a cancelled child, so that it can be resumed."""
         self._stays_resumable = True
 
     async def end(self, call: Call | None = None) -> None:
@@ -207,10 +210,11 @@ class ChildTasks:
         child_tasks = [self._running.pop(key) for key in ended_keys]
         for (_, child_id), child_task in zip(ended_keys, child_tasks, strict=True):
             if self._stays_resumable and not child_task.done():
+                # The resumed parent continues the child.
                 self._keep_child_resumable(child_id)
             child_task.cancel()
         if child_tasks:
-            await to_its_end(asyncio.gather(*child_tasks, return_exceptions=True))
+            await await_despite_cancellation(asyncio.gather(*child_tasks, return_exceptions=True))
 
     async def _run_recorded(
         self, call: Call, request: TaskRequest, *, is_resumed: bool
@@ -286,8 +290,9 @@ class ChildTasks:
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
         """Build the request of a child task, which inherits options from the parent."""
-        # The text of the child's task is trusted as much as the call, if the connection made the
-        # text only from its own words, or if the text is an argument of the call.
+        # The text of the child's task is as trusted as the call in two cases: if the connection
+        # declares that it wrote the text without data of others, or if the script passed the text
+        # as an argument of the call.
         is_trusted_like_call = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:

@@ -42,8 +42,8 @@ class CallContexts:
         # The calls' printed text, which holds back a possible beginning of a secret.
         self._outputs: dict[int, RedactedStream] = {}
 
-    def has_begun(self, call: Call) -> bool:
-        """Return True if a call started child tasks before a resume."""
+    def has_started_children(self, call: Call) -> bool:
+        """Return True if a call has already started child tasks, before the task was resumed."""
         return bool(self.children.recorded_children(call.number))
 
     async def files_written(self) -> None:
@@ -150,13 +150,14 @@ class CallContexts:
 
         Args:
             call: The call that reads the file.
-            name: The file's name, also with a folder before the name.
+            name: The file's name, with or without its folder.
             max_bytes: The maximum size of the file.
             reader: Reads the content from another place than the task's files; None for a file of
                 the task.
         """
         names = {name, Path(name).name}
         is_loaded = not names.isdisjoint(call.files)
+        # A person was asked about the call without its content, and may have approved other data.
         was_unreadable = not names.isdisjoint(call.unreadable_names)
         if reader is None and not is_loaded and was_unreadable:
             raise ToolRefusedError(

@@ -95,11 +95,15 @@ class Gate:
         self._redactor = run.log.redactor
         self._replay = run.replay
         self._contexts = contexts
-        self._numbers = itertools.count(self._replay.last_call + 1)
+        self._numbers = itertools.count(self._replay.highest_call_id + 1)
         self.answer: Returned | None = None
         """The result of the latest call of the script's function ``answer``."""
-        self._checks: list[str] = []
-        self._closed = self._gives_no_answers = False
+        # The names of the connections' checks in flight, for messages.
+        self._running_checks: list[str] = []
+        # True if new calls are refused.
+        self._is_closed = False
+        # True if new calls raise TaskLeftError instead of getting an answer.
+        self._withholds_answers = False
         self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
@@ -108,7 +112,7 @@ class Gate:
         self._guard: CallGuard | None = None
         self._runs_script = False
         # True if a person has asked for another script. All further calls are then rejected.
-        self._changes_requested = False
+        self._rejects_calls = False
 
     def use(self, tools: Toolset) -> None:
         """Replace the tools that scripts can call."""
@@ -120,19 +124,19 @@ class Gate:
         Args:
             guard: The strategy's additional rules for the script's calls.
         """
-        self._records.forget_requests()
+        self._records.unregister_calls()
         self._guard = guard
-        self._runs_script, self._changes_requested = True, False
+        self._runs_script, self._rejects_calls = True, False
         if guard is not None:
             guard.begin()
 
     def end_script(self) -> None:
         """End a script.
 
-        If a person requested changes of the script, its further calls were rejected. The calls of
-        the next script are not.
+        If a person requested changes of the script, all its further calls were rejected; calls of
+        the next script are accepted again.
         """
-        self._runs_script = self._changes_requested = False
+        self._runs_script = self._rejects_calls = False
 
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call.
@@ -150,8 +154,8 @@ class Gate:
                 Set if the task will be resumed: after an answer, the script could take steps that
                 the resumed task does not repeat.
         """
-        self._closed = True
-        self._gives_no_answers = self._gives_no_answers or without_answers
+        self._is_closed = True
+        self._withholds_answers = self._withholds_answers or without_answers
 
     async def wait_for_calls(self, seconds: float) -> None:
         """Wait for the remaining calls after their script ended.
@@ -182,7 +186,10 @@ class Gate:
     @property
     def under_way(self) -> list[str]:
         """Descriptions of the calls and connections' checks in flight, for messages."""
-        return [*self._checks, *(f"the call {call.bound.name}" for call in self._records.under_way)]
+        return [
+            *self._running_checks,
+            *(f"the call {call.bound.name}" for call in self._records.under_way),
+        ]
 
     async def until_idle(self) -> None:
         """Wait, without a time limit, until no call is in flight."""
@@ -200,12 +207,14 @@ class Gate:
         """
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a call is made by a task")
+            raise RuntimeError("Gate.call() runs only in an asyncio task")
         self._call_tasks.add(task)
         try:
             answer = await self._validate_and_make(request)
         except TaskLeftError:
-            self.close()  # a resume could not replay any further call of the script
+            # This process stops working on the task without recording the end of the call. A
+            # resumed task could not replay a call that comes after this one.
+            self.close()
             raise
         finally:
             self._call_tasks.discard(task)
@@ -219,7 +228,7 @@ class Gate:
         # Before anything is awaited: numbers follow the order in which calls came.
         number = next(self._numbers)
         name = f"{request.connection}.{request.method}" if request.method else request.connection
-        if self._closed:
+        if self._is_closed:
             return self._answer_after_close()
         try:
             bound_action = self._tools.find(request.connection, request.method)
@@ -270,10 +279,10 @@ class Gate:
             # Further events of this call must have the number under which the journal knows it.
             call.number = recorded_call.call_id
             call.has_start_event = call.was_begun_before = recorded_call.started is not None
-        # A call that is answered from the journal has ended, and so cannot be abandoned. Only other
-        # calls are registered.
+        # From now on, the script can abandon the call, which is then recorded. A call that was
+        # answered from the journal above has ended, and cannot be abandoned.
         self._records.register(request.call_id, call)
-        if recorded_call is None and self._changes_requested:
+        if recorded_call is None and self._rejects_calls:
             return await self._reject(call, "changes to the script were requested")
         if recorded_call is None:
             if call.digest in self._maker.unknown_outcomes:
@@ -281,15 +290,12 @@ class Gate:
             return await self._ask_and_make(call)
         # A read is repeated; any other call may have taken effect already.
         if recorded_call.started is not None and recorded_call.started.effect != "read":
-            return await self._ask_whether_again(call, recorded_call)
+            return await self._repeat_or_ask(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
 
     def _reject_further_calls_of_script(self) -> None:
-        """Reject all further calls of the running script, for which a person requested changes.
-
-        If no script is running, there are no such calls.
-        """
-        self._changes_requested = self._runs_script
+        """Reject all further calls of the running script, for which a person requested changes."""
+        self._rejects_calls = self._runs_script  # calls without a script are never rejected
 
     def _answer_after_close(self) -> Raised:
         """Return the answer for a call after :meth:`close`.
@@ -300,8 +306,8 @@ class Gate:
         """
         if self._records.unrecorded_error is not None:
             raise self._records.unrecorded_error
-        if self._gives_no_answers:
-            raise TaskLeftError("the task was left: no call is made any more")
+        if self._withholds_answers:
+            raise TaskLeftError("this process no longer works on the task, which will be resumed")
         return Raised("ToolError", "the task is over; no call is made any more")
 
     async def _ask_and_make(
@@ -309,12 +315,12 @@ class Gate:
     ) -> CallAnswer:
         """Reserve a child task if the call needs one, then ask for approval and make the call."""
         try:
-            # While a call waits for a person, the task gives its permit back. If the script has
-            # cancelled that call, the task must get the permit again before another call begins.
+            # An earlier call may have given the task's permit back while waiting for a person, and
+            # then have been cancelled. The task must get the permit again before this call begins.
             await self._permit.wait_until_held()
             await self._contexts.files_written()
         except asyncio.CancelledError:
-            await self._records.not_started(call)
+            await self._records.record_not_started(call)
             raise
         # Actions with ``resumes=True`` do all their work in child tasks. A call of such an action
         # first reserves a place for a child, so that no person approves a call that cannot be made.
@@ -324,12 +330,13 @@ class Gate:
         try:
             problem = await self._contexts.children.reserve(call)
             if problem is not None:
+                # The error may end the script, so the running calls get time to finish first.
                 await self._records.wait_for_calls_within_limit(call)
                 message = f"{call.bound.name} is not made: {problem}"
                 return await self._refuse_validated(call, message, "ToolError")
             return await self._approve_and_make(call, recorded_call)
         except asyncio.CancelledError:
-            await self._records.not_started(call)
+            await self._records.record_not_started(call)
             raise
         finally:
             self._contexts.children.release(call)
@@ -387,7 +394,7 @@ class Gate:
         reasons = [guard_verdict.reason]
         if isinstance(verdict, NeedsApproval):
             reasons.append(verdict.reason)
-        return verdict.asking("; ".join(reasons))
+        return verdict.with_reason_to_ask("; ".join(reasons))
 
     async def _connection_verdict(self, call: Call) -> Verdict:
         """Return the verdict of the connection's check; Refused if the check fails."""
@@ -396,7 +403,7 @@ class Gate:
             return Allowed()
         # The journal does not record checks. This list lets an error message name a check that
         # hangs.
-        self._checks.append(f"the check of {call.bound.name}")
+        self._running_checks.append(f"the check of {call.bound.name}")
         try:
             proposed_call = ProposedCall(
                 action=call.bound.action.name,
@@ -414,14 +421,14 @@ class Gate:
                 verdict = await verdict if inspect.isawaitable(verdict) else verdict
         except asyncio.CancelledError:
             if is_cancelled():
-                await self._records.not_started(call)
+                await self._records.record_not_started(call)
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
         # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the host.
         except (Exception, SystemExit) as error:
             return Refused(message=f"it could not be checked: {describe_failure(error)}")
         finally:
-            self._checks.remove(f"the check of {call.bound.name}")
+            self._running_checks.remove(f"the check of {call.bound.name}")
         if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
@@ -434,7 +441,7 @@ class Gate:
         await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
         return Raised(kind, message)
 
-    async def _ask_whether_again(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
+    async def _repeat_or_ask(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:
         """Repeat a call that an earlier process began and did not end, or ask a person first.
 
         A call that works in child tasks is repeated without a question: its child tasks continue.
@@ -448,22 +455,26 @@ class Gate:
                 self._edit(call, edited)
             except ToolRefusedError as error:  # secrets were redacted, or the action has changed
                 obstacle = f"its recorded arguments do not fit: {error.message}"
+                # The request still shows these arguments to the person.
                 call.arguments = dict(edited)
                 if recorded_call.started is not None:
                     call.digest = recorded_call.started.digest
         if obstacle is None and self._can_repeat_without_question(call):
             await self._wait_for_previous_process()
             return await self._make(call)
-        # A call that cannot be made again needs no check, and the verdict ``Allowed`` adds nothing
-        # to the question.
-        verdict = await self._verdict(call) if obstacle is None else Allowed()
+        # If there is an obstacle, the call is never made again. ``Allowed`` then means only that
+        # the request shows nothing of a check.
+        verdict: Verdict = Allowed()
+        if obstacle is None:
+            verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
-            obstacle, verdict = f"it is refused: {verdict.message}", Allowed()
+            obstacle = f"it is refused: {verdict.message}"
+            verdict = Allowed()
         # The process that began the call may not have noticed that it lost the task: an approval
         # now could have the effect twice.
         if self._replay.previous_owner is not None:
             process = self._replay.previous_owner.process
-            verdict = verdict.asking(
+            verdict = verdict.with_reason_to_ask(
                 f"{process} began the call and has not reported since; that process may be alive "
                 "and still making the call"
             )
@@ -492,10 +503,10 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refused(call, verdict.message))
-        # Stored before the question, because an edit by the person gives the call another digest.
+        # Read the digest now: if the person edits the call, _ask() changes the digest.
         unknown_digest = call.digest
         reason = "the same call was made before, and its answer was lost: it may have been done"
-        approval = verdict.asking(reason)
+        approval = verdict.with_reason_to_ask(reason)
         answer = await self._ask(call, None, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
@@ -515,14 +526,14 @@ class Gate:
         """Return True if an interrupted call is repeated without asking a person."""
         if call.bound.action.resumes:
             return True
-        return self._contexts.has_begun(call)
+        return self._contexts.has_started_children(call)
 
     async def _make(self, call: Call) -> CallAnswer:
-        if self._closed:  # closed while a person decided
+        if self._is_closed:  # closed while a person decided
             return self._answer_after_close()
         await self._records.begin(call)
-        if self._closed:  # closed while the journal stored the start
-            await self._records.not_started(call)
+        if self._is_closed:  # closed while the journal stored the start
+            await self._records.record_not_started(call)
             return self._answer_after_close()
         return await self._maker.make(call)
 
@@ -541,8 +552,8 @@ class Gate:
         Raises:
             ToolRefusedError: If the arguments do not fit the action.
         """
-        # Both have the same values: the first as the script passed them, the second as the types
-        # that the action declares.
+        # ``script_arguments`` has the values as the script passed them, ``validated_arguments`` has
+        # the same values as the types that the action declares.
         script_arguments, validated_arguments = validate_arguments(bound.action, keywords)
         # A declared type may hide parts of a value, such as a secret, so that two different calls
         # would get the same digest.
@@ -593,7 +604,7 @@ class Gate:
                     verdict,
                     recorded_call=recorded_call,
                     outcome_unknown=outcome_unknown,
-                    changed=is_changed,
+                    has_changed_since_request=is_changed,
                 )
             except asyncio.CancelledError:
                 await self._records.cancel(call, "cancelled before it was decided")
@@ -649,7 +660,8 @@ class Gate:
                 assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
                 self._edit(call, edit.arguments)
                 is_edited = True
-            except ToolRefusedError:  # the check has changed since
+            except ToolRefusedError:
+                # The edit has a secret, or the action's parameters have changed since the edit.
                 self._edit(call, original_arguments)
                 return False
         return is_edited
@@ -685,7 +697,7 @@ class Gate:
 
 
 def _can_retry(answer: Answer) -> bool:
-    """Return whether another script could succeed although this call was not approved."""
+    """Return whether the model may try another script after a call was not approved."""
     # Nobody to ask, nobody who answers, or a bare no is the same for every script.
     is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
     return answer.source != "nobody" and not is_final

@@ -174,7 +174,7 @@ class CallMaker:
     async def _handle_tool_exception(
         self, call: Call, started: float, error: ToolException
     ) -> CallAnswer:
-        """Record a call whose tool raised ``ToolException``; return the script's answer.
+        """Record a call whose tool raised ``ToolException``; return the answer for the script.
 
         The action's ``handle_error`` converts the exception to a text; without it the call fails.
         """

@@ -70,7 +70,7 @@ class CallRecords:
         """
         self._requests[request] = call
 
-    def forget_requests(self) -> None:
+    def unregister_calls(self) -> None:
         """Unregister all calls, because their script has ended."""
         self._requests.clear()
 
@@ -118,10 +118,11 @@ class CallRecords:
             raise
         call.has_start_event = True
 
-    async def not_started(self, call: Call) -> None:
+    async def record_not_started(self, call: Call) -> None:
         """Record a call that was cancelled before it could have any effect.
 
-        A call that an earlier process began is recorded as cut off: its outcome stays unknown.
+        The journal gets a start and an end of the call. A call that an earlier process began is
+        recorded as cut off: its outcome stays unknown.
         """
         if call.was_begun_before:
             await self.cancel(call, "cancelled before it was made again")

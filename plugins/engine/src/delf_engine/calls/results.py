@@ -59,14 +59,18 @@ class Results:
         return self._redacted(result)
 
     def _redacted(self, result: Any) -> tuple[Any, bytes]:
+        """Return a frozen copy of a result without secrets, and the encoding of the copy."""
         encoded = self.encode(result)
         if self._redactor.knows_any and self._redactor.is_in(encoded):
             decoded = _decode(encoded)
             redacted = self._redactor.redact_value(decoded)
-            if redacted is not decoded:
+            has_secrets = redacted is not decoded
+            if has_secrets:
                 return freeze(redacted), self.encode(redacted)
+        if type(result) in PLAIN:
+            return result, encoded
         # Decoding the encoded result gives exactly the value that the script gets.
-        return result if type(result) in PLAIN else freeze(_decode(encoded)), encoded
+        return freeze(_decode(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
         """Encode a result without redaction and without conversion of unsupported parts.

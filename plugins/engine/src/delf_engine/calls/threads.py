@@ -43,8 +43,8 @@ class ToolThreads:
         Raises:
             RuntimeError: After :meth:`close`, or if no thread can be started.
         """
-        # The pool keeps a cancelled job in its queue. The function is in a list, which is cleared
-        # then, so that the pool does not keep the function and its arguments alive.
+        # The pool keeps a cancelled job in its queue. The function is therefore put in a list: the
+        # list is cleared at the cancellation, which frees the function and its arguments.
         pending_work: list[Callable[[], Any]] = [partial(copy_context().run, function)]
         # This frame would keep the function, and with it the arguments of a cancelled call, alive.
         del function
@@ -68,6 +68,7 @@ class ToolThreads:
                 raise
             if abandoned():
                 raise
+            # The function goes on, so its result is returned in spite of the cancellation.
             await _completion(job)
         if job.cancelled():
             raise RuntimeError("the agent was stopped before the function began")
@@ -118,7 +119,8 @@ def _run_job(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
 
     Args:
         job: The job, which receives the outcome.
-        pending_work: A list with the function as its only item.
+        pending_work: A list with the function as its only item. The item is removed, so that the
+            function and its arguments are freed as soon as the call ends.
     """
     # The job's own lock decides: either the event loop has cancelled the job, or it starts here.
     is_cancelled = not job.set_running_or_notify_cancel()

@@ -15,7 +15,7 @@ from delf.protocols.journal import Journal, PerhapsAlive
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 from delf_engine.journal.forks import is_incomplete_fork
-from delf_engine.waiting import to_its_end
+from delf_engine.waiting import await_despite_cancellation
 
 _log = logging.getLogger(__name__)
 # The maximum wait for the journal when a claim is released; an unreleased claim expires.
@@ -63,7 +63,7 @@ class Claims:
             try:
                 # A release that is cancelled halfway would leave the task idle until its lease
                 # expires.
-                await to_its_end(self._release(journal, task_id))
+                await await_despite_cancellation(self._release(journal, task_id))
             except (DelfError, TimeoutError) as error:
                 cause = str(error) or "the journal does not answer"
                 _log.warning("task %s is not released for other processes yet: %s", task_id, cause)
@@ -75,14 +75,15 @@ class Claims:
             await journal.release(task_id)
 
     async def claim(
-        self, journal: Journal, task_id: str, *, even_at_limit: bool = False
+        self, journal: Journal, task_id: str, *, even_if_ended_at_limit: bool = False
     ) -> Sequence[Event]:
         """Claim a task for this agent, unless the task is over; return its events.
 
         Args:
             journal: The journal.
             task_id: The id of the task.
-            even_at_limit: Whether to claim the task even if it ended at its timeout or budget.
+            even_if_ended_at_limit: Whether to claim the task even if the task ended at its timeout
+                or budget.
 
         Returns:
             The task's events.
@@ -99,13 +100,13 @@ class Claims:
         is_claimed = False
         try:
             events = await journal.read(task_id)
-            if is_over(events) and not (even_at_limit and ended_at_limit(events)):
+            if is_over(events) and not (even_if_ended_at_limit and ended_at_limit(events)):
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
                 # A claim that is cancelled halfway could succeed unnoticed and never be released,
                 # so wait for its end even if cancelled.
-                predecessor = await to_its_end(claiming)
+                predecessor = await await_despite_cancellation(claiming)
                 if predecessor is not None:
                     self.previous_owners[task_id] = Predecessor(
                         predecessor.process, monotonic() + predecessor.lease
@@ -117,7 +118,7 @@ class Claims:
                     end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
                 )
                 events = await journal.read(task_id)
-            is_claimed = not is_over(events) or (even_at_limit and ended_at_limit(events))
+            is_claimed = not is_over(events) or (even_if_ended_at_limit and ended_at_limit(events))
             return events
         finally:
             if not is_claimed:

@@ -51,8 +51,12 @@ class InProcessJournal:
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
         self._claimed: set[str] = set()
         self._remembered: dict[str, RememberedDecision] = {}
-        # Weak: a subscription that was never read is dropped with its generator.
-        self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
+        # The queue of each subscription, with the id of the watched task; None watches all tasks.
+        # Only the subscription's generator refers to the queue, so that the entry disappears with
+        # the generator, even if the generator was never started.
+        self._task_by_queue: WeakKeyDictionary[asyncio.Queue[Event], str | None] = (
+            WeakKeyDictionary()
+        )
 
     async def append(self, event: Event) -> None:
         """Append an event. No-op if the event is stored already."""
@@ -70,8 +74,8 @@ class InProcessJournal:
         elif isinstance(event, (TaskQueued, TaskStarted, TaskResumed)):
             entry.outcome = None
             self._claimed.add(event.task_id)
-        if self._queues:
-            for queue, watched_task in list(self._queues.items()):
+        if self._task_by_queue:
+            for queue, watched_task in list(self._task_by_queue.items()):
                 if watched_task is None or watched_task == event.task_id:
                     queue.put_nowait(event)
         size = size_of(event)
@@ -95,7 +99,7 @@ class InProcessJournal:
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
         """Yield the events that are appended after this call, of one task or all tasks."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
-        self._queues[queue] = task_id
+        self._task_by_queue[queue] = task_id
         return _events_of(queue)
 
     async def find(self, limit: int = 100) -> Sequence[TaskRecord]:

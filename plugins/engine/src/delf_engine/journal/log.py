@@ -69,8 +69,8 @@ class TaskLog:
         self._print_stream = RedactedStream(self.redactor)
         # The buffered clock reads of the script, in nanoseconds.
         self._clock_reads: list[int] = []
-        # The buffered turns of the script's event loop, as a flat list of a turn, the number of the
-        # call whose answer arrived, the next turn and so on.
+        # The buffered turns of the script's event loop, as a flat list of pairs: the number of an
+        # iteration of the loop, and the number of the call whose answer arrived in that iteration.
         self._loop_turns: list[int] = []
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.
@@ -202,7 +202,9 @@ class TaskLog:
             fields: The event's own fields.
         """
         if self.redactor.knows_any:
+            # SAFE names the fields whose values are only numbers and fixed words.
             fields = self._without_secrets(fields, SAFE)
+        # Text that was printed before the event comes first.
         self._queue_output()
         self._queued_events.append((kind, frozen_fields(kind, fields)))
         self._flush_soon()
@@ -233,14 +235,14 @@ class TaskLog:
             # events must not mix with events of this process.
             self._is_ended = True
 
-    def say(self, text: str) -> None:
-        """Buffer text that a script printed; it is recorded before any other event.
+    def buffer_output(self, text: str) -> None:
+        """Buffer text that a script printed; the text is recorded before the next event.
 
         A possible beginning of a secret is held back until more text arrives or the script ends.
         """
         self._print(self._print_stream.feed(text))
 
-    def end_prints(self) -> None:
+    def flush_held_back_output(self) -> None:
         """Record text that was held back as a possible beginning of a secret."""
         self._print(self._print_stream.end())
 
@@ -253,7 +255,7 @@ class TaskLog:
             self._flush_soon()
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Buffer clock reads of a script; they are recorded before any other event.
+        """Buffer clock reads of a script; the reads are recorded before the next event.
 
         Args:
             readings: The returned Unix times in nanoseconds.
@@ -264,7 +266,7 @@ class TaskLog:
             self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Buffer event-loop turns of a script; they are recorded before any other event.
+        """Buffer event-loop turns of a script; the turns are recorded before the next event.
 
         Args:
             turns: The numbers of the iterations of the script's event loop in which answers
@@ -311,8 +313,8 @@ class TaskLog:
 
     async def _write_queued(self) -> None:
         """Write the queued events in order; events that the journal fails to store stay queued."""
-        # The append of an unconfirmed event was cancelled, but the journal may have stored the
-        # event. Find out first, because the event's number is then taken.
+        # A cancelled append of an event may have reached the journal, which makes the event
+        # unconfirmed. Append the event again first, because its number may be taken.
         if self._unconfirmed is not None:
             await self._confirm(self._unconfirmed)
         self._queue_output()
@@ -322,17 +324,19 @@ class TaskLog:
                 _log.debug("task %s is over: %d events are dropped", self.task_id, dropped_count)
                 self._queued_events.clear()
                 return
+            kind, fields = self._queued_events[0]
             try:
-                await self._write(*self._queued_events[0])
+                await self._write(kind, fields)
             except asyncio.CancelledError:
-                del self._queued_events[0]  # the event is kept in self._unconfirmed
+                # _write() has kept the event as unconfirmed, so it must not stay queued, too.
+                del self._queued_events[0]
                 raise
             del self._queued_events[0]
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Number an event and append it to the journal, unless a replay finds it recorded."""
         # An event that the journal already has is accepted even after the end.
-        if self._replay.recorded and self._replay.knows(kind, fields):
+        if self._replay.unmatched_events and self._replay.match(kind, fields):
             return
         if self._is_ended:
             raise self._ended_error(kind)
@@ -341,10 +345,11 @@ class TaskLog:
         seq = len(self.events) + 1
         self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
         try:
-            await self._confirm(event)
+            await self._confirm(event)  # sets self._unconfirmed to None
         except Exception:
             self._unconfirmed = None  # the caller gets the error; the number is reused
             raise
+        # After a cancellation, the event stays unconfirmed, and the next write confirms it first.
 
     async def _confirm(self, event: Event) -> None:
         """Append an event to the journal, which ignores the event if it is stored already.

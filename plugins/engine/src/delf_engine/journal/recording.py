@@ -87,11 +87,12 @@ class RecordedCall:
                 approval of the repetition is valid only once. False for the request for approval.
         """
         if not outcome_unknown:
-            return (None, None) if self.lost_arguments else (self.request, self.decision)
-        if self.repeat_decision is None:
-            return self.repeat_request, None
-        if self.repeat_decision.decision == "approved":
-            # The approval was for the previous resume, and that repetition was interrupted, too.
+            if self.lost_arguments:
+                # The request cannot be shown without its arguments: a person is asked anew.
+                return None, None
+            return self.request, self.decision
+        if self.repeat_decision is not None and self.repeat_decision.decision == "approved":
+            # The approved repetition was interrupted, too: a person is asked anew.
             return None, None
         return self.repeat_request, self.repeat_decision
 
@@ -114,6 +115,14 @@ class RecordedCall:
         return Returned(end.result) if end.status == "ok" else ToolMessage(str(end.result))
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step in the recorded order of a script: a call was made, or a call was answered."""
+
+    call_id: int
+    is_answer: bool
+
+
 @dataclass(kw_only=True)
 class RecordedScript:
     """The events of one script, or of the strategy's own work between scripts.
@@ -121,12 +130,11 @@ class RecordedScript:
     Args:
         attempt: The script's number; 0 for the strategy's own work.
         calls: The calls in the order in which the script made them.
-        steps: The calls and answers in their order: ``-n`` means that call ``n`` was made, ``n``
-            that call ``n`` was answered.
+        steps: The calls and the answers to the calls, in their order.
         clock: The times that the script read from the clock, in nanoseconds.
         turns: The numbers of the iterations of its event loop in which answers arrived.
         printed: The printed text, in pieces.
-        unreplayed_length: The number of printed characters that a replay has not printed yet.
+        unreplayed_print_length: The number of printed characters that a replay has not printed yet.
         finished: The end event, if the script has ended.
         request: The request for approval of the script as a whole, if any.
         decision: The decision about that request, if any.
@@ -134,18 +142,18 @@ class RecordedScript:
 
     attempt: int
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
-    steps: list[int] = field(default_factory=list[int])
+    steps: list[RecordedStep] = field(default_factory=list[RecordedStep])
     clock: list[int] = field(default_factory=list[int])
     turns: list[int] = field(default_factory=list[int])
     printed: list[str] = field(default_factory=list[str])
-    unreplayed_length: int = 0
+    unreplayed_print_length: int = 0
     finished: ev.ScriptFinished | None = None
     request: ev.ApprovalRequested | None = None
     decision: ev.ApprovalDecided | None = None
 
     @property
-    def expected(self) -> list[RecordedCall]:
-        """The recorded calls not yet replayed."""
+    def calls_to_repeat(self) -> list[RecordedCall]:
+        """The recorded calls that a replay must make: all that the script did not abandon."""
         return [call for call in self.calls if not call.was_abandoned]
 
 
@@ -163,13 +171,14 @@ class Recording:
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
         # The pieces of incomplete replies, by the purpose of the model call.
         self._drafts: dict[str, list[ev.ModelWrote]] = {}
-        # The numbers of events that a replay has not repeated yet, by type and key fields.
+        # How many recorded events a replay has not repeated yet, by their type and key fields.
         self.unmatched: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, RecordedScript] = {}
-        self.last_call = 0
-        self._abandoned: set[int] = set()
+        self.highest_call_id = 0
+        # The calls that were abandoned before their first event was recorded.
+        self._abandoned_call_ids: set[int] = set()
         self._calls: dict[int, RecordedCall] = {}
-        self._callers: dict[int, RecordedScript] = {}
+        self._script_by_call_id: dict[int, RecordedScript] = {}
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
         between_scripts = self.scripts[0] = RecordedScript(attempt=0)
@@ -189,13 +198,13 @@ class Recording:
         for purpose in list(self._drafts):
             self._end_draft(purpose)
         for script in self.scripts.values():
-            # A script whose sandbox crashed is run again, and makes its calls again.
-            is_repeated = script.finished is None or script.finished.status == "crashed"
+            # A script that has no end, or whose sandbox crashed, is run again.
+            is_over = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
-                call.is_script_over = not is_repeated
+                call.is_script_over = is_over
 
-    def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return True if an equal event is recorded and not yet matched; mark it as matched."""
+    def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Mark an equal recorded event as matched; return False if no unmatched one is left."""
         if not self.unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
@@ -227,9 +236,9 @@ class Recording:
             case ev.Printed():
                 script.printed.append(event.text)
                 # A replay decreases this length by all text that it prints again.
-                script.unreplayed_length += len(event.text)
-            # If the previous model call has no end, its process died during the call.
+                script.unreplayed_print_length += len(event.text)
             case ev.ModelCalled():
+                # If the previous model call has no end, its process died during the call.
                 self._end_draft(event.purpose)
                 self._drafts[event.purpose] = []
             case ev.ModelFailed():
@@ -262,6 +271,7 @@ class Recording:
             case ev.ApprovalDecided():
                 self._add_decision(event)
             case ev.ApprovalRemembered() if event.call_id:
+                # The script has made the call, although the call has no other event yet.
                 self._find_or_add_call(event, event.digest, script)
             case ev.CallStarted():
                 self._find_or_add_call(event, event.digest, script).started = event
@@ -301,13 +311,13 @@ class Recording:
                 action=event.action,
                 digest=digest,
                 # The script may give up a call before the call's first event is recorded.
-                script_stopped_waiting=event.call_id in self._abandoned,
+                script_stopped_waiting=event.call_id in self._abandoned_call_ids,
             )
             self._calls[event.call_id] = recorded_call
-            self._callers[event.call_id] = script
-            self.last_call = max(self.last_call, event.call_id)
+            self._script_by_call_id[event.call_id] = script
+            self.highest_call_id = max(self.highest_call_id, event.call_id)
             script.calls.append(recorded_call)
-            script.steps.append(-recorded_call.call_id)  # negative: the call was made
+            script.steps.append(RecordedStep(recorded_call.call_id, is_answer=False))
         return recorded_call
 
     def _add_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
@@ -346,16 +356,16 @@ class Recording:
                 recorded_call.decision = event
 
     def _add_abandonment(self, event: ev.CallAbandoned) -> None:
-        self.last_call = max(self.last_call, event.call_id)
+        self.highest_call_id = max(self.highest_call_id, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None:
-            self._abandoned.add(event.call_id)
+            self._abandoned_call_ids.add(event.call_id)
             return
         recorded_call.script_stopped_waiting = True
 
     def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
         """Add the end of a call, unless the call may have continued after that event."""
-        self.last_call = max(self.last_call, event.call_id)
+        self.highest_call_id = max(self.highest_call_id, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None and event.digest is not None:
             recorded_call = self._find_or_add_call(event, event.digest, script)
@@ -376,8 +386,8 @@ class Recording:
             recorded_call.was_interrupted = True
             return
         recorded_call.finished = event
-        # In the steps of a script, ``n`` is the answer to call ``n``; ``-n`` is its start.
-        self._callers[event.call_id].steps.append(event.call_id)
+        script_of_call = self._script_by_call_id[event.call_id]
+        script_of_call.steps.append(RecordedStep(event.call_id, is_answer=True))
 
 
 def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalDecided) -> bool:

@@ -17,7 +17,7 @@ from delf.errors import ReplayMismatch
 from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
 from delf_engine.journal.claims import Predecessor
-from delf_engine.journal.recording import RecordedCall, RecordedScript, Recording
+from delf_engine.journal.recording import RecordedCall, RecordedScript, RecordedStep, Recording
 from delf_engine.journal.retrying import without_recorded_failures
 
 # The purposes of model calls whose recorded replies are replayed.
@@ -54,14 +54,15 @@ class _CallOrder:
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
-        self._expected = {call.call_id: call for call in script.expected}
-        # Each step is ``-n`` if call ``n`` was made, and ``n`` if it was answered. Steps of
-        # abandoned calls are left out: whether the script makes these calls again depends on
-        # timing, and a replay that waited for them could hang.
-        self._remaining_steps = deque(step for step in script.steps if abs(step) in self._expected)
+        self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
+        # Steps of abandoned calls are left out: whether the script makes these calls again depends
+        # on timing, and a replay that waited for them could hang.
+        self._remaining_steps = deque(
+            step for step in script.steps if step.call_id in self._unrepeated_calls
+        )
         # Counted once and then decreased, because counting again at each call would take quadratic
         # time.
-        self._remaining_answer_count = sum(step > 0 for step in self._remaining_steps)
+        self._remaining_answer_count = sum(step.is_answer for step in self._remaining_steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._waiting_count = 0
 
@@ -71,18 +72,18 @@ class _CallOrder:
         return self._waiting_count > 0
 
     @property
-    def expected(self) -> Sequence[RecordedCall]:
-        """The recorded calls not yet replayed."""
-        return tuple(self._expected.values())
+    def unrepeated_calls(self) -> Sequence[RecordedCall]:
+        """The recorded calls that the replay must make and has not made yet."""
+        return tuple(self._unrepeated_calls.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first recorded call with a digest that is not replayed yet, else None."""
+        """Return the first recorded call that has a digest and is not replayed yet, else None."""
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
         recorded_call = self._unclaimed[digest].popleft()
-        self._expected.pop(recorded_call.call_id, None)
-        self._advance()
+        self._unrepeated_calls.pop(recorded_call.call_id, None)
+        self._advance()  # now that the call is made again, another call may be next
         return recorded_call
 
     async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
@@ -106,7 +107,8 @@ class _CallOrder:
             is_turn = not self._remaining_answer_count
         else:
             turn_key = recorded_call.call_id
-            is_turn = bool(self._remaining_steps) and self._remaining_steps[0] == turn_key
+            answer_step = RecordedStep(recorded_call.call_id, is_answer=True)
+            is_turn = bool(self._remaining_steps) and self._remaining_steps[0] == answer_step
         if not is_turn and blocks_script:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
@@ -115,11 +117,11 @@ class _CallOrder:
             if not is_turn:
                 await self._wait(turn_key)
         finally:
-            # The step of the answer is removed only now: removed earlier, it would let the next
-            # answer overtake this one. A script that stopped waiting ends the step, too, or else
-            # later calls would wait for it. Only a call with a recorded answer has such a step.
+            # Only a call with a recorded answer has a step for the answer. The step is removed only
+            # now: removed earlier, it would let the next answer overtake this one. If the script
+            # stopped waiting, the step is removed, too, or else later calls would wait for it.
             if recorded_call is not None and recorded_call.finished is not None:
-                self._remaining_steps.remove(recorded_call.call_id)
+                self._remaining_steps.remove(RecordedStep(recorded_call.call_id, is_answer=True))
                 self._remaining_answer_count -= 1
                 self._advance()
 
@@ -142,21 +144,19 @@ class _CallOrder:
             self._waiting_count -= 1
 
     def _advance(self) -> None:
-        """Remove the recorded steps that the script has repeated, and wake the next call.
+        """Remove the calls that the script has made again, and wake the call that is next.
 
-        A step ``-n`` records that the script made call ``n``, and a step ``n`` that call ``n`` was
-        answered. When the script makes call ``n`` again, ``n`` is removed from ``_expected``, so
-        the step ``-n`` has been repeated.
+        A step that is an answer is removed by the answered call itself, in :meth:`turn`.
         """
         steps = self._remaining_steps
-        while steps and steps[0] < 0 and -steps[0] not in self._expected:
+        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
             steps.popleft()
         if not self._remaining_answer_count:
             self._wake(_AFTER_ALL_ANSWERS)
         if not steps:
             self._wake(_AFTER_ALL_STEPS)
-        elif steps[0] > 0:
-            self._wake(steps[0])
+        elif steps[0].is_answer:
+            self._wake(steps[0].call_id)
 
     def _wake(self, turn_key: int) -> None:
         for waiter in self._waiting.pop(turn_key, ()):
@@ -165,7 +165,7 @@ class _CallOrder:
                 waiter.set_result(None)
 
     def _wrong_order_error(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
-        next_calls = ", ".join(_named(call) for call in self.expected[:3])
+        next_calls = ", ".join(_named(call) for call in self.unrepeated_calls[:3])
         # If all recorded calls were made again, only the answer to one of them can be next.
         expected = next_calls or "an earlier answer"
         description = (
@@ -193,19 +193,19 @@ class Replay:
         self.previous_owner: Predecessor | None = None
         """The process that owned the task before, if that process may still be alive."""
         self._recording = Recording(without_recorded_failures(self.events))
-        self.recorded = self._recording.unmatched
+        self.unmatched_events = self._recording.unmatched
         """The recorded events that no replayed event has matched yet."""
-        self.last_call = self._recording.last_call
+        self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
-        # Number 0 has the calls that the strategy itself made, between its scripts.
+        # The script number 0 stands for the strategy, which may make calls between its scripts.
         strategy_calls = self._recording.scripts[0]
         self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
-        self._follow(self._order_between_scripts)
+        self._set_order(self._order_between_scripts)
 
-    def _follow(self, order: _CallOrder | None) -> None:
-        self._order = order
+    def _set_order(self, order: _CallOrder | None) -> None:
+        self._recorded_order = order
         self.active = order is not None
-        """True while the running script or strategy is compared with a record."""
+        """True while the calls of the running script or strategy follow their recorded order."""
 
     # -- facts --------------------------------------------------------------------------
 
@@ -230,17 +230,17 @@ class Replay:
 
     # -- what is in the journal already ---------------------------------------------------
 
-    def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return True if an equal event is recorded and not yet matched; mark it as matched."""
-        return self._recording.knows(kind, fields)
+    def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
+        """Mark an equal recorded event as matched; return False if no unmatched one is left."""
+        return self._recording.match(kind, fields)
 
     def skip_recorded_part(self, text: str) -> str:
         """Skip the recorded part of a printed text, and return the rest."""
-        if self._order is None:
+        if self._recorded_order is None:  # no script or strategy is being replayed
             return text
-        script = self._order.script
-        recorded_length = min(script.unreplayed_length, len(text))
-        script.unreplayed_length -= recorded_length
+        script = self._recorded_order.script
+        recorded_length = min(script.unreplayed_print_length, len(text))
+        script.unreplayed_print_length -= recorded_length
         return text[recorded_length:]
 
     # -- scripts --------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Replay:
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
-        self._follow(None if script is None else _CallOrder(script))
+        self._set_order(None if script is None else _CallOrder(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -258,21 +258,24 @@ class Replay:
             ReplayMismatch: If the script ended with another status than the recorded status, or
                 before it made all recorded calls.
         """
-        order = self._order  # the order of this script's calls
-        self._follow(self._order_between_scripts)
-        # A script whose sandbox crashed is run again, so its missing calls are no mismatch.
-        if order is None or order is self._order_between_scripts or status == "crashed":
-            return
-        script = order.script
-        if order.expected:
-            raise _mismatch(f"the script ended without the recorded {_named(order.expected[0])}")
+        recorded_order = self._recorded_order
+        self._set_order(self._order_between_scripts)
+        if recorded_order is None or recorded_order is self._order_between_scripts:
+            return  # the script is not recorded
+        if status == "crashed":
+            return  # the script is run again, so its missing calls are no mismatch
+        script, unrepeated_calls = recorded_order.script, recorded_order.unrepeated_calls
+        if unrepeated_calls:
+            raise _mismatch(f"the script ended without the recorded {_named(unrepeated_calls[0])}")
         if script.finished is not None and script.finished.status != status:
             raise _mismatch(
                 f"a script that ended as {script.finished.status!r} ended as {status!r} this "
                 f"time: {message}"
             )
 
-    def plan(self, attempt: int) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
+    def approval_of_script(
+        self, attempt: int
+    ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """Return the recorded request for approval of a script as a whole, and its decision."""
         script = self._recording.scripts.get(attempt)
         return (None, None) if script is None else (script.request, script.decision)
@@ -293,17 +296,18 @@ class Replay:
         Raises:
             ReplayMismatch: If the script makes other calls than its record.
         """
-        order = self._order
+        order = self._recorded_order
         if order is None:
             return None
         recorded_call, recorded_end = order.take(digest), order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
             # The recorded script stopped waiting for this call, and then ran to its end. A script
-            # that is blocked by the call can do neither, so it differs from the recorded script.
+            # that is blocked by the call cannot stop waiting, so it differs from the recorded one.
             if blocks_script and recorded_end is not None:
                 raise _further_call_error(recorded_end)
-            # The replay must not answer the call either: wait until the script cancels it again.
-            await asyncio.get_running_loop().create_future()
+            # The replay must not answer the call either: wait until the script cancels the call.
+            never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await never_done
         # Wait before the check below: other coroutines of the script may still have to make
         # recorded calls.
         await order.turn(recorded_call, blocks_script=blocks_script)
@@ -320,12 +324,13 @@ class Replay:
 
         None if no call was waiting.
         """
-        if self._order is None or not self._order.is_waiting:
+        if self._recorded_order is None or not self._recorded_order.is_waiting:
             return None
-        recorded_end = self._order.script.finished
-        if recorded_end is not None and self._order.waits_for_end:
+        recorded_end = self._recorded_order.script.finished
+        if recorded_end is not None and self._recorded_order.waits_for_end:
             return _further_call_error(recorded_end)
-        expected = ", ".join(map(_named, self._order.expected[:3])) or "an earlier answer"
+        next_calls = ", ".join(map(_named, self._recorded_order.unrepeated_calls[:3]))
+        expected = next_calls or "an earlier answer"
         return _mismatch(f"the task timed out before the replay reached {expected}")
 
 

@@ -61,8 +61,8 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
         if not is_failure:
             remaining.append(event)
             continue
-        # A finished task was resumed only if it ended at its timeout or budget; of these two, only
-        # an exhausted budget can be the error of a call.
+        # A finished task was resumed only if it ended at its timeout or budget. A task that ended
+        # at its timeout has no failed call; an exhausted budget may be the error of a call.
         ended_at_timeout = (
             isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code
         )
@@ -103,8 +103,8 @@ def _failed_after_script(events: Sequence[ev.Event]) -> bool:
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
     """Return the index of the end event of the read call whose failure made the task fail.
 
-    None if the task failed for another reason, or if the script did anything after the call: if
-    the call had succeeded, the script might not have done this.
+    None if the task failed for another reason, or if the script did anything after the failed
+    call: if the call succeeds at the retry, the script may do something else.
     """
     if not _failed_after_script(events):
         return None

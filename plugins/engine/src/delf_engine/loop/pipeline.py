@@ -56,7 +56,7 @@ from delf_engine.redact import Redactor
 from delf_engine.scripts import SandboxDied
 from delf_engine.task import TaskOutcome, TaskRequest
 from delf_engine.task_run import TaskRun
-from delf_engine.waiting import to_its_end
+from delf_engine.waiting import await_despite_cancellation
 
 _log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
@@ -126,15 +126,17 @@ class TaskPipeline:
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
             if isinstance(self._host.stopped, SandboxDied):
-                return await to_its_end(self._lose_sandbox(self._host.stopped))
+                return await await_despite_cancellation(self._lose_sandbox(self._host.stopped))
             text, error = await self._result(work)
             if error is None and self._run.config.learn:
                 await learn(self._run, text)
         except asyncio.CancelledError:
             # To its end: a task that is cut off here would have no end in the journal.
-            await to_its_end(self._cancel(work))
+            await await_despite_cancellation(self._cancel(work))
             raise
-        return await to_its_end(self._finish(text, error), on_failure=self._log_lost_end)
+        return await await_despite_cancellation(
+            self._finish(text, error), on_failure=self._log_lost_end
+        )
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
         """Stop working on a task whose sandbox died; the caller resumes the task at once.
@@ -359,7 +361,7 @@ class TaskPipeline:
         except UnrecordedCallError as lost:
             error = lost
         if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
-            log.end_prints()
+            log.flush_held_back_output()
         text = log.redactor.redact_text(text)
         if error is not None:
             log.redactor.redact_error(error)

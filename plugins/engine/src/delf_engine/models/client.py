@@ -363,7 +363,7 @@ class ModelClient:
                 raise
             self.pool.explain(error)
             if draft is not None:
-                await draft.keep()
+                await draft.record()
             await self.log.record(
                 ModelFailed,
                 model=config.model,

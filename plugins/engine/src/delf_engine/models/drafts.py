@@ -46,7 +46,7 @@ class Draft:
         self._text.clear()
         self._calls.clear()
 
-    async def keep(self) -> None:
+    async def record(self) -> None:
         """Journal all pieces received so far; return when the journal has stored them."""
         async with self._lock:
             text, calls = "".join(self._text), tuple(self._calls)

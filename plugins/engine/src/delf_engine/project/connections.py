@@ -169,17 +169,21 @@ def _find_spec(
 def _create(factory: Any, entry: ConnectionEntry, owner: str) -> Connection:
     """Create a connection; errors name the location of its settings."""
     settings_class: Any = getattr(factory, "Settings", None)
-    settings = entry.settings_without_variables(
+    # The connection itself reads the settings that environment variables override.
+    settings = entry.settings_not_overridden(
         settings_class.model_fields if settings_class is not None else ()
     )
-    flow_options = {"trust": entry.trust, "contents": entry.contents}
     arguments: dict[str, Any] = {
         "name": entry.name,
         "allow": entry.allow,
         "confirm": entry.confirm,
-        **{key: item for key, item in flow_options.items() if item is not None},
         **settings,
     }
+    # Passed only if configured, because not every connection has these parameters.
+    if entry.trust is not None:
+        arguments["trust"] = entry.trust
+    if entry.contents is not None:
+        arguments["contents"] = entry.contents
     _require_accepted(factory, entry, arguments)
     try:
         connection = factory(**arguments)
@@ -200,14 +204,12 @@ def _require_accepted(factory: Any, entry: ConnectionEntry, arguments: Mapping[s
     except (TypeError, ValueError):
         return
     parameters = signature.parameters
-    # A constructor with ``**keywords`` checks them itself, as the one of the base class does.
+    # A constructor with ``**settings`` checks its settings itself, as that of Connection does.
     if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
         return
-    setting_names = [
-        name
-        for name in parameters
-        if name not in ("name", "allow", "confirm", "metadata", "trust", "contents")
-    ]
+    # Every connection may have these parameters, which are not settings of its own.
+    common_parameters = ("name", "allow", "confirm", "metadata", "trust", "contents")
+    setting_names = [name for name in parameters if name not in common_parameters]
     for key in arguments:
         if key not in parameters:
             raise ConnectionConfigurationError(

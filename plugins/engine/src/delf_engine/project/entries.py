@@ -55,7 +55,7 @@ class ConnectionEntry:
         """
         return self.values.resolve(self.environ)
 
-    def settings_without_variables(self, fields: Collection[str]) -> dict[str, Any]:
+    def settings_not_overridden(self, fields: Collection[str]) -> dict[str, Any]:
         """Return the resolved settings that no ``DELF_<NAME>_…`` environment variable overrides.
 
         A variable overrides a setting in ``delf.toml``, but not a setting from another place, such

@@ -49,14 +49,14 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _position(message: str) -> str:
+    """Return the position in the file that a message of tomllib names; "" if it names none."""
     position_match = _TOML_POSITION.search(message)
     if position_match is None:
         return ""
-    return (
-        f", line {position_match[1]}, column {position_match[2]}"
-        if position_match[1]
-        else ", at its end"
-    )
+    line, column = position_match[1], position_match[2]
+    if line is None:  # tomllib says "(at end of document)"
+        return ", at the end of the file"
+    return f", line {line}, column {column}"
 
 
 def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _check_prefer(path: Path, content: object) -> None:
     if names is None or not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(
             f"{path} [plugins] prefer: it is not a list of names",
-            hint='the plugins that win where several give one name: prefer = ["NAME"]',
+            hint='list the plugins to use where several define the same name: prefer = ["NAME"]',
         )
 
 

@@ -111,7 +111,7 @@ def read_folder(
         file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
     document = read_config(file) if file is not None else {}
     env = _env_file(root, search_start)
-    # For each file, its settings by path, or the digest of the whole file under an empty key.
+    # For each file, its settings by dotted key; or the digest of the whole file by an empty key.
     items: dict[str, Mapping[str, str]] = {}
     if file is not None:
         items[file.name] = values_by_path(document)
@@ -133,6 +133,7 @@ def read_folder(
         items[name] = {"": digest}  # the empty key stands for the whole file
         remaining_bytes -= size
     named_files = list(_named_files(root, document, env, variables))
+    # A program that the settings start may load any code in the folder, which then needs trust.
     if starts_program(document, named_files, [name for name, _ in env.entries]):
         items |= files_of_programs(root, items, _data_paths(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
@@ -145,7 +146,7 @@ def _named_and_plugin_files(
     environ: Mapping[str, str],
     host: PluginHost,
 ) -> Iterator[Path]:
-    """Yield the files named by settings and by plugins, which also affect a project."""
+    """Yield the files that affect a project because settings or plugins name the files."""
     yield from _named_files(root, document, env, environ)
     folder = UntrustedFolder(root=root.resolve(), document=_expand_variables(document, environ))
     for function in host.project_files():
@@ -177,10 +178,15 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 def _named_files(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Yield each instruction file and program whose path is in ``delf.toml`` or ``.env``."""
+    """Yield each instruction file and program that settings of connections and plugins name.
+
+    The settings are those in ``delf.toml``, without settings that name data files, and those in
+    ``.env``.
+    """
     texts = [value for _, value in env.entries]
     for keys, value in leaves(document):
-        if keys[0] in ("connections", "plugins") and _DATA_SETTINGS.isdisjoint(keys):
+        names_data = not _DATA_SETTINGS.isdisjoint(keys)
+        if keys[0] in ("connections", "plugins") and not names_data:
             texts += texts_in(value)
     for text in texts:
         try:
@@ -193,11 +199,9 @@ def _named_files(
 
 
 def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
-    """Return the paths in the settings of :data:`_DATA_SETTINGS`."""
-    path_values = (value for path, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(path))
-    texts = (
-        text for value in path_values for text in texts_in(value) if len(text) <= _MAX_PATH_LENGTH
-    )
+    """Return the paths of data files and folders in the settings of :data:`_DATA_SETTINGS`."""
+    values = (value for keys, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(keys))
+    texts = (text for value in values for text in texts_in(value) if len(text) <= _MAX_PATH_LENGTH)
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 

@@ -73,8 +73,11 @@ def starts_program(
             and value
         ):
             return True
-    if any(name.lower().rpartition("_")[2] in _PROGRAM_SETTINGS for name in variables):
-        return True
+    for name in variables:
+        # A variable such as DELF_MAIL_COMMAND may set a connection's setting ``command``.
+        last_word = name.lower().rpartition("_")[2]
+        if last_word in _PROGRAM_SETTINGS:
+            return True
     return any(_is_program(path) for path in named_files)
 
 
@@ -171,7 +174,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_data(path: Path, data_paths: frozenset[Path]) -> bool:
-    """Return True if a file has data, which no program runs or imports.
+    """Return True if a file is mere data, which no program runs or imports.
 
     Args:
         path: The file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -86,7 +86,7 @@ class Project:
 
     @property
     def journal(self) -> str | None:
-        """The configured name of the journal, if any; other settings are not validated.
+        """The configured name of the journal, if any, read without validating the configuration.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
@@ -96,7 +96,7 @@ class Project:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """The names of the configured observers; other settings are not validated.
+        """The names of the configured observers, read without validating the configuration.
 
         Raises:
             EnvironmentKeyError: If a referenced variable is not set.
@@ -284,17 +284,26 @@ def _put_overrides(
         else:
             group = connections if section == "connections" else plugins
             values = group.setdefault(key[0], Values())
-            values.put(key[1:], value, lambda _, origin=label: origin, source=_COMMAND_LINE)
+            origin_of = partial(_same_origin, label)
+            values.put(key[1:], value, origin_of, source=_COMMAND_LINE)
     return agent_settings
 
 
-def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
-    """Merge the agent's settings of one source over the settings of weaker sources.
+def _same_origin(origin: str, _path: tuple[str, ...]) -> str:
+    """Return the origin of a value that has the same origin at every path below it."""
+    return origin
 
-    If this source names another model than ``delf.toml``, the file's address and API key are
-    dropped, because they belong to the file's model. Endpoint settings in environment variables
-    apply to any model. A new ``llm`` also replaces the ``light_llm`` and ``heavy_llm`` of weaker
-    sources.
+
+def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
+    """Update the agent's values with the settings of a stronger source.
+
+    If the settings name another model than ``delf.toml``, the address and API key of ``delf.toml``
+    are dropped, because they belong to its model. Endpoint settings in environment variables apply
+    to any model. A new ``llm`` also replaces the earlier ``light_llm`` and ``heavy_llm``.
+
+    Args:
+        agent: The agent's values from the weaker sources, such as ``delf.toml``.
+        settings: The settings of the stronger source, such as the environment variables.
     """
     normalised: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
@@ -307,7 +316,7 @@ def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
         if (name := _model_name(path, value)) is not None:
             _drop_file_endpoint(agent, path[0], name)
     for path, value, origin, source in normalised:
-        agent.put(path, value, lambda _, origin=origin: origin, source=source)
+        agent.put(path, value, partial(_same_origin, origin), source=source)
 
 
 def _model_name(path: tuple[str, ...], value: object) -> object:
@@ -321,7 +330,13 @@ def _model_name(path: tuple[str, ...], value: object) -> object:
 
 
 def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
-    """Drop the endpoint of ``delf.toml`` if ``name`` is another model than the file's."""
+    """Drop the address and API key of ``delf.toml`` if another model than the file's is chosen.
+
+    Args:
+        agent: The agent's values.
+        field: The setting of the model, such as ``llm`` or ``vision_llm``.
+        name: The name of the chosen model.
+    """
     file_fields = {
         path: setting
         for path, setting in agent.leaves()
@@ -331,7 +346,8 @@ def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
     if model is None or model.value == name:
         return
     for path in file_fields:
-        if path[1:2] and path[1] in _ENDPOINT_SETTINGS:
+        is_setting_of_model = len(path) > 1
+        if is_setting_of_model and path[1] in _ENDPOINT_SETTINGS:
             agent.drop(path)
 
 

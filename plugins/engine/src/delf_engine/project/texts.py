@@ -125,9 +125,9 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
 def parse(path: tuple[str, ...], text: str) -> Any:
     """Convert a text to a value for the agent's setting at a path.
 
-    Lists may be JSON or separated by commas, and tables are JSON. Values in tables with arbitrary
-    keys become numbers or booleans if they look like them. All other settings convert text when
-    they are validated, so their text is returned unchanged.
+    Lists may be JSON or separated by commas, and tables are JSON. A value in a table whose keys the
+    user chooses becomes a number or a boolean if it looks like one. All other settings convert text
+    when they are validated, so their text is returned unchanged.
 
     Args:
         path: The keys that lead to the setting.
@@ -141,10 +141,10 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     )
     if is_table and text.lstrip().startswith("{"):
         return _parse_json(text)
-    is_free_table = field == "sandbox_config" or (
-        field in LLM_FIELDS and path[1:2] == ("settings",)
-    )
-    return scalar(text) if is_free_table and len(path) > 1 else text
+    # The user chooses the keys of ``sandbox_config``, and of ``settings`` of a model.
+    is_in_sandbox_config = field == "sandbox_config" and len(path) > 1
+    is_in_model_settings = field in LLM_FIELDS and path[1:2] == ("settings",)
+    return scalar(text) if is_in_sandbox_config or is_in_model_settings else text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:

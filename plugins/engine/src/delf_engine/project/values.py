@@ -115,8 +115,8 @@ class Values:
     ) -> dict[str, Any]:
         """Return the tree as nested dicts with references resolved.
 
-        Texts are ``str`` subclasses with their source (:class:`SourcedText`) or, from a file, with
-        the file's folder (:class:`FileText`).
+        A text from a ``delf.toml`` is a :class:`FileText`, which knows the file's folder; any other
+        text is a :class:`SourcedText`, which knows its source.
 
         Args:
             environ: The environment variables for ``${…}`` references.
@@ -134,7 +134,7 @@ class Values:
             for key in path[:-1]:
                 node = node.setdefault(key, {})
             value = setting.value
-            if setting.folder is not None:
+            if setting.is_from_file:  # only there, ``${…}`` is a reference
                 value = substitute(value, environ, setting.origin)
             node[path[-1]] = _with_source(value, setting)
         return tree
