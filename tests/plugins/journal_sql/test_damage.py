@@ -14,6 +14,7 @@ from delf.events import (
     ApprovalRequested,
     FileWritten,
     ModelCalled,
+    StoppedBy,
     TaskFinished,
     TaskQueued,
     TaskStarted,
@@ -100,6 +101,23 @@ async def test_remembered_decisions_of_other_tasks_hold(journal, damage):
         await decide(journal, name, f"req_{name}")
     damage("a", "ApprovalRequested")
     assert [decision.request_id for decision in await journal.remembered()] == ["req_b"]
+
+
+async def test_damaged_note_hides_no_other_note(journal, sqlite_place):
+    for name in ("a", "b", "c"):
+        await start(journal, name)
+        await ask(journal, name, f"req_{name}")
+        await decide(journal, name, f"req_{name}")
+    assert await journal.asked_to_stop(["a", "b", "c"]) == {}
+    await journal.post("a", "cancel", {"by": "ann", "via": "page"})
+    await journal.revoke("req_b", "ann")
+    with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
+        raw.execute("UPDATE delf_notes SET data = '{'")
+    await journal.post("c", "cancel", {"by": "bob", "via": "page"})
+    assert await journal.asked_to_stop(["a", "b", "c"]) == {"c": StoppedBy("bob", "page")}
+    assert [note.task_id for note in await journal.notes()] == ["c"]
+    # A damaged note may revoke any decision about its task.
+    assert [decision.request_id for decision in await journal.remembered()] == ["req_a", "req_c"]
 
 
 async def test_subscription_to_all_tasks_skips_an_unreadable_event(journal, damage):

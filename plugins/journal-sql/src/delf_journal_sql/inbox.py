@@ -25,8 +25,8 @@ from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
 from delf.types import TaskState
 from delf.values.encoding import from_jsonable
-from delf_journal_sql.codec import unpack, warn_of_unreadable
-from delf_journal_sql.database import Connection
+from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
+from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
@@ -67,7 +67,10 @@ def newest_note(connection: Connection) -> int:
 def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
 ) -> list[Note]:
-    """Return the notes of one task or of all tasks after a position, in order."""
+    """Return the notes of one task or of all tasks after a position, in order.
+
+    Damaged notes are left out.
+    """
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - only names of this module
@@ -76,15 +79,25 @@ def notes_from(
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
     return [
-        Note(
-            position=row.pos,
-            task_id=row.task_id,
-            at=row.at,
-            kind=row.kind,
-            data=from_jsonable(json.loads(row.data)),
-        )
-        for row in rows
+        Note(position=row.pos, task_id=row.task_id, at=row.at, kind=row.kind, data=data)
+        for row, data in _readable_notes(rows)
     ]
+
+
+def _readable_notes(rows: Iterable[SqlRow]) -> Iterator[tuple[SqlRow, Any]]:
+    """Yield each note with its decoded data, leaving out damaged notes.
+
+    Args:
+        rows: Rows of notes with ``pos``, ``task_id`` and ``data``.
+    """
+    for row in rows:
+        try:
+            data: Any = from_jsonable(json.loads(row.data))
+        except DAMAGE as error:
+            reason = f"note {row.pos} of task {row.task_id} is damaged: {error}"
+            warn_of_unreadable("a note to a task is left out", reason)
+            continue
+        yield row, data
 
 
 class StopRequests:
@@ -138,12 +151,13 @@ def _stops_of(
         parameters = {f"id{number}": task_id for number, task_id in enumerate(batch)}
         placeholders = ", ".join(f":{name}" for name in parameters)
         rows = connection.execute(
-            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - only names of this module
+            "SELECT n.pos, t.task_id, n.data FROM delf_tasks AS t "  # noqa: S608 - only names of this module
+            "JOIN delf_notes AS n ON n.task = t.id "
             f"WHERE n.kind = :kind AND t.task_id IN ({placeholders}) "
             "ORDER BY n.pos",
             {"kind": STOP, **parameters},
         )
-        stops += [(str(row.task_id), json.loads(row.data)) for row in rows]
+        stops += [(str(row.task_id), data) for row, data in _readable_notes(rows)]
     return stops
 
 
@@ -215,8 +229,8 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - only names of this module
     decisions: list[RememberedDecision] = []
     for (key,) in rows:
-        revoked = _revoked_ids(connection, key)
         try:
+            revoked = _revoked_ids(connection, key)
             remembered = [*_remembered_in(connection, key)]
         except UnreadableEventError as error:
             warn_of_unreadable("the decisions about a task are not remembered", error.message)
@@ -248,11 +262,19 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
 
 
 def _revoked_ids(connection: Connection, key: int) -> set[str]:
+    """Return the ids of the requests about which decisions are revoked.
+
+    Raises:
+        UnreadableEventError: If a note is damaged: it may revoke any decision about the task.
+    """
     rows = connection.execute(
         "SELECT data FROM delf_notes WHERE task = :key AND kind = :kind",
         {"key": key, "kind": _REVOKED},
     )
-    return {str(json.loads(data)["request_id"]) for (data,) in rows}
+    try:
+        return {str(json.loads(data)["request_id"]) for (data,) in rows}
+    except DAMAGE as error:
+        raise UnreadableEventError(f"a note is damaged: {error}") from error
 
 
 def revoke(connection: Connection, now: float, request_id: str, by: str) -> RememberedDecision:
