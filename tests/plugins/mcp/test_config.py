@@ -86,7 +86,8 @@ def test_variable_syntax_of_another_program_is_refused(tmp_path):
 
 def test_configuration_error_names_the_place(config, tmp_path):
     with pytest.raises(
-        EnvironmentKeyError, match=r"mcp.json: one: it asks for 'api-key', and API_KEY is not set"
+        EnvironmentKeyError,
+        match=r"mcp.json: one: the input 'api-key' is needed, and API_KEY is not set",
     ):
         server_settings(config, "one", {})
     (tmp_path / ".env").unlink()

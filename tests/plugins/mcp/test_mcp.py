@@ -33,7 +33,7 @@ async def test_tools_become_actions_with_types_and_effects(remote) -> None:
     reading = {"list_resources", "read_resource"}
     assert {name for name, effect in effects.items() if effect == "read"} == reading
     assert {effects[name] for name in set(effects) - reading} == {"irreversible"}
-    declared = {name: remote.declared[name] for name in ("add", "note", "wipe", "say-hello")}
+    declared = {name: remote.claimed_effects[name] for name in ("add", "note", "wipe", "say-hello")}
     assert declared == {
         "add": "read",
         "note": "write",

@@ -53,7 +53,7 @@ async def test_missing_declared_result_falls_back_to_text(rogue, protocol) -> No
 
 
 def returned(srv) -> str:
-    return srv.listed[0].full_types().returns
+    return srv.listed_actions[0].full_types().returns
 
 
 @pytest.mark.parametrize(

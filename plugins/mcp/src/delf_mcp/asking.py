@@ -45,20 +45,21 @@ class IdleTimeout:
     ) -> None:
         """Restart the timeout; a progress callback of the MCP client."""
         del progress, total, message
-        self._restart()
+        self._reschedule()
 
     @contextmanager
     def paused(self) -> Generator[None]:
         """Pause the timeout while a person is asked."""
         self._open_questions += 1
-        self._restart()
+        self._reschedule()
         try:
             yield
         finally:
             self._open_questions -= 1
-            self._restart()
+            self._reschedule()
 
-    def _restart(self) -> None:
+    def _reschedule(self) -> None:
+        """Set the deadline to ``seconds`` from now; to none while a question is open."""
         now = asyncio.get_running_loop().time()
         if not self._limit.expired():
             self._limit.reschedule(None if self._open_questions else now + self._seconds)
@@ -200,6 +201,7 @@ class ServerQuestions:
 
         values = {name: field.get("default") for name, field in _objects(fields)}
         question = form_question(self._name, params.message, schema)
+        # consent() checks only values that the person edits; the defaults may be invalid.
         approved_arguments = await self._ask_consent(
             call, question, values, name="elicitation", fit=check_form
         )
@@ -207,7 +209,7 @@ class ServerQuestions:
             return types.ElicitResult(action="decline")
         try:
             return types.ElicitResult(action="accept", content=check_form(approved_arguments))
-        except ToolRefusedError:  # approved with invalid values
+        except ToolRefusedError:
             return types.ElicitResult(action="cancel")
 
     async def sample(

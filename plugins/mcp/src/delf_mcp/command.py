@@ -36,7 +36,7 @@ def mcp() -> None:
 @click.option(
     "--accept",
     is_flag=True,
-    help="Trust the current tools: `effects` in delf.toml applies to them.",
+    help="Trust the tools as they are now: `effects` in delf.toml applies to them.",
 )
 @as_json_option
 @click.pass_context
@@ -54,27 +54,26 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     state = state_of(ctx)
     project = state.load_project()
     mcp_connection: Any = project.connector(state.discover(project.environ))(connection)
-    declared, notices = asyncio.run(_declared_effects(mcp_connection, accept=accept))
+    claimed_effects, notices = asyncio.run(_claimed_effects(mcp_connection, accept=accept))
     for notice in notices:
         click.echo(f"# {notice}", err=True)
-    reversible = {name: effect for name, effect in declared.items() if effect != "irreversible"}
+    # A tool without a hint counts as irreversible.
+    hints = {name: effect for name, effect in claimed_effects.items() if effect != "irreversible"}
     if as_json:
-        click.echo(json.dumps({"effects": reversible, "actions": len(declared)}, indent=2))
+        click.echo(json.dumps({"effects": hints, "actions": len(claimed_effects)}, indent=2))
         return
     click.echo(
-        f"# The server gives hints about {len(reversible)} of its {len(declared)} tools. "
+        f"# The server gives hints about {len(hints)} of its {len(claimed_effects)} tools. "
         "Delete the hints that you do not believe.",
         err=True,
     )
     entries = [
-        f'{toml_key(name)} = "{reversible[name]}"'
-        for name in sorted(reversible)
-        if name.isprintable()
+        f'{toml_key(name)} = "{hints[name]}"' for name in sorted(hints) if name.isprintable()
     ]
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
+async def _claimed_effects(server: Any, *, accept: bool) -> tuple[dict[str, str], Sequence[str]]:
     """Return the effects that a server claims for its tools, and notices about the tools.
 
     Args:
@@ -92,11 +91,11 @@ async def _declared_effects(server: Any, *, accept: bool) -> tuple[dict[str, str
             f"{server.name} is not an MCP server", hint='in delf.toml it has type = "mcp"'
         )
     try:
-        await server.actions()  # sets the declared effects and the notices
+        await server.actions()  # sets the claimed effects and the notices
         if accept:
             await asyncio.to_thread(server.accept_tools)
             await server.actions()  # sets both again, now that the tools are trusted
-        return dict(server.declared), server.notices()
+        return dict(server.claimed_effects), server.notices()
     finally:
         await server.aclose()
 
@@ -135,31 +134,38 @@ def serve(
     options: dict[str, Any] = {"connections": connections or None}
     if llm is not None:
         options["llm"] = llm
-    asyncio.run(_serve(project, options, http))
+    asyncio.run(_serve(project, options, http_address=http))
 
 
-async def _serve(project: Project, options: dict[str, Any], http: str | None) -> None:
+async def _serve(project: Project, options: dict[str, Any], http_address: str | None) -> None:
+    """Serve the agents of a project at an HTTP address, or by stdio if the address is None.
+
+    Args:
+        project: The project.
+        options: Arguments of :meth:`delf.Agent.from_project`.
+        http_address: The address, such as ``[HOST:]PORT``.
+    """
     from delf import Agent
     from delf_mcp.serving import Served
 
     def make_agent(**overrides: Any) -> Agent:
         return Agent.from_project(project, **{**options, **overrides})
 
-    await serve_on(Served(make_agent), http)
+    await serve_on(Served(make_agent), http_address)
 
 
-async def serve_on(served: Served, http: str | None) -> None:
+async def serve_on(served: Served, http_address: str | None) -> None:
     """Serve by stdio or HTTP until the client disconnects or the process is stopped.
 
     Args:
         served: The tools, which are closed at the end.
-        http: The address, such as ``[HOST:]PORT``; None for the standard input and output.
+        http_address: The address, such as ``[HOST:]PORT``; None for the standard input and output.
     """
     try:
-        if http is None:
+        if http_address is None:
             await _on_streams(served)
         else:
-            await _on_http(served, http)
+            await _on_http(served, http_address)
     finally:
         await served.aclose()
 

@@ -120,9 +120,10 @@ def _editor_variables(folder: Path) -> dict[str, str]:
 
 
 def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Return the settings ``command`` and ``args``.
+    """Return the settings ``command`` and ``args`` that need a conversion.
 
-    Some files give both as one list under ``command``.
+    Some files give both as one list under ``command``, or arguments that are numbers. The result is
+    empty if neither ``args`` nor ``command`` is a list: the caller uses a plain command as it is.
     """
     command, args = expanded.get("command"), expanded.get("args")
     all_args = cast("list[Any]", args if isinstance(args, list) else [])
@@ -160,7 +161,19 @@ def _program_variables(
     where: str,
     source: Source,
 ) -> dict[str, Any]:
-    """Return the setting ``env``: the variables in ``envFile``, overridden by those in ``env``."""
+    """Return the setting ``env`` of a server: variables in ``envFile``, then those in ``env``.
+
+    Args:
+        entry: The server's settings as written, which still have ``envFile``.
+        expanded: The supported settings, in which variables are replaced.
+        environ: The variables that ``${NAME}`` stands for.
+        folder: The folder of the project.
+        where: The place of the settings, for error messages.
+        source: The source of the settings.
+
+    Returns:
+        ``{"env": …}``, or an empty dict if there are no variables.
+    """
     env: Any = expanded.get("env")
     if env is not None and not isinstance(env, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")
@@ -195,6 +208,10 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
 
 
 def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
+    """Replace ``${NAME}``, ``${NAME:-default}`` and ``${input:name}`` in all texts of a value.
+
+    Other programs ask the user for an input; delf reads it from the variable of that name.
+    """
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {key: _expand(item, environ, where, source) for key, item in table.items()}
@@ -210,7 +227,7 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
         if defined_name is None and default is None:
             problem = f"{variable} is not set"
             if kind == "input:":
-                problem = f"it asks for {name!r}, and {problem}"
+                problem = f"the input {name!r} is needed, and {problem}"
             raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
         return environ[defined_name] if defined_name is not None else default or ""
 

@@ -87,7 +87,7 @@ class _Inspect:
             """Return the connection's actions as data, with notices about omitted tools."""
             if instance is None:
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
-            actions = instance.listed
+            actions = instance.listed_actions
             description = describe_actions(
                 instance.name, instance.summary, actions, verbose=verbose
             )
@@ -116,12 +116,15 @@ class MCP(Connection[MCPSettings]):
         super().__init__(**options)
         self._open_url = open_url
         self.settings = self._resolve_settings()
-        self.listed: tuple[Action, ...] = ()
-        self.declared: dict[str, Effect] = {}
+        self.listed_actions: tuple[Action, ...] = ()
+        """The actions that :meth:`actions` returned last."""
+        self.claimed_effects: dict[str, Effect] = {}
         """The effects that the server claims for its tools; only the user's setting counts."""
         self._notices: tuple[str, ...] = ()
+        # By tool name, the digests of the descriptions of tools. The setting ``effects`` applies to
+        # tools with a trusted digest. The trusted digests are None until the first listing.
         self._trusted_digests: dict[str, str] | None = None
-        self._digests: dict[str, str] = {}
+        self._digests_of_listed_tools: dict[str, str] = {}
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
         self._results = Results(self.name, self.settings)
 
@@ -147,23 +150,21 @@ class MCP(Connection[MCPSettings]):
             ConnectionUnavailableError: If the server does not start, or its tool list is too large
                 or does not arrive within ``start_timeout``.
         """
-        from delf_mcp.listing import declared_by, whole_list
+        from delf_mcp.listing import claimed_effect_of, whole_list
 
         server = self._server()
         max_tools, seconds = self.settings.max_tools, self.settings.start_timeout
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
-            server.stale = False
-            server.item_filter.take_omitted(
-                "tools"
-            )  # forget the omitted tools of an earlier listing
+            server.is_tool_list_stale = False
+            server.item_filter.forget_omitted("tools")  # of an earlier listing
             capabilities = client.server_capabilities
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
                 tools = await whole_list(
                     client.list_tools, "tools", max_tools, _MORE_TOOLS, cache_mode="refresh"
                 )
-            actions, omitted, changed = await asyncio.to_thread(
+            actions, unusable_tools, changed_tools = await asyncio.to_thread(
                 self._make_actions, server, tools, deadline
             )
         if capabilities.resources is not None:
@@ -175,11 +176,11 @@ class MCP(Connection[MCPSettings]):
                     flow=_RESOURCE_FLOW,
                 )
                 actions.setdefault(action.name, action)
-        omitted = [*server.item_filter.take_omitted("tools"), *omitted]
-        self._report_notices(omitted, changed, tools, actions)
-        self.declared = {tool.name: declared_by(tool) for tool in tools}
-        self.listed = tuple(actions.values())
-        return self.listed
+        omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
+        self._report_notices(omitted_tools, changed_tools, tools, actions)
+        self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
+        self.listed_actions = tuple(actions.values())
+        return self.listed_actions
 
     def notices(self) -> Sequence[str]:
         """Return notices about omitted and changed tools, and about the setting ``effects``."""
@@ -190,14 +191,14 @@ class MCP(Connection[MCPSettings]):
 
         That is so after the server announced changed tools, or was restarted.
         """
-        return self._server().stale
+        return self._server().is_tool_list_stale
 
     async def context(self, task: str) -> str | None:
         """Return the server's instructions, with a remark on results of undeclared type."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
         text = clean(instructions, _MAX_INSTRUCTIONS_CHARACTERS)
-        if any(action.returns == UNDECLARED for action in self.listed):
+        if any(action.returns == UNDECLARED for action in self.listed_actions):
             text = f"{text}\n{_LIST_RESULT_NOTE}" if text else _LIST_RESULT_NOTE
         return f"{self.name}: {text}" if text else None
 
@@ -264,7 +265,7 @@ class MCP(Connection[MCPSettings]):
         self._trusted_digests = trusted = (
             {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
         )
-        self._digests = digests
+        self._digests_of_listed_tools = digests
         changed: list[str] = []
         actions: dict[str, Action] = {}
         omitted: list[OmittedItem] = []
@@ -314,8 +315,8 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.known import KnownTools
 
         known_tools = KnownTools(self.name, self.settings)
-        known_tools.store({**known_tools.read(), **self._digests})
-        self._trusted_digests = dict(self._digests)
+        known_tools.store({**known_tools.read(), **self._digests_of_listed_tools})
+        self._trusted_digests = dict(self._digests_of_listed_tools)
 
     def _make_action(self, server: _Server, tool: types.Tool) -> Action:
         """Make the action that calls a tool; the server may ask questions during calls of tasks."""
@@ -501,10 +502,12 @@ class MCP(Connection[MCPSettings]):
             server = settings.server or self.name
             source = settings.source("config")
             from_file = server_settings(Path(settings.config), server, current_environ(), source)
+            # Leave out values of environment variables, which must not override the file:
+            # for_instance() reads the variables again, for settings that are not given otherwise.
             from_options = {
                 key: value
                 for key, value in settings.model_dump(exclude_unset=True).items()
-                if settings.source(key) != "environment"  # for_instance reads the environment
+                if settings.source(key) != "environment"
             }
             settings = MCPSettings.for_instance(
                 self.name, {**from_options, **from_file, "config": None}
@@ -526,7 +529,8 @@ class _Server:
         from delf_mcp.listing import InvalidItemFilter
         from delf_mcp.target import Target
 
-        self.stale = False
+        self.is_tool_list_stale = False
+        """True if the server has announced that its tools changed."""
         self.questions = ServerQuestions(name, settings.sampling, settings.roots)
         self.item_filter: InvalidItemFilter = InvalidItemFilter(settings.max_tools)
         target = Target(
@@ -535,13 +539,13 @@ class _Server:
             self.questions.callbacks,
             connection.keep_secret,
             connection.show,
-            self._mark_stale,
+            self._mark_tool_list_stale,
             self.item_filter,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
 
-    def _mark_stale(self) -> None:
-        self.stale = True
+    def _mark_tool_list_stale(self) -> None:
+        self.is_tool_list_stale = True
 
 
 def _is_unreadable_response(error: MCPError) -> bool:

@@ -159,7 +159,9 @@ def _editable_arguments(request: ApprovalRequest) -> dict[str, Any]:
 
     The mapping is empty if the person may not edit the arguments.
     """
-    if request.code is not None or request.outcome_unknown or request.rule.get("two_of"):
+    # The second of two approvers has to see the same arguments as the first.
+    needs_two_approvers = bool(request.rule.get("two_of"))
+    if request.code is not None or request.outcome_unknown or needs_two_approvers:
         return {}
     return {
         name: value

@@ -35,9 +35,11 @@ class KnownTools:
 
     def read(self) -> dict[str, str]:
         """Return a mapping from tool name to recorded digest; empty without a readable file."""
+        text = _read_if_private(self._path)
+        if text is None:
+            return {}
         try:
-            text = read_own(self._path) if is_own_folder(self._path.parent) else None
-            stored: Any = json.loads(text or b"")
+            stored: Any = json.loads(text)
             if stored["format"] != _FORMAT:
                 return {}
             return {str(name): str(digest) for name, digest in stored["tools"].items()}
@@ -53,7 +55,7 @@ class KnownTools:
             _log.warning("accepted tools are known only to this process: %s", error)
 
 
-class Learned:
+class LearnedTypes:
     """A file with the learned result types of a server's tools.
 
     Implements :class:`delf_schemas.samples.Store`.
@@ -71,18 +73,25 @@ class Learned:
 
     def read(self) -> Any:
         """Return the stored value; None without a readable file."""
+        text = _read_if_private(self._path)
+        if text is None:
+            return None
         try:
-            text = read_own(self._path) if is_own_folder(self._path.parent) else None
-            return json.loads(text or b"null")
+            return json.loads(text)
         except (ValueError, RecursionError):
             return None
 
     def write(self, value: Any) -> None:
-        """Write the value; if the file cannot be written, log a warning."""
+        """Write the learned types; if the file cannot be written, log a warning."""
         try:
             write_own(self._path, json.dumps(value))
         except (OSError, ConfigurationError) as error:
-            _log.warning("the shapes of results are known only to this process: %s", error)
+            _log.warning("the learned result types cannot be saved for later tasks: %s", error)
+
+
+def _read_if_private(path: Path) -> bytes | None:
+    """Return the content of a file; None if it is missing, or if other users can access it."""
+    return read_own(path) if is_own_folder(path.parent) else None
 
 
 def _digest_of(name: str, settings: MCPSettings) -> str:

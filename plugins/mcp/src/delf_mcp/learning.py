@@ -54,34 +54,36 @@ class Results:
         return samples.type_of(tool_key), undeclared_types
 
     async def record_types(self, tool: types.Tool, value: Any) -> str:
-        """Record the types in a result; return a text of those that contradict the tool's schema.
+        """Record the types in a result; report types that contradict the tool's schema.
+
+        Recorded are the types that change the result type that the model sees.
 
         Returns:
-            The contradicting types that were not reported yet, each with the path of the first such
-            value, as ``None at a.b, str at c``. The type ``None`` is always included; another type
-            is included only if it changes the result type that the model sees. Empty without types.
+            The recorded types, and the type ``None`` even if it is not recorded, each with the path
+            of the first such value, as ``None at a.b, str at c``. Types that were reported before
+            are left out. The text is empty if there is nothing to report.
         """
-        samples, key = self._get_samples(), _sample_key(tool)
-        if not self._settings.sample or not samples.wants(key):
+        samples, tool_key = self._get_samples(), _sample_key(tool)
+        if not self._settings.sample or not samples.wants(tool_key):
             return ""
         if tool.output_schema is None:
-            samples.note(key, value)
+            samples.note(tool_key, value)
             return ""
         for field, text in _texts_with_data(value):
-            samples.note(_field_key(key, field), text)
-        paths = await asyncio.to_thread(self._undeclared_types, tool, key, value)
-        reported = self._reported.setdefault(key, set(samples.undeclared_types(key)))
+            samples.note(_field_key(tool_key, field), text)
+        paths = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
+        reported = self._reported.setdefault(tool_key, set(samples.undeclared_types(tool_key)))
         new_types = [found for found in paths if found not in reported]
         reported.update(new_types)
-        declared_type = result_text(tool.output_schema) if new_types else ""
-        types_that_change_it = {
-            found for found in new_types if with_types(declared_type, [found]) != declared_type
+        shown_type = result_text(tool.output_schema) if new_types else ""
+        types_that_change_shown_type = {
+            found for found in new_types if with_types(shown_type, [found]) != shown_type
         }
-        samples.note_undeclared(key, types_that_change_it)
+        samples.note_undeclared(tool_key, types_that_change_shown_type)
         return ", ".join(
             f"{type_name} at {paths[place, type_name]}"
             for place, type_name in new_types
-            if type_name == "None" or (place, type_name) in types_that_change_it
+            if type_name == "None" or (place, type_name) in types_that_change_shown_type
         )
 
     async def aclose(self) -> None:
@@ -90,33 +92,42 @@ class Results:
             await self._samples.aclose()
 
     def _get_samples(self) -> Samples:
-        from delf_mcp.known import Learned
+        """Return the learned types of results; with the setting ``sample``, a file keeps them."""
+        from delf_mcp.known import LearnedTypes
 
         if self._samples is None:
-            learned = Learned(self._name, self._settings) if self._settings.sample else None
-            self._samples = Samples(learned)
+            file = LearnedTypes(self._name, self._settings) if self._settings.sample else None
+            self._samples = Samples(file)
         return self._samples
 
-    def _undeclared_types(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
+    def _types_against_schema(
+        self, tool: types.Tool, tool_key: str, value: Any
+    ) -> dict[Found, str]:
         """Return the types in a result that contradict the tool's schema.
+
+        Args:
+            tool: The tool.
+            tool_key: The key under which the checker of the tool's results is stored.
+            value: The result.
 
         Returns:
             A mapping from (place, type) to the path of the first value of that type, such as
             ``orders.0.date``. A place is a path with ``*`` instead of list indexes.
         """
-        if key not in self._checkers:
+        if tool_key not in self._checkers:
             try:
-                self._checkers[key] = Checker(tool.output_schema or {}, tool.name)
+                self._checkers[tool_key] = Checker(tool.output_schema or {}, tool.name)
             except ToolDefinitionError:  # results of such a tool are not checked
-                self._checkers[key] = None
-        checker = self._checkers[key]
+                self._checkers[tool_key] = None
+        checker = self._checkers[tool_key]
         faults = [] if checker is None else checker.faults(value, _MAX_FAULTS)
-        # In reverse order, so that the first of several faults with the same key remains.
-        return {
-            (place_of(fault.path), kind): ".".join(map(str, fault.path))
-            for fault in reversed(faults)
-            if not fault.unchecked and (kind := kind_at(value, fault.path))
-        }
+        path_by_type: dict[Found, str] = {}
+        # In reverse order, so that the path of the first value of each type remains.
+        for fault in reversed(faults):
+            type_name = kind_at(value, fault.path)
+            if type_name and not fault.unchecked:
+                path_by_type[place_of(fault.path), type_name] = ".".join(map(str, fault.path))
+        return path_by_type
 
 
 def _texts_with_data(value: Any) -> Iterator[tuple[str, str]]:

@@ -39,14 +39,16 @@ class _LimitedStream(httpx2.AsyncByteStream):
     Args:
         stream: The body as received.
         most: The maximum number of bytes.
-        refused: The reason to refuse the body; None to accept the body.
+        refusal_message: The reason to refuse the body; None to accept the body.
         whole: Whether the body is a single message instead of an event stream.
     """
 
-    def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
+    def __init__(
+        self, stream: Any, most: float, refusal_message: str | None, *, whole: bool
+    ) -> None:
         self._stream = stream
         self._max_bytes = most
-        self._refused = refused
+        self._refusal_message = refusal_message
         self._is_single_message = whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -67,8 +69,13 @@ class _LimitedStream(httpx2.AsyncByteStream):
         yield bytes(buffer)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        if self._refused is not None:
-            raise TooLargeError(self._refused)
+        """Yield the body in pieces, with U+FFFD in place of invalid UTF-8.
+
+        Raises:
+            TooLargeError: If the body is refused or exceeds the limit.
+        """
+        if self._refusal_message is not None:
+            raise TooLargeError(self._refusal_message)
         size = 0
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         async for piece in self._stream:

@@ -209,11 +209,11 @@ class Link:
 
 
 class WatchedStream:
-    """A stream of a server's messages that reports the end of the server.
+    """A stream of a server's messages that calls ``server_exit.report()`` at its end.
 
     Args:
         stream: The stream.
-        server_exit: Gets the report when the stream has ended.
+        server_exit: The object to which the end of the stream is reported.
         remove_invalid_items: Called with each message; removes invalid items from a list in place.
     """
 

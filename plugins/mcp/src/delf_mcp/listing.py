@@ -77,8 +77,12 @@ class InvalidItemFilter:
     def take_omitted(self, kind: str) -> list[OmittedItem]:
         """Return the items of a kind that were removed since the last call of this method."""
         items = [item for item in self._omitted if item.kind == kind]
-        self._omitted = [item for item in self._omitted if item.kind != kind]
+        self.forget_omitted(kind)
         return items
+
+    def forget_omitted(self, kind: str) -> None:
+        """Forget the items of a kind that were removed so far."""
+        self._omitted = [item for item in self._omitted if item.kind != kind]
 
     def remove_invalid_items(self, message: Any) -> None:
         """Remove invalid items from the lists in a response, such as the list of tools."""
@@ -194,8 +198,11 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
     return strictest(effects_of_tool) if effects_of_tool else "irreversible"
 
 
-def declared_by(tool: types.Tool) -> Effect:
-    """Return the effect that a server claims for a tool, which is only shown to the user."""
+def claimed_effect_of(tool: types.Tool) -> Effect:
+    """Return the effect that a server claims for a tool.
+
+    The user sees this effect, but approvals depend on the setting ``effects`` alone.
+    """
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:
         return "read"

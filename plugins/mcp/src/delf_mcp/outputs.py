@@ -26,7 +26,9 @@ class Outputs:
         self._paths: dict[str, Path] = {}
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
-        """Return links to a task's output files, and keep the files readable.
+        """Return links to a task's output files, with which clients can read the files.
+
+        Only the newest ``_MAX_FILES`` links of all tasks stay valid.
 
         Args:
             task_id: The id of the task.
@@ -38,7 +40,8 @@ class Outputs:
             self._paths[uri] = Path(path)
             blocks.append(types.ResourceLink(uri=uri, name=name, mime_type=_type_of(name)))
         while len(self._paths) > _MAX_FILES:
-            del self._paths[next(iter(self._paths))]
+            oldest_uri = next(iter(self._paths))
+            del self._paths[oldest_uri]
         return blocks
 
     async def read(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:

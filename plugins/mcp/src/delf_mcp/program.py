@@ -143,9 +143,9 @@ async def _parse_in_time(line: bytes) -> SessionMessage | None:
 
 def _parse(line: bytes) -> SessionMessage | None:
     text = line.decode("utf-8", "replace")
-    # A repair parses the message twice, so other messages are first tried without a repair.
-    attempts = (True,) if needs_repair(text) else (False, True)
-    for with_repair in attempts:
+    # A repair is slow. A text that shows no need of a repair is repaired only if it is invalid.
+    repair_attempts = (True,) if needs_repair(text) else (False, True)
+    for with_repair in repair_attempts:
         with suppress(ValueError, RecursionError):
             json_text = repaired(text) if with_repair else text
             message = types.jsonrpc_message_adapter.validate_json(json_text, by_name=False)

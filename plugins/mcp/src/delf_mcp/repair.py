@@ -49,7 +49,7 @@ def repaired(text: str) -> str:
 
 
 def note_losses(meta: Mapping[str, Any] | None) -> None:
-    """Copy the notes that a result's metadata contain to the current call.
+    """Add the notes in a result's metadata to the current call.
 
     The notes say which values of the result were lost when the result was repaired.
     """

@@ -22,7 +22,7 @@ from delf_mcp.repair import data_of
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # unknown to mimetypes
 _MAX_NAME_CHARACTERS: Final = 60
-_MAX_ENDING_CHARACTERS: Final = 10
+_MAX_EXTENSION_CHARACTERS: Final = 10
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
@@ -50,7 +50,7 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
     """Yield a file name and the bytes for each picture, sound and resource in content."""
     for number, block in enumerate(blocks, 1):
         if isinstance(block, (types.ImageContent, types.AudioContent)):
-            yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
+            yield f"{number}{_suffix_of_type(block.mime_type)}", _bytes(block.data)
         elif isinstance(block, types.EmbeddedResource):
             content = _contents(block.resource)
             data = content.encode("utf-8", "replace") if isinstance(content, str) else content
@@ -60,14 +60,15 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
 def _file_name(resource: Any) -> str:
     """Return a file name made from the last part of a resource's URI."""
     last_part = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2]
-    stem, dot, ending = last_part.rpartition(".")
-    safe_stem = _NOT_IN_NAMES.sub("-", stem if dot else ending).strip("-")
+    has_dot = "." in last_part
+    stem, written_extension = last_part.rsplit(".", 1) if has_dot else (last_part, "")
+    safe_stem = _NOT_IN_NAMES.sub("-", stem).strip("-")
     name = safe_stem[:_MAX_NAME_CHARACTERS] or "resource"
-    extension = _NOT_IN_NAMES.sub("", ending)[:_MAX_ENDING_CHARACTERS] if dot else ""
-    return f"{name}.{extension}" if extension else f"{name}{_ending(resource.mime_type)}"
+    extension = _NOT_IN_NAMES.sub("", written_extension)[:_MAX_EXTENSION_CHARACTERS]
+    return f"{name}.{extension}" if extension else f"{name}{_suffix_of_type(resource.mime_type)}"
 
 
-def _ending(media_type: str | None) -> str:
+def _suffix_of_type(media_type: str | None) -> str:
     kind = (media_type or "").partition(";")[0].strip().lower()
     return _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
 

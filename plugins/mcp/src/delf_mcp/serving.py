@@ -34,7 +34,7 @@ _RUN: Final = "run"
 _ANSWER: Final = "approval"
 _MAX_NAME_CHARACTERS: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_OWN_TOOLS: Final = ("llm.", "find_tools", "files.")
+_PREFIXES_OF_OWN_TOOLS: Final = ("llm.", "find_tools", "files.")
 _INSTRUCTIONS: Final = (
     "Each tool is an action of a connection. `run` has a task in plain words done by a script that "
     "may use all of them. The user is asked, by elicitation, before what matters."
@@ -60,13 +60,14 @@ class Work:
         self.questions = asyncio.Queue()
         self.open_question: tuple[ApprovalRequest, asyncio.Future[Decision]] | None = None
         self._progress: asyncio.Queue[str | None] = asyncio.Queue()
-        self._steps = 0
-        self._end: asyncio.TimerHandle | None = None
-        token = _work.set(self)
+        self._reported_step_count = 0
+        self._abandon_timer: asyncio.TimerHandle | None = None
+        # The task copies the current context, so that the coroutine finds this object there.
+        token = _current_work.set(self)
         try:
             self.task = asyncio.ensure_future(coroutine)
         finally:
-            _work.reset(token)
+            _current_work.reset(token)
 
     async def next_question(self) -> ApprovalRequest | None:
         """Return the next question for the user; None when the work is done.
@@ -87,14 +88,14 @@ class Work:
         self._decide(lambda request: decision_of(request, result))
 
     def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:
-        """Call ``abandon`` unless the client returns within some seconds."""
-        self._end = asyncio.get_running_loop().call_later(seconds, abandon)
+        """Call ``abandon`` after some seconds, unless the client has called again by then."""
+        self._abandon_timer = asyncio.get_running_loop().call_later(seconds, abandon)
 
     def cancel_abandonment(self) -> None:
-        """Cancel the timer of :meth:`abandon_after`, because the client has returned."""
-        if self._end is not None:
-            self._end.cancel()
-            self._end = None
+        """Cancel the timer of :meth:`abandon_after`, because the client has called again."""
+        if self._abandon_timer is not None:
+            self._abandon_timer.cancel()
+            self._abandon_timer = None
 
     def refuse(self, reason: str) -> None:
         """Reject the last question, because the client's user cannot be asked."""
@@ -133,22 +134,27 @@ class Work:
 
     async def _send_progress(self, context: ServerRequestContext[Any]) -> None:
         while (message := await self._progress.get()) is not None:
-            self._steps += 1
-            await context.session.report_progress(self._steps, message=message)
+            self._reported_step_count += 1
+            await context.session.report_progress(self._reported_step_count, message=message)
 
 
-_work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
+_current_work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=None)
 
 
 class Served:
-    """The actions of a project as tools for MCP clients, and the tool ``run``.
+    """The actions of a project as tools for MCP clients, and a tool ``run`` for whole tasks.
+
+    An agent does the task that a client gives to ``run`` in plain words.
 
     Args:
         make_agent: Makes an agent of the project, with keyword arguments of :class:`delf.Agent`.
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
+        # Makes the single calls of actions.
         self._call_agent = make_agent(strategy=ONE_CALL, on_confirm=self._confirm)
+        # Does the tasks of the tool ``run``. The client's user answers the questions of a script in
+        # the same way as requests for approval.
         self._task_agent = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
         self._tools: dict[str, types.Tool] = {}
         self._action_names: dict[str, str] = {}
@@ -268,7 +274,7 @@ class Served:
         self, tool: str, arguments: Mapping[str, Any]
     ) -> list[types.ContentBlock]:
         """Run a task, for the tool ``run``, or call an action; return the result's content."""
-        work = _work.get()
+        work = _current_work.get()  # the work of which this coroutine is a part
         listeners = [] if work is None else [work.queue_progress]
         if tool == _RUN:
             # The client's model wrote the task, and may have read untrusted texts.
@@ -284,7 +290,7 @@ class Served:
 
     async def _confirm(self, request: ApprovalRequest) -> Decision:
         """Ask the client's user to decide a request. Passed to the agents as ``on_confirm``."""
-        work = _work.get()
+        work = _current_work.get()
         if work is None:
             return Rejected(reason="no client can be asked")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
@@ -292,19 +298,25 @@ class Served:
         return await answer
 
     async def _list_once(self) -> dict[str, types.Tool]:
+        """List the agent's actions, at the first call only.
+
+        Returns:
+            The tools for MCP clients, by their names; these names are unique and valid in MCP.
+        """
         async with self._listing_lock:
             if self._tools:
                 return self._tools
+            # LIST is a fixed task that the strategy ONE_CALL answers with a list in JSON.
             response = await self._call_agent.arun(LIST)
             response.raise_for_status()
             tools = {_RUN: _definition_of_run()}
             for item in json.loads(response.text):
-                if item["name"].startswith(_OWN_TOOLS) or item["name"] == ASK:
+                action_name = item["name"]
+                if action_name.startswith(_PREFIXES_OF_OWN_TOOLS) or action_name == ASK:
                     continue
-                name = _unique_name(
-                    _NOT_IN_NAMES.sub("_", item["name"])[:_MAX_NAME_CHARACTERS], tools
-                )
-                self._action_names[name] = item["name"]
+                valid_name = _NOT_IN_NAMES.sub("_", action_name)[:_MAX_NAME_CHARACTERS]
+                name = _unique_name(valid_name, tools)
+                self._action_names[name] = action_name
                 tools[name] = _tool(name, item)
             self._tools = tools
             return tools

@@ -81,12 +81,14 @@ class Target:
         settings = self._settings
         # Ask for uncompressed responses, because compressed responses could expand without limit.
         headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
-        auth_and_guard = login(self._name, settings, self._add_secret, self._open_url)
-        auth, guard_credentials = (None, None) if auth_and_guard is None else auth_and_guard
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
         hooks: dict[str, list[Any]] = {"response": [limit_response_size]}
-        if guard_credentials is not None:
-            hooks["request"] = [guard_credentials]
+        auth: httpx2.Auth | None = None
+        oauth_login = login(self._name, settings, self._add_secret, self._open_url)
+        if oauth_login is not None:
+            # The hook raises if a request with credentials would go to another server.
+            auth, raise_if_wrong_server = oauth_login
+            hooks["request"] = [raise_if_wrong_server]
         async with httpx2.AsyncClient(
             transport=async_transport(httpx2),
             headers=headers,
