@@ -98,7 +98,7 @@ def fill(raw: sqlite3.Connection) -> None:
 def make(path: Path, version: int) -> None:
     """Make an empty journal of a version."""
     database = open_database(JournalSettings.model_validate({"url": str(path)}))
-    schema.migrate(database, schema.MIGRATIONS[: version - schema.FIRST + 1])
+    schema.migrate(database, schema.MIGRATIONS[: version - schema.OLDEST_VERSION + 1])
     database.close()
 
 
@@ -121,7 +121,7 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
 def main() -> None:
     """Write the missing files."""
     FOLDER.mkdir(exist_ok=True)
-    for version in range(schema.FIRST, schema.newest() + 1):
+    for version in range(schema.OLDEST_VERSION, schema.newest() + 1):
         if file_of(version).exists():
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -60,7 +60,7 @@ async def test_deleted_conversation_remains_are_removed_after_a_day(
 async def test_conversation_in_use_is_not_deleted(journal_url, open_journal):
     store = open_journal(journal_url).conversations("a")
     gate, begun = threading.Event(), threading.Event()
-    read = store.reading
+    read = store.run_read
 
     async def read_then_wait(function):  # a prune that has chosen, and comes to act later
         found = await read(function)
@@ -69,10 +69,10 @@ async def test_conversation_in_use_is_not_deleted(journal_url, open_journal):
         return found
 
     await store.append("c", [ChatMessage(role="user", content="x", at=1.0)])
-    store.reading = read_then_wait
+    store.run_read = read_then_wait
     work = asyncio.create_task(store.prune(2.0))
     await asyncio.to_thread(begun.wait, 20)
-    store.reading = read
+    store.run_read = read
     await store.append("c", [user("again")])
     gate.set()
     assert await work == []

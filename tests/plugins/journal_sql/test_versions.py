@@ -11,7 +11,7 @@ from delf_journal_sql.errors import JournalSetupError
 from . import journal_schemas
 
 NEWEST = schema.newest()
-VERSIONS = range(schema.FIRST, NEWEST + 1)
+VERSIONS = range(schema.OLDEST_VERSION, NEWEST + 1)
 NEXT = "ALTER TABLE delf_tasks ADD COLUMN later TEXT; CREATE TABLE delf_later (x INTEGER)"
 """Changes that a version to come might make."""
 END = {"status": True, "text": "", "duration_ms": 1.0}

@@ -70,19 +70,20 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
         names[kind_name(part)] = None
         return _text(part)
 
-    return _at_any_depth(value, convert_unsupported)
+    return _plain_unless_too_deep(value, convert_unsupported)
 
 
 def plain_or_as_is(value: Any) -> Any:
     """Convert a value like :func:`plain`, but leave parts of unsupported types unchanged."""
-    return _at_any_depth(value, lambda part: part)
+    return _plain_unless_too_deep(value, lambda part: part)
 
 
 def table_of(value: Any) -> Table | None:
-    """Convert a table, or a column with an index, of a data library; None for any other value.
+    """Convert a data frame, series or similar object of a data library to a table.
 
-    An index becomes columns unless it is unnamed and has only row numbers. The levels of a column's
-    name are joined to one name. Missing cells, including NaN, become None.
+    An index becomes columns, except for a default index, which has no name and only row numbers. A
+    column name with several levels becomes one name. Missing cells, including NaN, become None.
+    Return None for any other value, such as a pyarrow column without an index.
 
     Args:
         value: Any value.
@@ -90,18 +91,15 @@ def table_of(value: Any) -> Table | None:
     return _table(value, _text)
 
 
-def _at_any_depth(value: Any, convert_unsupported: Converter) -> Any:
+def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value to plain data; a value that is nested too deeply is unsupported."""
     try:
         return _plain(value, convert_unsupported)
     except RecursionError:
-        # Call the converter as for any unsupported value, because the converter may note the type.
-        converted = convert_unsupported(value)
-        leaves_unsupported_values = converted is value
-        if leaves_unsupported_values:
-            return value
-        # This text replaces the converter's text, which would not say why the conversion failed.
-        return f"<{kind_name(value)}, nested too deeply>"
+        # A converter may also note the value's type, so it is called even if its text is not used.
+        is_left_unchanged = convert_unsupported(value) is value
+        # The converter's text would not say why the conversion failed.
+        return value if is_left_unchanged else f"<{kind_name(value)}, nested too deeply>"
 
 
 def _plain(value: Any, convert_unsupported: Converter) -> Any:
@@ -137,11 +135,13 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
         return {name: _plain(item, convert_unsupported) for name, item in field_values.items()}
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
         return value.isoformat()
-    if _can_be_passed(value):
+    if _can_be_encoded(value):
         return value
     if isinstance(value, (set, frozenset)):
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
-    if isinstance(value, decimal.Decimal):  # too long to be passed; as a float it may be infinite
+    if isinstance(value, decimal.Decimal):
+        # The Decimal is too long to be encoded. The conversions below would make it a float, which
+        # may be infinite.
         return convert_unsupported(value)
     for convert in _CONVERSIONS:
         try:
@@ -182,10 +182,10 @@ def _key(key: Any, convert_unsupported: Converter) -> Any:
     converted = _plain(key, convert_unsupported)
     if isinstance(key, tuple) and isinstance(converted, list):
         converted = tuple(cast("list[Any]", converted))
-    return converted if _can_be_passed({converted: None}) else _text(key)
+    return converted if _can_be_encoded({converted: None}) else _text(key)
 
 
-def _can_be_passed(value: Any) -> bool:
+def _can_be_encoded(value: Any) -> bool:
     try:
         dumps(value)
     except (UnsupportedValueError, TypeError):

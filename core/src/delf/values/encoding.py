@@ -153,7 +153,9 @@ def estimate_size(value: Any, max_size: int) -> int:
                 total += len(item)
             elif kind is dict:
                 total += 2 * VALUE_BYTES * len(item)
-                pending.append(item)  # creates no object for the garbage collector
+                # The dict itself is pushed, not an iterator over its keys and values: an iterator
+                # would be one more object for the garbage collector to track.
+                pending.append(item)
             elif kind not in PLAIN:
                 inner, count = _parts_of(item)
                 total += VALUE_BYTES * count
@@ -193,11 +195,10 @@ class _Sizes:
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
-        """Return the size of a value in three numbers.
+        """Return a value's cost, its number of characters and its number of nested levels.
 
-        Returns:
-            The memory as a number of simple values, where a container counts as several; the number
-            of characters and bytes in all strings; the number of nested levels.
+        The cost is the memory as a number of simple values: a container counts as several. The
+        characters are those of all texts, with the bytes of all byte strings.
         """
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
@@ -205,35 +206,37 @@ class _Sizes:
         parts, count = _parts_of(value)
         if count > self._max_values:
             self._refuse(count)
-        values, characters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
+        cost, characters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
         if kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
-            values, parts = values + count, ()  # each item counts as one value
+            # Each item of such a list costs one value, so no item needs to be visited.
+            cost += count
+            parts = ()
         elif kind is dict:
             parts = chain(value, value.values())
         elif kind is str or kind is bytes:
             characters = len(value)
         for part in parts:
-            kind = _type_of(part)
-            if kind is str or kind is bytes:
-                values += 1
+            part_kind = _type_of(part)
+            if part_kind is str or part_kind is bytes:
+                cost += 1
                 characters += len(part)
-            elif kind in PLAIN:
-                values += 1
+            elif part_kind in PLAIN:
+                cost += 1
             else:
-                inner_values, inner_characters, inner_levels = self._measured.get(
+                inner_cost, inner_characters, inner_levels = self._measured.get(
                     id(part)
                 ) or self.measure(part, level + 1)
-                values += inner_values
+                cost += inner_cost
                 characters += inner_characters
                 if inner_levels >= levels:
                     levels = 1 + inner_levels
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
-                if values > self._max_values or characters > self._max_size:
-                    self._refuse(values)
-        if values > self._max_values or characters > self._max_size:
-            self._refuse(values)
-        sizes = values, characters, levels
+                if cost > self._max_values or characters > self._max_size:
+                    self._refuse(cost)
+        if cost > self._max_values or characters > self._max_size:
+            self._refuse(cost)
+        sizes = cost, characters, levels
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
             self._measured[id(value)] = sizes
         return sizes
@@ -245,11 +248,10 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and the number of values that the value counts as.
+    """Return the direct parts of a value, and their number.
 
-    Returns:
-        The parts; the number of parts. A text has no parts, but a long text counts as several
-        values: the number is its length divided by ``VALUE_BYTES``.
+    A text has no parts; its number is its length divided by ``VALUE_BYTES``, because a long text
+    takes as much memory as several values.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:
@@ -287,19 +289,24 @@ def to_jsonable_or_repr(value: Any) -> Any:
     return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
 
 
-def _jsonable_or_repr(value: Any, levels: int) -> Any:
-    """Encode a value; replace parts that cannot be encoded by their ``repr``."""
+def _jsonable_or_repr(value: Any, attempts: int) -> Any:
+    """Encode a value; replace parts that cannot be encoded by their ``repr``.
+
+    Args:
+        value: Any value.
+        attempts: The number of levels at which to try again after a ``RecursionError``.
+    """
     try:
         return _encode(value)
     except RecursionError:
-        if not levels:  # retrying at each level would take quadratic time
+        if not attempts:  # trying again at each level would take quadratic time
             return f"<{kind_name(value)}, nested too deeply>"
-        levels -= 1
+        attempts -= 1
     except UnsupportedValueError:
         pass
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
-        return {str(name): _jsonable_or_repr(item, levels) for name, item in mapping.items()}
+        return {str(name): _jsonable_or_repr(item, attempts) for name, item in mapping.items()}
     try:
         return repr(value)[:_MAX_REPR]
     except RecursionError:
@@ -438,13 +445,14 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
 
 
 def _encode_set(tag: str, items: Any) -> Any:
-    """Encode a set; as a list, if items become dicts, which a set cannot contain.
+    """Encode a set. The result is a list if an item is encoded as a dict, which is not hashable.
 
     The items are sorted so that the encoding is the same in every process: a set's own order
     depends on its history and on the process's hash seed.
     """
     if can_sort_directly(items):
         return {TAG: tag, "v": sorted(items)}
+    # Other items, such as tuples, are sorted by the text of their encoding, which is slow.
     if estimate_size(items, _MAX_SET) > _MAX_SET:
         raise TooLargeError(
             f"a {tag} of so many tuples, or of several types, cannot be passed; pass it as a list"
@@ -553,6 +561,8 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 def _members(value: Any) -> list[Any]:
     """Return the members of an encoded set; raise if building the set would take too long."""
     items = _check_hashes(_checked_list(value))
+    # The limit of _encode_set(): encoding the set again would sort the items, which is slow unless
+    # all items are strings or all are integers.
     if not can_sort_directly(items) and estimate_size(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
     return items

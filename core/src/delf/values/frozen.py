@@ -70,7 +70,7 @@ _FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
 
 
 def freeze(value: Any) -> Any:
-    """Return an immutable copy of a value, equal to the copy in the journal.
+    """Return an immutable copy of a value, equal to the value that is read back from the journal.
 
     Objects become plain data. A frozen value is returned unchanged; a value that cannot be encoded
     becomes its ``repr``.
@@ -78,6 +78,7 @@ def freeze(value: Any) -> Any:
     try:
         return _freeze(value)
     except RecursionError:
+        # Encode the whole value as the journal does: parts nested too deeply become texts.
         return _freeze_decoded(from_jsonable(to_jsonable_or_repr(value)))
 
 
@@ -102,14 +103,14 @@ def _freeze(value: Any) -> Any:
         return value
     if kind is list:
         return FrozenList(_freeze_items(value))
-    has_plain_keys = kind is dict and TAG not in value and _TEXT.issuperset(map(type, value))
-    if has_plain_keys:  # such a dict is the same in the journal
+    has_only_text_keys = kind is dict and _TEXT_TYPES.issuperset(map(type, value))
+    if has_only_text_keys and TAG not in value:  # such a dict is the same in the journal
         return FrozenDict(zip(value, _freeze_items(value.values()), strict=True))
     # Encode and decode the value as the journal does.
     return _freeze_decoded(from_jsonable(to_jsonable_or_repr(value)))
 
 
-_TEXT: Final = frozenset({str})
+_TEXT_TYPES: Final = frozenset({str})
 
 
 def _freeze_items(items: Iterable[Any]) -> list[Any]:

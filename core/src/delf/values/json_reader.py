@@ -17,11 +17,12 @@ class JSONReader:
     """Parses JSON values, and collects notes about data that Python cannot represent exactly.
 
     Args:
-        about: The name of the source, for notes.
+        source_name: The name of the JSON's source, as the subject of the notes.
     """
 
-    def __init__(self, about: str) -> None:
-        self._about = about
+    def __init__(self, source_name: str) -> None:
+        self._source_name = source_name
+        # Each dict serves as an ordered set of texts; its values are always None.
         self._repeated_keys: dict[str, None] = {}
         self._lossy_numbers: dict[str, None] = {}
         self._constants: dict[str, None] = {}
@@ -66,7 +67,7 @@ class JSONReader:
             (self._constants, "has constants that are not JSON, and they were read as floats"),
         ):
             if keys:
-                note(f"{self._about} {text}: {format_names(list(keys))}")
+                note(f"{self._source_name} {text}: {format_names(list(keys))}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)

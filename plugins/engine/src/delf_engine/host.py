@@ -570,15 +570,15 @@ class TaskHost:
         self._gate.use(tools)
         self.scripts.sandbox.use(tools)
 
-    def close(self, *, stays_resumable: bool = False, was_cut: bool = False) -> None:
+    def close(self, *, stays_resumable: bool = False, is_timeout: bool = False) -> None:
         """Refuse new calls from now on.
 
         Args:
             stays_resumable: Whether the task is left unfinished, so that it can be resumed.
-            was_cut: Whether a running script is cut off; its calls then get no answer.
+            is_timeout: Whether the task's time is over; calls of the script then get no answer.
         """
         self._is_closed = True
-        self._gate.close(without_answers=stays_resumable or was_cut)
+        self._gate.close(without_answers=stays_resumable or is_timeout)
         if stays_resumable:
             self._children.keep_resumable()
 

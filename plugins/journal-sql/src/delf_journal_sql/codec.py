@@ -62,13 +62,14 @@ def pack(event: Event, limit: int) -> Packed:
     if len(data) <= limit:  # the usual case, which needs no encoding of single fields
         return Packed(event, record["type"], data)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
-    all_fit_together = sum(map(len, texts.values())) <= limit
+    # If only the names and the punctuation exceed the limit, no field is moved to a blob.
+    all_values_fit = sum(map(len, texts.values())) <= limit
     digests_by_field: dict[str, str] = {}
     blobs_by_digest: dict[str, Blob] = {}
     inline_fields: list[str] = []
     for name, text in texts.items():
         # Small fields stay in the row, because reading a blob costs a query.
-        if all_fit_together or len(text) <= limit // 8:
+        if all_values_fit or len(text) <= limit // 8:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         encoded = text.encode()

@@ -45,16 +45,16 @@ class SqlConversations:
         namespace: The namespace of the conversations.
         read: Runs read transactions.
         write: Runs write transactions, one at a time.
-        reclaim: Releases the space of deleted rows.
+        reclaim_space: Releases the space of deleted rows.
     """
 
     def __init__(
-        self, namespace: str, read: Run, write: Run, reclaim: Callable[[], Awaitable[None]]
+        self, namespace: str, read: Run, write: Run, reclaim_space: Callable[[], Awaitable[None]]
     ) -> None:
         self._namespace = namespace
-        self.reading = read
-        self.writing = write
-        self._reclaim = reclaim
+        self.run_read = read
+        self.run_write = write
+        self._reclaim_space = reclaim_space
 
     async def append(self, conversation: str, messages: Sequence[ChatMessage]) -> int:
         """Append messages in one transaction; return the position of the last message.
@@ -78,7 +78,7 @@ class SqlConversations:
             previous_position = 0 if row is None else row.last
             return _append(connection, self._namespace, conversation, row, new_messages)
 
-        return await self.writing(write)
+        return await self.run_write(write)
 
     async def load(self, conversation: str, limit: int | None = None) -> ConversationState:
         """Return the summary and the messages after the summary; empty for a missing conversation.
@@ -86,7 +86,7 @@ class SqlConversations:
         Raises:
             JournalError: If the conversation cannot be read.
         """
-        return await self.reading(lambda c: _load(c, self._namespace, conversation, limit))
+        return await self.run_read(lambda c: _load(c, self._namespace, conversation, limit))
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
         """Return the first messages after a position in order, including summarised messages."""
@@ -102,7 +102,7 @@ class SqlConversations:
             )
             return [_message(row) for row in rows]
 
-        return await self.reading(read)
+        return await self.run_read(read)
 
     async def summarize(
         self,
@@ -140,7 +140,7 @@ class SqlConversations:
             )
             return bool(rows)
 
-        return await self.writing(write)
+        return await self.run_write(write)
 
     async def clear(self, conversation: str) -> None:
         """Remove the messages and the summary of a conversation.
@@ -153,7 +153,7 @@ class SqlConversations:
             if row is not None:
                 _clear(connection, row.id)
 
-        await self.writing(write)
+        await self.run_write(write)
 
     async def find(self, limit: int = 100) -> Sequence[ConversationRecord]:
         """Return the records of conversations that have messages, newest first."""
@@ -161,7 +161,7 @@ class SqlConversations:
         def read(connection: Connection) -> list[ConversationRecord]:
             return [record for _, record in _find_records(connection, self._namespace, limit)]
 
-        return await self.reading(read)
+        return await self.run_read(read)
 
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
@@ -169,7 +169,7 @@ class SqlConversations:
         """Remove the messages of old conversations; return the removed records, oldest first.
 
         Args:
-            before: The time before which a removed conversation was last changed; None for any.
+            before: The Unix time; conversations changed since then are kept. None keeps none.
             keep: The number of newest conversations that are always kept.
             dry_run: Whether to return the records without removing anything.
 
@@ -192,17 +192,17 @@ class SqlConversations:
                 {"namespace": self._namespace, "before": time.time() - REMEMBERED_SECONDS},
             )
 
-        chosen = await self.reading(choose)
+        chosen = await self.run_read(choose)
         if dry_run:
             return [record for _, record in chosen]
         removed: list[ConversationRecord] = []
         for start in range(0, len(chosen), _PRUNE_BATCH_SIZE):
             batch = chosen[start : start + _PRUNE_BATCH_SIZE]
-            removed += await self.writing(
+            removed += await self.run_write(
                 lambda c, batch=batch: [r for key, r in batch if _clear(c, key, r.updated_at)]
             )
-        await self.writing(delete_old_rows_without_messages)
-        await self._reclaim()
+        await self.run_write(delete_old_rows_without_messages)
+        await self._reclaim_space()
         return removed
 
 
@@ -245,9 +245,12 @@ def _clear(connection: Connection, key: int, unchanged_since: float | None = Non
         unchanged_since: The expected time of the last change; None to clear in any case.
 
     Returns:
-        False if the conversation was changed at another time, and was not cleared.
+        False, without a change, if the conversation was changed since the expected time or was
+        already cleared.
     """
     condition = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
+    # The columns ``last`` and ``summarized`` are the positions of the last message and of the last
+    # message that the summary covers. Positions go on after the conversation is cleared.
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - only names of this module
         f"title = '', updated_at = :now WHERE id = :key {condition}RETURNING id",

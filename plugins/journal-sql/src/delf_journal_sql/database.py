@@ -137,8 +137,8 @@ class WordSearch:
 
     Args:
         create_statements: The statements that create the table.
-        insert: The statement that inserts words, separated by spaces as ``:words``, with the key
-            ``:place``.
+        insert: The statement that inserts a row. ``:place`` is the row's key, and ``:words`` a text
+            of words with spaces between them.
         match: The condition that matches ``:query``.
         query: Builds ``:query`` from phrases; the last word also matches longer words.
     """
@@ -213,7 +213,10 @@ class Database(Protocol):
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Split rows into chunks of the sizes in :data:`_CHUNKS`, each for one insert statement."""
+    """Split rows into chunks of the sizes in :data:`_CHUNKS`, each for one insert statement.
+
+    The sizes decrease to 1, so that no row is left.
+    """
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:

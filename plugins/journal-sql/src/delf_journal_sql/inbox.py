@@ -112,7 +112,7 @@ class StopRequests:
         self._position = 0
         self._stops: dict[str, StoppedBy | None] = {}
 
-    def among(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
+    def find(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
         """Return a mapping from each task that must stop to the person who asked first.
 
         Args:
@@ -122,10 +122,10 @@ class StopRequests:
         with self._lock:
             newest_position, cached_stops = newest_note(connection), self._stops
             wanted_ids = dict.fromkeys(task_ids)
-            # For tasks that the last search did not check, all requests to stop them are read; for
-            # the other tasks, only those requests that are newer than the last search.
+            # Read all stop requests to a task that the last search did not check.
             unchecked_ids = [task_id for task_id in wanted_ids if task_id not in cached_stops]
             stop_requests = _stops_of(connection, unchecked_ids)
+            # Of the requests to the other tasks, read those posted since the last search.
             if newest_position > self._position:
                 new_notes = notes_from(connection, self._position)
                 stop_requests += [
@@ -144,7 +144,10 @@ class StopRequests:
 def _stops_of(
     connection: Connection, task_ids: Sequence[str]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return (task id, data) of each request to stop one of some tasks, oldest first."""
+    """Return all requests to stop the given tasks as pairs of a task's id and the note's data.
+
+    The requests to a task are in order, oldest first.
+    """
     stops: list[tuple[str, Mapping[str, Any]]] = []
     for start in range(0, len(task_ids), _BATCH_SIZE):
         batch = task_ids[start : start + _BATCH_SIZE]
@@ -295,9 +298,15 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
 
 
 def _prefix_condition(id_prefix: str) -> tuple[str, dict[str, str]]:
-    """Return an SQL condition that preselects events by a request's id, and its parameters."""
+    """Return an SQL condition that the events of a request with the id fulfil, and its parameters.
+
+    Some other events may fulfil the condition, too.
+
+    Args:
+        id_prefix: The beginning of the request's id, with or without ``req_``; empty for any id.
+    """
     if not id_prefix:
         return "", {}
-    condition = "AND (e.data LIKE :full ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "
+    condition = "AND (e.data LIKE :with_req ESCAPE '!' OR e.data LIKE :without_req ESCAPE '!') "
     text = like_text(id_prefix)
-    return condition, {"full": f'%"{text}%', "short": f'%"req!_{text}%'}
+    return condition, {"with_req": f'%"{text}%', "without_req": f'%"req!_{text}%'}

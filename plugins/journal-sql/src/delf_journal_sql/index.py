@@ -59,9 +59,9 @@ Kind = Literal["action", "model"]
 class _Use:
     """Statistics of one task about one action or model.
 
-    ``waiting`` is the number of pending approval requests. ``waited`` is the sum of the timestamps
-    of all decisions minus the sum of the timestamps of all requests, in seconds. So it is the time
-    spent waiting only when no request is pending.
+    ``waiting`` is the number of pending approval requests. ``waited`` is the time in seconds for
+    which requests waited for a decision; while a request is pending, ``waited`` lacks the timestamp
+    of the decision: it is the sum of the decisions' timestamps minus that of the requests'.
     """
 
     calls: int = 0
@@ -88,7 +88,7 @@ class _Batch:
     )
     tasks: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     words: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Pairs of an event's index key and its words, separated by spaces."""
+    """Pairs of an event's index key and the searchable words of the event, as one text."""
 
 
 def index_key_of(task: int, seq: int = 0) -> int:
@@ -332,11 +332,13 @@ def _person_of(data: Mapping[str, Any]) -> str:
     """Return the name of the person for whom a task runs; empty if unknown."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     request_to_server: Mapping[str, Any] = setup.get("serve") or {}
-    # The person whose API key was used for the request, if the server got the task in a request.
+    # The name of the person whose API key was used, if the server got the task in a request.
     requester = request_to_server.get("key")
-    # The owner of a task that, for example, a schedule submits.
-    owner = data.get("key")
-    return str(requester or (name_of_holder(owner) if owner else ""))
+    if requester:
+        return str(requester)
+    # A task without a request, such as a task of a schedule, may still have an owner.
+    owner_id = data.get("key")
+    return name_of_holder(owner_id) if owner_id else ""
 
 
 def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:

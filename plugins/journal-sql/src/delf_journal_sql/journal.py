@@ -82,13 +82,15 @@ class SqlJournal:
         url = self._settings.url.get_secret_value() if self._settings.url else ""
         has_password = ":" in url.partition("://")[2].rpartition("@")[0]
         if url.startswith("postgres") and not has_password:
+            # PostgreSQL then takes the password from PGPASSWORD, which only a URL from a trusted
+            # source may use.
             check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
         self.database = open_database(self._settings)
         """The database of the journal."""
         self._lock = threading.Lock()
-        self._opening = threading.Lock()
+        self._opening_lock = threading.Lock()
         self._opened = False
-        self._lease: float | None = None
+        self._lease_seconds: float | None = None
         self._starting_subscriptions: set[Future[int]] = set()
         self._stops = inbox.StopRequests()
         self._writer: Writer | None = None
@@ -196,7 +198,8 @@ class SqlJournal:
                     raise JournalError(f"{path} is not a journal")
             migrate(source)
 
-        def fill(connection: Connection) -> int:
+        def restore_into(connection: Connection) -> int:
+            """Copy the tables of the backup into this journal; return the number of tasks."""
             with source.reader() as backup, transaction(backup, write=False):
                 if not copy_tables(backup, connection):
                     raise JournalError(
@@ -207,7 +210,7 @@ class SqlJournal:
 
         try:
             await self._in_thread(prepare)
-            return await self._write(fill)
+            return await self._write(restore_into)
         finally:
             source.close()
 
@@ -219,6 +222,10 @@ class SqlJournal:
         """
 
         def begin() -> tuple[Connection, list[str]]:
+            """Begin the transaction of the whole listing; return its connection and the task ids.
+
+            The caller closes the connection.
+            """
             self._open()
             connection = self.database.connect()
             try:
@@ -257,15 +264,17 @@ class SqlJournal:
             self._opened = False
 
         def close() -> None:
-            is_stopped = writer is None or writer.stop()
-            if watcher is not None and is_stopped:
-                watcher.stop()
+            # False if the database does not respond: the watcher's thread and the other threads may
+            # then be blocked, too, so they are not waited for.
+            has_writer_ended = writer is None or writer.stop()
+            if watcher is not None and has_writer_ended:
+                watcher.stop_thread()
             if threads is not None:
-                threads.shutdown(wait=is_stopped)
+                threads.shutdown(wait=has_writer_ended)
             self.database.close()
 
         if watcher is not None:
-            watcher.end()
+            watcher.end_subscriptions()
         if (writer, watcher, threads) != (None, None, None):
             await asyncio.shield(asyncio.to_thread(close))
 
@@ -290,7 +299,12 @@ class SqlJournal:
     # -- more than the protocol ---------------------------------------------------------
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """Return the full id of the task whose id has a prefix, with or without ``task_``."""
+        """Return the full id of the only task whose id begins with ``text``.
+
+        Args:
+            text: The beginning of the id, with or without ``task_``.
+            keys: The owners whose tasks are searched; None for all tasks.
+        """
         return await self._read(lambda c: store.resolve_id(c, text, keys))
 
     async def task(self, task_id: str) -> TaskRecord:
@@ -303,7 +317,7 @@ class SqlJournal:
         Args:
             seconds: The time without heartbeats after which other processes may claim its tasks.
         """
-        self._lease = seconds
+        self._lease_seconds = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
         """Claim a task for this process; return its former owner if that process may be alive.
@@ -344,7 +358,11 @@ class SqlJournal:
             await asyncio.wrap_future(operation.done)
 
     async def post(self, task_id: str, kind: str, data: Mapping[str, Any]) -> int:
-        """Store a note, such as an approval, for the process that works on a task."""
+        """Store a note, such as an approval, for the process that works on a task.
+
+        Returns:
+            The position of the note among the notes of all tasks.
+        """
         json_data = to_jsonable(dict(data))
         return await self._write(
             lambda c: inbox.add_note(c, self.database.now(c), task_id, kind, json_data)
@@ -361,20 +379,28 @@ class SqlJournal:
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
         """Return a mapping from each task that must stop to the person who asked first."""
         names = tuple(task_ids)  # the threads must not iterate over what the caller changes
-        return await self._read(lambda c: self._stops.among(c, names))
+        return await self._read(lambda c: self._stops.find(c, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Yield the notes that any process posts, after a position or from now on."""
-        return self._subscribe(
-            task_id,
-            inbox.newest_note if after is None else lambda _: after,
-            lambda c, position, limit: [
-                (note.position, note) for note in inbox.notes_from(c, position, task_id, limit)
-            ],
-            are_notes=True,
-        )
+        """Yield the notes, such as approvals and stop requests, that any process posts.
+
+        Args:
+            task_id: The id of the task; None for the notes of all tasks.
+            after: The position after which notes are yielded; None to yield only new notes.
+        """
+
+        def find_start(connection: Connection) -> int:
+            return inbox.newest_note(connection) if after is None else after
+
+        def fetch(
+            connection: Connection, position: int, limit: int
+        ) -> Sequence[tuple[int, Note | None]]:
+            notes = inbox.notes_from(connection, position, task_id, limit)
+            return [(note.position, note) for note in notes]
+
+        return self._subscribe(task_id, find_start, fetch, are_notes=True)
 
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
@@ -521,7 +547,7 @@ class SqlJournal:
     # -- threads ------------------------------------------------------------------------
 
     def _open(self) -> None:
-        with self._opening:
+        with self._opening_lock:
             if not self._opened:
                 try:
                     migrate(self.database)
@@ -575,7 +601,7 @@ class SqlJournal:
     def _running_writer(self) -> Writer:
         with self._lock:
             if self._writer is None:
-                self._writer = Writer(self.database, self._open, self._poke, self._lease)
+                self._writer = Writer(self.database, self._open, self._poke, self._lease_seconds)
             return self._writer
 
     def _remove_starting(self, begin: Future[int]) -> None:
@@ -605,7 +631,7 @@ class SqlJournal:
             are_notes: Whether the items are notes, such as requests to stop, instead of events.
         """
         call = Call(find_start, write=False)
-        subscription = Subscription(self._read, call.done, fetch, task_id, notes=are_notes)
+        subscription = Subscription(self._read, call.done, fetch, task_id, are_notes=are_notes)
         with self._lock:
             self._starting_subscriptions.add(call.done)
         call.done.add_done_callback(self._remove_starting)

@@ -21,7 +21,7 @@ SILENCE_SECONDS: Final = 30.0
 """The seconds without heartbeats after which a process of another machine counts as dead."""
 
 COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
-"""The columns of ``delf_owners AS o`` from which :func:`owner_of` creates a process."""
+"""The columns of ``delf_owners AS o`` that :func:`owner_of` converts to a ``Process`` object."""
 
 
 @functools.cache
@@ -84,7 +84,7 @@ class Owner:
             returns them.
         key: A unique id of this journal object in this process.
         lease: The time in seconds without heartbeats after which the process counts as dead, even
-            if it is alive; None if the kernel decides for processes of the same machine.
+            if it is alive. If None, a process of the same machine counts as dead when it has ended.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -101,12 +101,18 @@ class Owner:
 
     def register(self, connection: Connection, database: Database) -> None:
         """Store this process with a new heartbeat, within a transaction."""
-        columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
-        now = database.now(connection)
-        row = (self.key, self.pid, self.birth, self.host, self.machine, now, self.lease)
+        row = {
+            "owner": self.key,
+            "pid": self.pid,
+            "birth": self.birth,
+            "host": self.host,
+            "place": self.machine,
+            "heartbeat": database.now(connection),
+            "lease": self.lease,
+        }
         # Delete and insert, because SQLite and PostgreSQL have different upsert statements.
         self.leave(connection)
-        connection.insert("delf_owners", columns, [row])
+        connection.insert("delf_owners", tuple(row), [tuple(row.values())])
 
     def leave(self, connection: Connection) -> None:
         """Remove this owner, which releases all its tasks."""

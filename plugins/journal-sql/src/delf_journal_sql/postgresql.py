@@ -213,7 +213,7 @@ class PostgresDatabase:
         ),
     )
 
-    def __init__(self, rest: str, settings: JournalSettings) -> None:
+    def __init__(self, url_without_scheme: str, settings: JournalSettings) -> None:
         try:
             import psycopg
             from psycopg import conninfo
@@ -223,7 +223,7 @@ class PostgresDatabase:
                 package="delf-plugin-journal-sql[postgresql]",
             ) from error
         try:
-            self._target = _parse_url(rest)
+            self._target = _parse_url(url_without_scheme)
             # The password is left out, because the driver's error message quotes the URL.
             public_target = self._target | {"password": ""}
             conninfo.make_conninfo("", **public_target)
@@ -475,7 +475,7 @@ def _psycopg_statement(sql: str) -> bytes:
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
-def _parse_url(rest: str) -> dict[str, Any]:
+def _parse_url(url_without_scheme: str) -> dict[str, Any]:
     """Parse a URL into connection parameters of libpq.
 
     libpq's own parser is not used: with an ``@`` in the password it takes the rest of the password
@@ -484,7 +484,8 @@ def _parse_url(rest: str) -> dict[str, Any]:
     Raises:
         ValueError: If the URL is invalid.
     """
-    url = urllib.parse.urlsplit(f"postgresql://{rest}")
+    url = urllib.parse.urlsplit(f"postgresql://{url_without_scheme}")
+    # A / or # in the password ends the host part too early: the @ and the host follow it.
     if "@" in url.path or url.fragment:
         raise ValueError("a / or # that is not escaped")
     parameters_of_url = {
@@ -521,28 +522,30 @@ class PostgresChanges:
         self._raw = database.listen()
         # close() sends a byte through this pair to end the select() of another thread. Closing a
         # descriptor would not end it.
-        self._read, self._write = socket.socketpair()
-        self._write.setblocking(False)
+        self._closing_receiver, self._closing_sender = socket.socketpair()
+        self._closing_sender.setblocking(False)
         self._closed = False
         self._reconnect_pause = 0.1
 
     def wait(self) -> bool:
         """Block until there may be new data; return False after :meth:`close`."""
         while not self._closed:
-            ready, _, _ = select.select([self._raw.fileno(), self._read], [], [])
-            if self._read in ready:
-                self._read.recv(4096)
+            sources = [self._raw.fileno(), self._closing_receiver]
+            ready, _, _ = select.select(sources, [], [])
+            if self._closing_receiver in ready:
+                self._closing_receiver.recv(4096)
             if self._closed:
                 break
-            if self._is_notified(self._raw.fileno() in ready):
+            has_data = self._raw.fileno() in ready
+            if has_data and self._read_notifications():
                 return True
         return False
 
     def free(self) -> None:
         """Close the connection. Must be called in the thread that called :meth:`wait`."""
         self._raw.close()
-        self._read.close()
-        self._write.close()
+        self._closing_receiver.close()
+        self._closing_sender.close()
 
     def poke(self) -> None:
         """Do nothing, because the server notifies this process, too."""
@@ -551,15 +554,13 @@ class PostgresChanges:
         """End :meth:`wait` for good."""
         self._closed = True
         with contextlib.suppress(OSError):
-            self._write.send(b"x")
+            self._closing_sender.send(b"x")
 
-    def _is_notified(self, has_data: bool) -> bool:
-        """Return True if a notification was received.
+    def _read_notifications(self) -> bool:
+        """Read what the server has sent; return True if a notification was received.
 
         A reconnection counts as a notification, because notifications may have been missed.
         """
-        if not has_data:
-            return False
         is_notified = False
         try:
             self._raw.pgconn.consume_input()
@@ -575,7 +576,8 @@ class PostgresChanges:
             try:
                 self._raw = self._database.listen()
             except (ConnectionLostError, JournalError):
-                select.select([self._read], [], [], self._reconnect_pause)
+                # Pause; close() ends the pause with a byte.
+                select.select([self._closing_receiver], [], [], self._reconnect_pause)
                 self._reconnect_pause = min(self._reconnect_pause * 2, 5.0)
             else:
                 self._reconnect_pause = 0.1

@@ -87,14 +87,14 @@ CREATE TABLE delf_removed (task_id TEXT PRIMARY KEY, at {real} NOT NULL);
 CREATE INDEX delf_removed_at ON delf_removed (at);
 """
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14, _VERSION_15)
-"""The statements that create version :data:`FIRST`, then the statements of each migration."""
-FIRST: Final = 13
-"""The oldest version that can be migrated; earlier versions were never released."""
+"""The statements that create :data:`OLDEST_VERSION`, then the statements of each migration."""
+OLDEST_VERSION: Final = 13
+"""The oldest schema version that can be migrated; earlier versions were never released."""
 
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
     """Return the number of the schema version after all migrations."""
-    return FIRST + len(migrations) - 1
+    return OLDEST_VERSION + len(migrations) - 1
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -108,7 +108,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
 
     Raises:
         JournalSetupError: If the journal's version is newer than supported, or older than
-            :data:`FIRST`.
+            :data:`OLDEST_VERSION`.
     """
     connection = database.connect()
     try:
@@ -121,7 +121,7 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
-            missing = migrations[version - FIRST + 1 :] if version else migrations
+            missing = migrations[version - OLDEST_VERSION + 1 :] if version else migrations
             for sql in ";".join(missing).format(**database.types).split(";"):
                 if sql.strip():
                     connection.execute(sql)
@@ -149,7 +149,7 @@ def _refuse_unknown(version: int, newest_version: int, database: Database) -> No
             f"knows {newest_version}",
             hint="upgrade: delf plugins install journal-sql",
         )
-    if 0 < version < FIRST:
+    if 0 < version < OLDEST_VERSION:
         raise JournalSetupError(
             f"the journal {database.name} is of version {version}, which was never released",
             hint="move the journal away, or set another one: [plugins.journal-sql] url",

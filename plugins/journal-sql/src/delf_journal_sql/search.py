@@ -87,12 +87,12 @@ def find(
     end_task = None if before is None else key_of(connection, before)
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
-        for keys_by_task in _matching_events(connection, database, terms, end_task):
-            task_keys = ", ".join(map(str, keys_by_task))
-            # Without matching tasks, the condition is false for all tasks.
-            conditions = [f"i.task IN ({task_keys})"] if keys_by_task else ["1 = 0"]
+        for event_by_task in _matching_events(connection, database, terms, end_task):
+            if not event_by_task:
+                break  # only the last batch is empty
+            conditions = [f"i.task IN ({', '.join(map(str, event_by_task))})"]
             page = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1 - len(matches))
-            matches += [(task, keys_by_task[key]) for key, task in page]
+            matches += [(task, event_by_task[task_key]) for task_key, task in page]
             if len(matches) > limit:
                 break
     else:
@@ -143,7 +143,8 @@ def _matching_events(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all phrases, newest task first.
 
-    A batch maps the database key of a task to the index key of its first such event.
+    A batch maps the database key of a task to the index key of the earliest such event that was
+    read: not of the task's first such event, if the task has more of them than a batch holds.
 
     Args:
         connection: A connection for reading.
@@ -166,14 +167,15 @@ def _matching_events(
         if len(rows) < _BATCH_SIZE:
             yield keys_by_task
             return
-        # The last task may have earlier matching events beyond the limit. The next query therefore
-        # reads the last task again, unless its events fill the whole batch.
         last_task = event_at(rows[-1][0])[0]
-        must_read_again = len(keys_by_task) > 1
-        if must_read_again:
+        # The next query reads only tasks with keys below end_task.
+        if len(keys_by_task) > 1:
+            # The last task may have earlier matching events beyond the limit: read it again.
             del keys_by_task[last_task]
-        # The next query reads only tasks before end_task.
-        end_task = last_task + 1 if must_read_again else last_task
+            end_task = last_task + 1
+        else:
+            # The events of one task fill the batch; the same query would return the same events.
+            end_task = last_task
         yield keys_by_task
         keys_by_task = {}
 
@@ -236,23 +238,25 @@ def zone_of(name: str) -> tzinfo:
 
 def _figures_by_task(
     connection: Connection,
-    group: str,
+    group_expression: str,
     where: Sequence[str],
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
     """Compute statistics for groups of tasks, where each task is in exactly one group.
 
+    A child task is not counted as a task, but its failure, calls and costs are counted.
+
     Args:
         connection: A connection for reading.
-        group: The SQL expression of a task's group.
+        group_expression: The SQL expression of a task's group.
         where: The SQL conditions that the tasks must meet.
         values: The parameters of the conditions.
         now: The current time, for requests that still wait.
     """
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
-        f"SELECT {group} AS group_key, SUM(1 - i.is_child) AS tasks, "
+        f"SELECT {group_expression} AS group_key, SUM(1 - i.is_child) AS tasks, "
         f"SUM({_is_in(TaskState.FAILED)}) AS failed, SUM({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
@@ -266,8 +270,9 @@ def _figures_by_task(
         )
         for row in rows
     }
+    # A row of delf_index_uses has the sums of a task's calls of one action or one model.
     sums = connection.execute(
-        f"SELECT {group} AS group_key, u.kind, {_SUMS} {source} "
+        f"SELECT {group_expression} AS group_key, u.kind, {_SUMS} {source} "
         f"JOIN delf_index_uses AS u ON u.task = t.id {_where(where)} GROUP BY 1, 2",
         {**values, "now": now},
     )
@@ -279,22 +284,29 @@ def _figures_by_task(
 
 def _figures_by_use(
     connection: Connection,
-    group: str,
+    group_expression: str,
     where: Sequence[str],
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
     """Compute statistics by model, action or connection.
 
-    A task counts in each group that it used. Child tasks are not counted, but their calls and costs
-    are.
+    A task counts in each group that it used. A child task is not counted as a task, but its
+    failure, calls and costs are counted.
+
+    Args:
+        connection: A connection for reading.
+        group_expression: The SQL expression of the group of a task's use of a model or action.
+        where: The SQL conditions that the tasks must meet.
+        values: The parameters of the conditions.
+        now: The current time, for requests that still wait.
     """
     source = (
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
     tasks_by_group = (
-        f"SELECT {group} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
+        f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
         f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
@@ -305,7 +317,7 @@ def _figures_by_use(
         values,
     )
     sums = connection.execute(
-        f"SELECT {group} AS group_key, {_SUMS} {source} GROUP BY 1",
+        f"SELECT {group_expression} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},
     )
     numbers = {row.group_key: row for row in sums}
@@ -327,6 +339,10 @@ def _is_in(state: TaskState) -> str:
 
 
 def _call_figures(numbers: SqlRow) -> dict[str, Any]:
+    """Return the statistics of calls, with the number and waiting time of approval requests.
+
+    A waiting time that is negative, because a clock was set back, counts as 0.
+    """
     return {
         "calls": int(numbers.calls),
         "failed_calls": int(numbers.failed),
@@ -406,6 +422,7 @@ def _conditions(
         values[f"of_{name}"] = wanted.fields[name]
         where.append(f"t.{OTHER_NAMES.get(name, name)} = :of_{name}")
     if wanted.keys is not None:
+        # The keys are the owners of tasks; without owners, no task fulfils the condition.
         keys = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
         values |= keys
         where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in keys) or 'NULL'})")
@@ -416,26 +433,26 @@ def _conditions(
 
 
 def _with_excerpt(
-    connection: Connection, index_key: int, task: FoundTask, terms: Sequence[Sequence[str]]
+    connection: Connection, index_key: int, found: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
     """Return a found task with an excerpt around the first match of a phrase."""
-    key, seq = event_at(index_key)
+    task_key, seq = event_at(index_key)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - only names of this module
-        {"task": key, "seq": seq},
+        {"task": task_key, "seq": seq},
     )
     if not rows:
-        return task
-    blob = functools.partial(blob_data, connection, key)
+        return found
+    blob = functools.partial(blob_data, connection, task_key)
     try:
-        event = unpack(task.task.task_id, rows[0], blob)
+        event = unpack(found.task.task_id, rows[0], blob)
     except UnreadableEventError:  # the words were indexed before the damage
-        return task
+        return found
     data = {name: getattr(event, name, None) for name in _TEXT_FIELDS}
     texts = texts_of(type(event).__name__, cast("Mapping[str, Any]", to_jsonable(data)))
     place, text, position = _first_match(texts, terms)
     excerpt = text[max(position - _EXCERPT_MARGIN, 0) : position + _EXCERPT_MARGIN]
-    return replace(task, place=place, seq=seq, excerpt=" ".join(excerpt.split()))
+    return replace(found, place=place, seq=seq, excerpt=" ".join(excerpt.split()))
 
 
 _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "text", "error")
@@ -444,16 +461,16 @@ _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "te
 def _first_match(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """Return the place and text in which a phrase was found, and the position of the phrase.
+    """Return the place and text that contain the first word of a phrase, and the word's position.
 
-    The phrases are tried in turn. If none is found, the first text and position 0 are returned.
+    An excerpt can begin there, even if the whole phrase occurs only later. The phrases are tried in
+    turn. If none is found, the first place and text and position 0 are returned.
 
     Args:
         texts: The texts of an event, each with its place in the event.
         terms: The searched phrases, each as a sequence of words.
     """
     for phrase in terms:
-        # The first word is precise enough to find where to begin an excerpt.
         first_word = phrase[0]
         for place, text in texts:
             position = normal(text).find(first_word)

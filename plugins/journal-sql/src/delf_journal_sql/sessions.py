@@ -10,13 +10,15 @@ from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
-# The time for which the record of an ended session is kept, in seconds.
+# The time for which the record of a session is kept after the login, in seconds.
 _KEPT_SECONDS: Final = 90 * 86_400.0
 _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
-    """Store a new login session, and remove the records of sessions that ended long ago."""
+    """Store a new login session, and remove old records of expired sessions."""
+    # The values ``holder`` and ``way`` are the owner name of the person's tasks and the method of
+    # the login.
     connection.execute(
         "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
         {"now": session.began, "before": session.began - _KEPT_SECONDS},

@@ -95,7 +95,9 @@ class JournalSettings(PluginSettings):
     @classmethod
     def _resolve_relative_path(cls, value: Any) -> Any:
         """Resolve a relative path in ``delf.toml`` against the folder of that file."""
-        folder, text = folder_of(value), str(value).strip()
+        # The folder of the delf.toml in which the value stands; None for other values.
+        folder = folder_of(value)
+        text = str(value).strip()
         scheme, separator, path = text.partition(":///")
         if folder is None or text in ("", ":memory:") or path == ":memory:":
             return value

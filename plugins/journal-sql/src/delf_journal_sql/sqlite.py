@@ -143,6 +143,10 @@ class SqliteConnection:
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
+        Args:
+            write: Whether the transaction may write.
+            long: Without effect, because SQLite has no time limit for transactions.
+
         Raises:
             JournalError: If the transaction writes, and the file was deleted or replaced while in
                 use.

@@ -35,7 +35,7 @@ class Tasks:
     Args:
         owner: This process as an owner of tasks.
         database: The database.
-        open: The cached state of the tasks that this process writes to, by id.
+        cached_tasks: The cached state of the tasks that this process writes to, by id.
         claimed_tasks: The ids of the tasks that this process has claimed.
         tasks_of_other_processes: The ids of tasks that other processes have claimed from this
             process. Events of these tasks are refused until this process claims them again.
@@ -43,11 +43,11 @@ class Tasks:
 
     owner: Owner
     database: Database
-    open: dict[str, _Task] = field(default_factory=dict[str, _Task])
+    cached_tasks: dict[str, _Task] = field(default_factory=dict[str, _Task])
     claimed_tasks: set[str] = field(default_factory=set[str])
     tasks_of_other_processes: set[str] = field(default_factory=set[str])
     _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
-    _closed: list[str] = field(default_factory=list[str])
+    _tasks_to_uncache: list[str] = field(default_factory=list[str])
 
     def mark_lost_tasks(self, connection: Connection, task_ids: Iterable[str]) -> None:
         """Mark the tasks that this process no longer owns, so that their events are refused.
@@ -57,23 +57,26 @@ class Tasks:
         that task, and so starts no further call. The same is true for a removed task.
         """
         # One query checks the whole batch, because each transaction makes this check.
-        keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
-        if not keys:
+        cached_ids = [task_id for task_id in task_ids if task_id in self.cached_tasks]
+        id_by_key = {self.cached_tasks[task_id].key: task_id for task_id in cached_ids}
+        if not id_by_key:
             return
-        # A task that is not running has no owner that other processes could take it from.
+        # Only a running task can be lost to another process.
         owned = (
-            f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
+            f"FROM delf_tasks WHERE id IN ({', '.join(map(str, id_by_key))}) "
             f"AND (state <> '{TaskState.RUNNING}' OR owner = :owner)"
         )
         parameters = {"owner": self.owner.key}
-        if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(keys):
-            # In the usual case no rows are fetched: each row would release the GIL.
+        # In the usual case, counting is enough. Reading the rows is slower, because the thread may
+        # have to wait for the GIL after each row.
+        if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(id_by_key):
             return
         owned_keys = {row.id for row in connection.execute(f"SELECT id {owned}", parameters)}
-        for key in keys.keys() - owned_keys:
-            self.open.pop(keys[key], None)
-            self.claimed_tasks.discard(keys[key])
-            self.tasks_of_other_processes.add(keys[key])
+        for key in id_by_key.keys() - owned_keys:
+            lost_id = id_by_key[key]
+            self.cached_tasks.pop(lost_id, None)
+            self.claimed_tasks.discard(lost_id)
+            self.tasks_of_other_processes.add(lost_id)
 
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
         """Insert the tasks whose first event is among some events.
@@ -85,13 +88,13 @@ class Tasks:
             name = packed.event.task_id
             if (
                 packed.event.seq == 1
-                and name not in self.open
+                and name not in self.cached_tasks
                 and name not in self.tasks_of_other_processes
             ):
                 new_rows[name] = self._row_of(packed.event)
         rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
         for row in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
-            self.open[row.task_id] = _Task(int(row.id), 0)
+            self.cached_tasks[row.task_id] = _Task(int(row.id), 0)
             if new_rows[row.task_id]["owner"] is not None:
                 self.claimed_tasks.add(row.task_id)
 
@@ -107,10 +110,10 @@ class Tasks:
         event = packed.event
         if event.task_id in self.tasks_of_other_processes:
             raise _lost_claim_error(event.task_id)
-        task = self.open.get(event.task_id)
+        task = self.cached_tasks.get(event.task_id)
         if task is None:
             task = self._load(connection, packed)
-            self.open[event.task_id] = task
+            self.cached_tasks[event.task_id] = task
         if event.seq <= task.last:
             # A transaction is retried if its connection broke, although it may have been
             # committed. An equal event is therefore no conflict.
@@ -133,7 +136,8 @@ class Tasks:
         elif isinstance(event, TaskPostponed):
             self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
-            self._closed.append(event.task_id)  # the runner that claims the task continues it
+            # The runner that claims the task continues it.
+            self._tasks_to_uncache.append(event.task_id)
 
     def flush(self, connection: Connection) -> None:
         """Insert the collected rows."""
@@ -148,16 +152,16 @@ class Tasks:
         """
         # After a rollback, the cached positions are too high, and the next event would leave a gap.
         self._rows.clear()
-        self._closed.clear()
+        self._tasks_to_uncache.clear()
         for task_id in task_ids:
-            self.open.pop(task_id, None)
+            self.cached_tasks.pop(task_id, None)
 
     def drop_finished(self) -> None:
-        """Drop the cached state of finished and postponed tasks after a commit."""
-        for task_id in self._closed:
-            self.open.pop(task_id, None)
+        """Drop the cached state of finished, postponed and queued tasks after a commit."""
+        for task_id in self._tasks_to_uncache:
+            self.cached_tasks.pop(task_id, None)
             self.claimed_tasks.discard(task_id)
-        self._closed.clear()
+        self._tasks_to_uncache.clear()
 
     def claim(
         self, connection: Connection, task_id: str, *, failed: bool = False
@@ -182,7 +186,8 @@ class Tasks:
             {"id": task_id},
         )
         former_owner: PerhapsAlive | None = None
-        for row in rows:  # one row, or none if the task is unknown
+        # One row, or no row if the task is unknown.
+        for row in rows:
             key, state, owner = row.id, row.state, row.owner
             if failed and state == TaskState.FAILED:
                 connection.execute(
@@ -203,13 +208,14 @@ class Tasks:
                     hint="wait for it, or end that process first",
                 )
             former_owner = perhaps_alive(process)
+            # ``losses`` counts the processes that lost the task. A queued task has no owner yet.
             connection.execute(
                 "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
                 "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
                 {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
             )
         # The former owner may have appended events since this process read the task's position.
-        self.open.pop(task_id, None)
+        self.cached_tasks.pop(task_id, None)
         return former_owner
 
     def take(
@@ -223,10 +229,12 @@ class Tasks:
             failed: As for :meth:`claim`.
 
         Returns:
-            The previous owner, if that process may still be alive.
+            The previous owner if its lease has expired, but nothing proves that the process has
+            ended; otherwise None.
 
         Raises:
-            JournalConflictError: If a live process, including this one, has claimed the task.
+            JournalConflictError: If this process has claimed the task, or the present owner is
+                alive or its lease has not expired.
         """
         if task_id in self.claimed_tasks:
             raise _held_here_error(task_id)
@@ -241,7 +249,7 @@ class Tasks:
             "WHERE task_id = :id AND owner = :owner AND state = :running",
             {"id": task_id, "owner": self.owner.key, "running": TaskState.RUNNING.value},
         )
-        self.open.pop(task_id, None)
+        self.cached_tasks.pop(task_id, None)
         self.claimed_tasks.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
@@ -284,7 +292,7 @@ class Tasks:
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
         """Store the end of a task in its row, and remove its owner."""
-        self._closed.append(event.task_id)
+        self._tasks_to_uncache.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
             "cost_usd = :cost, error = :error, owner = NULL WHERE id = :key",
@@ -300,7 +308,8 @@ class Tasks:
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
         """Return a task to the queue from which it came, and remove its owner."""
-        self._closed.append(event.task_id)
+        # The process that claims the task next continues it.
+        self._tasks_to_uncache.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = CASE WHEN queue IS NULL THEN state "
             "ELSE :queued END, not_before = :at, tries = :tries, error = :error, owner = NULL "

@@ -38,25 +38,26 @@ class Subscription(Generic[T]):
 
     Args:
         reader: Runs a function that reads the journal.
-        start: A future with the position after which the subscription starts.
+        start_position: A future with the position after which the subscription starts.
         fetch: Reads the next items after a position.
         task_id: The id of the only task to yield items of; None for all tasks.
-        notes: Whether the items are notes instead of events.
+        are_notes: Whether the items are notes between processes, such as stop requests, instead of
+            events.
     """
 
     def __init__(
         self,
         reader: Reader,
-        start: Future[int],
+        start_position: Future[int],
         fetch: Fetch[T],
         task_id: str | None,
         *,
-        notes: bool = False,
+        are_notes: bool = False,
     ) -> None:
-        self._notes = notes
+        self._are_items_notes = are_notes
         self._task_id = task_id
         self._reader = reader
-        self._start = start
+        self._start_position = start_position
         self._fetch = fetch
         self._position: int | None = None
         self._buffer: deque[T] = deque()
@@ -75,7 +76,7 @@ class Subscription(Generic[T]):
             if self._position is None:
                 # The subscription has started already. Its position is awaited only now, so that
                 # subscribing does not block.
-                self._position = await asyncio.wrap_future(self._start)
+                self._position = await asyncio.wrap_future(self._start_position)
             # Clear the signal before the read: an item that is written during the read sets the
             # signal again.
             self._signal.clear()
@@ -102,7 +103,9 @@ class Subscription(Generic[T]):
         Args:
             tasks: The tasks with new events; empty if only notes are new.
         """
-        return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
+        if self._are_items_notes:
+            return True
+        return bool(tasks) if self._task_id is None else self._task_id in tasks
 
     def wake(self, *, end: bool = False) -> None:
         """Let the reader look for new items. Thread-safe.
@@ -152,14 +155,14 @@ class Watcher:
             if self._changes is not None:
                 self._changes.poke()
 
-    def end(self) -> None:
+    def end_subscriptions(self) -> None:
         """End all subscriptions."""
         with self._lock:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.wake(end=True)
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """Stop the thread and wait for its end. Idempotent."""
         with self._lock:
             self._stopping = True

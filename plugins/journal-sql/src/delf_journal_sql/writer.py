@@ -69,14 +69,14 @@ class Call:
     Args:
         function: The function.
         write: Whether the function writes.
-        registers: Whether the function registers this process as an owner.
+        registers_owner: Whether the function registers this process as an owner.
         on_commit: Called with the function's result after the commit.
         done: The future of the function's result.
     """
 
     function: Callable[[Connection], Any]
     write: bool
-    registers: bool = False
+    registers_owner: bool = False
     on_commit: Callable[[Any], None] | None = None
     done: Future[Any] = field(default_factory=Future[Any])
 
@@ -122,10 +122,10 @@ class Writer:
         self._thread.start()
 
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
-        """Create the operation that claims a task whose owner is not known to be alive.
+        """Create the operation that claims a task, and raises if the task's owner is alive.
 
-        The operation returns the owner if that process may still be alive, otherwise None. The task
-        is claimed in both cases.
+        The operation returns the previous owner if nothing proves that the process has ended, so
+        that people can be warned; otherwise None. The task is claimed in both cases.
 
         Args:
             task_id: The id of the task.
@@ -141,7 +141,7 @@ class Writer:
             self._tasks.claimed_tasks.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
-        return Call(claim, write=True, registers=True, on_commit=record_claim)
+        return Call(claim, write=True, registers_owner=True, on_commit=record_claim)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
@@ -149,7 +149,7 @@ class Writer:
 
     def register(self) -> Call:
         """Create the operation that registers this process as a possible owner of tasks."""
-        return Call(self._write_heartbeat, write=True, registers=True)
+        return Call(self._write_heartbeat, write=True, registers_owner=True)
 
     def put(self, operation: Append | Call) -> bool:
         """Queue an operation; return False if the writer is stopped."""
@@ -216,7 +216,10 @@ class Writer:
         deadline = time.monotonic() + _MAX_RETRY_SECONDS
         while True:
             try:
-                self._execute_once(group)
+                if isinstance(group, Call):
+                    self._execute_call(group)
+                else:
+                    self._append_together(group)
             except ConnectionLostError as lost:
                 # The whole transaction is repeated. That does no harm if the first attempt was
                 # committed after all: appending an event that is stored already does nothing.
@@ -229,36 +232,33 @@ class Writer:
                 _fail(group, error)
             return
 
-    def _execute_once(self, group: list[Append] | Call) -> None:
-        """Execute a call, or append a batch of events.
+    def _execute_call(self, call: Call) -> None:
+        with transaction(self._connect(), write=call.write) as connection:
+            result = call.function(connection)
+        if call.write:
+            self._on_write()
+        if call.registers_owner:
+            self._confirm_heartbeat()
+        # After the commit, because a claim that is rolled back has no effect.
+        if call.on_commit is not None:
+            call.on_commit(result)
+        call.done.set_result(result)
 
-        If the database refuses the batch, its events are appended one by one.
-        """
-        if isinstance(group, Call):
-            with transaction(self._connect(), write=group.write) as connection:
-                result = group.function(connection)
-            if group.write:
-                self._on_write()
-            if group.registers:
-                self._confirm_heartbeat()
-            # After the commit, because a claim that is rolled back has no effect.
-            if group.on_commit is not None:
-                group.on_commit(result)
-            group.done.set_result(result)
-            return
+    def _append_together(self, appends: list[Append]) -> None:
+        """Append a batch of events; if the database refuses the batch, append them one by one."""
         try:
-            self._append(group)
+            self._append(appends)
         # These errors do not depend on a single event: all events would fail in the same way.
         except (ConnectionLostError, DelfError):
             raise
         except Exception as error:
-            if len(group) == 1:
-                raise _refused_event_error(group[0].packed.event, error) from error
-            for operation in group:  # append one by one, so that only the wrong event fails
-                self._execute([operation])
+            if len(appends) == 1:
+                raise _refused_event_error(appends[0].packed.event, error) from error
+            for append in appends:  # so that only the wrong event fails
+                self._execute([append])
             return
         self._on_write()
-        _resolve_all(group)
+        _resolve_all(appends)
 
     def _append(self, group: Sequence[Append]) -> None:
         """Append events in one transaction.
@@ -306,15 +306,17 @@ class Writer:
     def _write_heartbeat(self, connection: Connection) -> None:
         """Store a heartbeat of this process within a transaction, unless the last one is recent.
 
-        A process without tasks writes no heartbeats. Its first event after a pause needs a
-        heartbeat in the same transaction, because other processes would otherwise claim the task at
-        once.
+        A process without tasks writes no heartbeats, so other processes take it for dead. Its first
+        event after such a pause is therefore stored in one transaction with a new heartbeat;
+        otherwise another process would claim the new task at once.
         """
-        if not self._has_recent_heartbeat():
-            # The caller confirms the heartbeat after the commit.
-            self.owner.register(connection, self._database)
-            if self._last_heartbeat_at is None:
-                forget_dead(connection, self._database.now(connection))
+        if self._has_recent_heartbeat():
+            return
+        # The caller confirms the heartbeat after the commit.
+        self.owner.register(connection, self._database)
+        if self._last_heartbeat_at is None:
+            # The first heartbeat of a process is the occasion to remove the records of dead ones.
+            forget_dead(connection, self._database.now(connection))
 
     def _has_recent_heartbeat(self) -> bool:
         if self._last_heartbeat_at is None:
@@ -332,7 +334,7 @@ class Writer:
             return
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
         # A process without open tasks needs no heartbeat: it has no task to lose.
-        if self._last_heartbeat_at is None or not self._tasks.open:
+        if self._last_heartbeat_at is None or not self._tasks.cached_tasks:
             return
         try:
             with transaction(self._connect(), write=True) as connection:
@@ -395,8 +397,8 @@ def _resolve_all(group: Sequence[Append]) -> None:
             # Appends are grouped by loop, because each of these calls wakes the loop with a system
             # call.
             loop.call_soon_threadsafe(_resolve, operations)
-        except RuntimeError:  # the loop was closed: nobody waits any more
-            _log.debug("%d events were kept for a loop that is closed", len(operations))
+        except RuntimeError:  # nobody waits for the events any more
+            _log.debug("%d events were stored, but their loop is closed", len(operations))
 
 
 def _resolve(operations: list[Append]) -> None:

@@ -59,7 +59,7 @@ class Export:
             self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._meters: Any = get_meter_provider()
         else:
-            self._open_own_provider(service_name, endpoint)
+            self._open_own_exporters(service_name, endpoint)
         meter = self._meters.get_meter(_SCOPE.name)
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
@@ -74,20 +74,22 @@ class Export:
             explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
         )
 
-    def _open_own_provider(self, service_name: str, endpoint: str | None) -> None:
+    def _open_own_exporters(self, service_name: str, endpoint: str | None) -> None:
+        """Export to a collector without the providers that the program may have set up."""
         resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(resource)
         base = None if endpoint is None else endpoint.rstrip("/")
-        traces = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
-        self._processor = BatchSpanProcessor(traces)
-        metrics = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
-        reader = PeriodicExportingMetricReader(metrics)
-        self._meters = MeterProvider([reader], resource=self._resource)
+        span_exporter = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
+        self._processor = BatchSpanProcessor(span_exporter)
+        metric_exporter = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+        metric_reader = PeriodicExportingMetricReader(metric_exporter)
+        self._meters = MeterProvider([metric_reader], resource=self._resource)
 
     def span(self, span: FinishedSpan) -> None:
-        """Queue a span for export; update the metrics by the span of a model call."""
+        """Queue a span for export. If it is of a model call, record its duration and tokens."""
         self._processor.on_end(self._sdk_span(span))
-        if span.attributes.get("gen_ai.operation.name") == "chat":
+        is_model_call = span.attributes.get("gen_ai.operation.name") == "chat"
+        if is_model_call:
             self._record_metrics(span)
 
     def close(self, seconds: float) -> None:

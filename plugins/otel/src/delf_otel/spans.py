@@ -134,7 +134,7 @@ class Spans:
     """
 
     def __init__(self, *, content: bool = False) -> None:
-        self._content = content
+        self._records_content = content
         self._tasks: dict[str, _Task] = {}
         # A mapping from the id of a child task to the span of the call that started the task.
         self._call_span_ids: dict[str, int] = {}
@@ -170,7 +170,7 @@ class Spans:
             case TaskFinished():
                 return self._end(task, event)
             case _:
-                _add_span_event(task, event, content=self._content)
+                _add_span_event(task, event, content=self._records_content)
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
@@ -187,7 +187,7 @@ class Spans:
         else:
             if event.conversation:
                 attributes["gen_ai.conversation.id"] = event.conversation
-            if self._content:
+            if self._records_content:
                 attributes["gen_ai.input.messages"] = _message("user", event.task)
         self._tasks[event.task_id] = _Task(
             trace_id=trace_id,
@@ -226,7 +226,7 @@ class Spans:
             attributes.update(_usage(event.usage))
             if event.cost_usd is not None:
                 attributes["delf.cost_usd"] = event.cost_usd
-            if self._content:
+            if self._records_content:
                 attributes["gen_ai.output.messages"] = _message("assistant", event.text)
         return FinishedSpan(
             name=f"chat {event.model}",
@@ -239,7 +239,7 @@ class Spans:
             end=event.at,
             attributes=attributes,
             failure=_OTHER if has_failed else None,
-            message=event.error if has_failed and self._content else None,
+            message=event.error if has_failed and self._records_content else None,
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
@@ -253,7 +253,7 @@ class Spans:
         }
         if started is not None:
             attributes["delf.call.effect"] = started.effect
-        if self._content:
+        if self._records_content:
             if started is not None:
                 attributes["gen_ai.tool.call.arguments"] = _json(started.arguments)
             attributes["gen_ai.tool.call.result"] = _json(event.result)
@@ -271,7 +271,7 @@ class Spans:
             attributes=attributes,
             links=() if approval is None else (approval,),
             failure=(event.raised or event.status) if has_failed else None,
-            message=event.error if has_failed and self._content else None,
+            message=event.error if has_failed and self._records_content else None,
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
@@ -287,6 +287,7 @@ class Spans:
             "delf.approval.remember": event.remember,
         }
         return FinishedSpan(
+            # A request about a whole script has no action.
             name=f"delf.approval {request.action}".rstrip(),
             client=False,
             trace_id=task.trace_id,
@@ -300,10 +301,11 @@ class Spans:
 
     def _end(self, task: _Task, event: TaskFinished) -> FinishedSpan:
         del self._tasks[event.task_id]
+        is_success = event.status
         attributes = {"gen_ai.provider.name": "delf", **task.attributes, **_usage(task.usage)}
         if event.cost_usd is not None:
             attributes["delf.cost_usd"] = event.cost_usd
-        if self._content:
+        if self._records_content:
             attributes["gen_ai.output.messages"] = _message("assistant", event.text)
         return FinishedSpan(
             name="invoke_agent delf",
@@ -316,8 +318,8 @@ class Spans:
             end=event.at,
             attributes=attributes,
             events=tuple(task.events),
-            failure=None if event.status else event.code or _OTHER,
-            message=event.error if self._content else None,
+            failure=None if is_success else event.code or _OTHER,
+            message=event.error if self._records_content else None,
         )
 
 

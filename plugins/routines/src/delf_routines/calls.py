@@ -54,7 +54,7 @@ def call_text(name: str, given: Mapping[str, object]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
 
-def is_call(task: str) -> bool:
+def is_routine_call(task: str) -> bool:
     """Return True if a task's text calls a saved routine, such as ``report(month="2026-10")``."""
     try:
         read_call(task)

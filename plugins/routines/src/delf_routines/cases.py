@@ -123,10 +123,10 @@ class _RecordedConnection:
 
 
 class Recorded:
-    """A recorded run, from which the calls of a script that repeats the run get their results.
+    """A recorded run, which gives a repeated run of the script the recorded results of its calls.
 
-    ``used`` and ``unused`` are the recorded calls that the script has and has not made. Each call
-    of the script that was not recorded is described in ``differences``.
+    ``used`` and ``unused`` are the recorded calls that the repeated run has and has not made. Each
+    of its calls that was not recorded is described in ``differences``.
     """
 
     def __init__(self, case: Case) -> None:
@@ -202,11 +202,12 @@ async def run_case(routine: Routine, case: Case, make_similar_agent: MakeSimilar
         on_ask=recorded.answer,
     ) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
+    has_succeeded = response.status
     problems = list(recorded.differences)
-    if not response.status and not problems:
+    if not has_succeeded and not problems:
         problems.append(f"it fails: {response.error}")
     problems += [f"it does not call {call.action} any more" for call in recorded.unused]
-    if response.status:
+    if has_succeeded:
         problems += case.answer_differences(response.text)
     return problems
 

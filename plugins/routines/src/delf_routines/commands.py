@@ -32,7 +32,7 @@ from delf_cli.session import Options, Setup, restore_options
 from delf_cli.state import State, state_of
 from delf_cli.streams import wrap_text
 from delf_cli.tables import table
-from delf_routines.calls import is_call, read_call
+from delf_routines.calls import is_routine_call, read_call
 from delf_routines.cases import Case, case_of, run_case
 from delf_routines.drafting import BoundDraft, describe_actions, difference
 from delf_routines.drift import drift_of, named_actions
@@ -62,7 +62,7 @@ def _store(state: State) -> RoutineStore:
     "routines",
     cls=BareGroup,
     bare_command="list",
-    epilog="Exit status: 0 done, 1 it failed or differs, 2 usage.",
+    epilog="Exit status: 0 done, 1 a routine failed or its test found differences, 2 usage.",
 )
 def routines() -> None:
     r"""Save successful tasks as routines: scripts that run again without a model.
@@ -144,9 +144,10 @@ def save(
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
     agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()
     store = _store(state)
-    if is_call(record.task) and read_call(record.task)[0] == name:
+    called_name, inputs = read_call(record.task) if is_routine_call(record.task) else (None, {})
+    if called_name == name:
         path = _add_test_case(state, store, record, events)
-        data = {"name": name, "path": str(path), "inputs": read_call(record.task)[1]}
+        data = {"name": name, "path": str(path), "inputs": inputs}
         write_result(f"the run is kept as {path}", {**data, "cost_usd": 0.0}, as_json=as_json)
         return
 
@@ -156,17 +157,17 @@ def save(
     draft = asyncio.run(drafting)
     if draft.cost_usd != 0:
         cost = "" if draft.cost_usd is None else f", which cost {draft.cost_usd:.4f} USD"
-        click.echo(f"a model wrote the scripts of the task as one{cost}", err=True)
+        click.echo(f"a model merged the task's scripts into one script{cost}", err=True)
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.
     draft.raise_if_replay_differs()
     if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
         ctx.exit(1)
     draft.keep()
-    inputs = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
+    input_options = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
     path = store.path(name)
     write_result(
-        f"saved as {path}\nrun it with: delf run {name}{inputs}",
+        f"saved as {path}\nrun it with: delf run {name}{input_options}",
         {
             "name": name,
             "path": str(path),
@@ -215,7 +216,7 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
     for name in names or store.names():
         try:
             routine, problems = store.find(name), list[str]()
-            for path in store.cases(name):
+            for path in store.case_paths(name):
                 case = Case.of_bytes(store.read_case(path), str(path))
                 problems += asyncio.run(run_case(routine, case, partial(Agent, host=host)))
             results[name] = problems

@@ -84,7 +84,8 @@ class RoutineTools(Connection):
             defaults={name: item.default for name, item in routine.parameters.items()},
             # The parameter of the function that _caller() returns, which gets the CallContext.
             context="context",
-            # The routine runs as a child task, so that an interrupted call can be made again.
+            # The routine runs as a child task. If the call is interrupted and made again, it
+            # continues the child task instead of repeating the routine's calls.
             resumes=True,
             version=routine.text(),
         )
@@ -126,11 +127,17 @@ def _validator(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Valu
 
 
 def _caller(name: str) -> Callable[..., Any]:
+    """Return the function of an action, which runs a routine as a child task."""
+
     async def call(context: CallContext, **given: Value) -> str:
+        """Run the routine as a child task, and return its answer."""
         tools = list(context.tools.values())
-        words = call_text(name, given)
-        result = await context.delegate(words, tools=tools, strategy=STRATEGY, trust="own")
-        if not result.status:
+        # The strategy reads the routine's name and the arguments from the text of the child task.
+        task_text = call_text(name, given)
+        # No stranger wrote this text: it has only the arguments of the script's call.
+        result = await context.delegate(task_text, tools=tools, strategy=STRATEGY, trust="own")
+        has_succeeded = result.status
+        if not has_succeeded:
             raise ToolExecutionError(f"the routine {name} failed: {result.error}")
         return result.text
 

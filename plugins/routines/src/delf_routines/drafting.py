@@ -27,7 +27,7 @@ from delf_routines.cases import (
     stand_ins,
 )
 from delf_routines.drift import named_actions
-from delf_routines.repair import WRITER, OneScript, as_host
+from delf_routines.repair import WRITER, WholeScriptHost, as_host
 from delf_routines.routine import Routine, UsedAction
 from delf_routines.saving import Scripts, actions_called, propose, scripts_of
 from delf_routines.store import RoutineStore
@@ -159,7 +159,7 @@ class BoundDraft:
             )
 
     def keep(self) -> BoundRoutine:
-        """Save the routine, which a person has reviewed.
+        """Save the routine, which a person has reviewed, with its test case: the recorded task.
 
         Raises:
             ConfigurationError: If the routine does not do the same as the task from which it was
@@ -227,7 +227,7 @@ class _ScriptMerger:
         tools: Iterable[ToolDescription],
     ) -> None:
         self._scripts = scripts
-        # The calls and answers of all scripts, against which a merged script is checked.
+        # The calls and answers of all scripts: a merged script must make the same calls.
         self._recorded_run = case
         codes = [*(code for code, _ in scripts.earlier), scripts.code]
         # A routine of all scripts one after the other, which has the actions that a merged script
@@ -239,7 +239,8 @@ class _ScriptMerger:
             script="\n".join(codes),
             actions=named_actions("\n\n".join(codes), tools, called=actions_called(events)),
         )
-        # Gives a merged script the results of the recorded run, and notes all differences.
+        # Gives a merged script the results of the recorded run, and notes the calls of that script
+        # which were not recorded.
         self._replay = Recorded(case)
         self.script = ""
 
@@ -273,10 +274,12 @@ class _ScriptMerger:
         return response.cost_usd
 
     async def solve(self, host: StrategyHost) -> str:
-        """Let the model write one script that behaves like the recorded run, as ``self.script``.
+        """Let the model write one script that behaves like the recorded run.
+
+        The script is stored in ``self.script``.
 
         Returns:
-            The answer that this script gave.
+            The answer of this script.
         """
         request = self._merge_request()
         merging_host = _MergingHost(host, self._routine, request, self._replay, self._recorded_run)
@@ -286,8 +289,10 @@ class _ScriptMerger:
 
     def _merge_request(self) -> str:
         """Return the prompt that asks the model to merge the scripts."""
-        parts = [*self._scripts.earlier, (self._scripts.code, "done")]
-        scripts = [f"```python\n{code}\n```\nIts end: {end}" for code, end in parts]
+        code_with_outcome = [*self._scripts.earlier, (self._scripts.code, "done")]
+        scripts = [
+            f"```python\n{code}\n```\nOutcome: {outcome}" for code, outcome in code_with_outcome
+        ]
         calls = [
             f"- {call.action}({_short(dict(call.arguments))}) "
             + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
@@ -306,7 +311,7 @@ class _ScriptMerger:
         )
 
 
-class _MergingHost(OneScript):
+class _MergingHost(WholeScriptHost):
     """A strategy host that runs merged scripts, and fails a script that differs from the record.
 
     Args:

@@ -39,19 +39,19 @@ class Drift:
         return f"{self.action}: {self.what}"
 
 
-def used_action(tool: ToolDescription, *, empty: bool = True) -> UsedAction:
+def used_action(tool: ToolDescription, *, may_be_empty: bool = True) -> UsedAction:
     """Convert a tool's description to the form that a routine's header records.
 
     Args:
         tool: The description.
-        empty: Whether an empty result is normal.
+        may_be_empty: Whether an empty result is normal.
     """
     return UsedAction(
         effect=tool.effect,
         parameters=tuple(map(str, tool.parameters)),
         returns=tool.returns,
         schema=schema_digest(tool.schema),
-        empty=empty,
+        empty=may_be_empty,
     )
 
 
@@ -180,7 +180,7 @@ def named_actions(
     """
     names = names_in(script) | set(called)
     return {
-        tool.name: used_action(tool, empty=tool.name not in never_empty)
+        tool.name: used_action(tool, may_be_empty=tool.name not in never_empty)
         for tool in tools
         if tool.name in names and not tool.built_in
     }

@@ -52,9 +52,9 @@ def value_patterns(
 ) -> Mapping[str, str | None]:
     """Return a regex for the values of each parameter.
 
-    A regex of None allows any value: the script never inserts the parameter into another text.
-    The regex excludes quotes if the script inserts the parameter only between quotes of another
-    text. Otherwise, the regex only allows values of the same form as the default.
+    If the script never inserts a parameter into another text, the regex is None, which allows any
+    value. If the script inserts the parameter only between quotes of another text, the regex
+    excludes quotes. Otherwise, the regex only allows values of the same form as the default.
 
     Args:
         script: The Python source.
@@ -73,21 +73,26 @@ def value_patterns(
             uses = _VariableUses(
                 tree, {*actions, *_BUILT_IN_ACTIONS}, accepts_quoted=accepts_quoted
             )
-            never_inserted = [
-                name for name in defaults if uses.is_never_inserted(name, is_parameter=True)
+            harmless_names = [
+                name for name in defaults if uses.has_only_harmless_uses(name, is_parameter=True)
             ]
-            patterns |= dict.fromkeys(never_inserted, pattern)
+            patterns |= dict.fromkeys(harmless_names, pattern)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # without an analysis, all parameters keep the strictest regex
     return patterns
 
 
 def _unquoted_pattern(default: str) -> str:
-    """Return the regex for values of a parameter that is inserted into a text without quotes."""
+    """Return the regex for values of a parameter that is inserted into a text without quotes.
+
+    If the default is a number, values are numbers. Otherwise they have at most as many words as the
+    default, and begin with no dash, which could make the value an option of a command.
+    """
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
-    more = len(default.split()) - 1
-    return f"{_SAFE_PREFIX}{_WORD}" + (f"(?: {_WORD}){{0,{more}}}" if more > 0 else "")
+    further_words = len(default.split()) - 1
+    pattern = f"{_SAFE_PREFIX}{_WORD}"
+    return f"{pattern}(?: {_WORD}){{0,{further_words}}}" if further_words > 0 else pattern
 
 
 def _in_quotes(value: Any, text: Any) -> bool:
@@ -139,14 +144,15 @@ class _VariableUses:
                 case _:
                     pass
         self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
-        # The variables that is_never_inserted() is checking, to end cycles of assignments.
+        # The variables whose uses are being checked, to end cycles such as ``a = b; b = a``.
         self._names_in_progress: set[str] = set()
 
-    def is_never_inserted(self, name: str, *, is_parameter: bool = False) -> bool:
+    def has_only_harmless_uses(self, name: str, *, is_parameter: bool = False) -> bool:
         """Return True if all uses of a variable are harmless.
 
         A use is harmless if it neither inserts the value into another text nor extracts a part of
-        the value. Inserting the value into a text that is only printed is harmless, too.
+        the value. Inserting the value into a text that is only printed is harmless, too. A variable
+        with several assignments, or which the script may access indirectly, is not harmless.
 
         Args:
             name: The name of the variable.
@@ -154,7 +160,9 @@ class _VariableUses:
         """
         if self._has_indirect_access or self._assignment_counts[name] > (0 if is_parameter else 1):
             return False
-        if name in self._names_in_progress:  # a cycle of assignments adds no other use
+        if name in self._names_in_progress:
+            # The variables are assigned in a cycle. The call that is checking the name already
+            # finds all its uses.
             return True
         self._names_in_progress.add(name)
         try:
@@ -191,22 +199,30 @@ class _VariableUses:
             case ast.Attribute():
                 return self._is_harmless_method(parent)
             case ast.FormattedValue():
-                f_string = self._parents[id(parent)]  # or a format specification
-                is_f_string = isinstance(f_string, ast.JoinedStr)
-                is_quoted = self._accepts_quoted and is_f_string and _in_quotes(parent, f_string)
-                return parent.value is node and (is_quoted or self._is_only_printed(f_string))
+                f_string = self._parents[id(parent)]
+                if parent.value is not node:  # the node is the value's format specification
+                    return False
+                # The regex for a quoted value excludes quotes, so that the value stays in quotes.
+                has_safe_quotes = (
+                    self._accepts_quoted
+                    and isinstance(f_string, ast.JoinedStr)
+                    and _in_quotes(parent, f_string)
+                )
+                return has_safe_quotes or self._is_only_printed(f_string)
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 # The uses of the other variable count, too. They are only followed if the variable
                 # gets exactly the value, from a name or a call such as str(name). Any other
                 # expression, such as a list with the value, could be taken apart later.
                 has_exact_value = isinstance(node, (ast.Name, ast.Call))
                 can_be_followed = has_exact_value and not self._in_class(parent)
-                return can_be_followed and self.is_never_inserted(word)
+                return can_be_followed and self.has_only_harmless_uses(word)
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
                 # A loop over a literal such as [name] gives the value to the loop's variable. A
                 # loop over the value itself takes its characters.
                 is_literal = isinstance(node, (ast.List, ast.Tuple, ast.Set))
-                return is_literal and not self._in_class(parent) and self.is_never_inserted(word)
+                return (
+                    is_literal and not self._in_class(parent) and self.has_only_harmless_uses(word)
+                )
             case ast.comprehension():
                 return node in parent.ifs
             case _:
@@ -220,7 +236,7 @@ class _VariableUses:
         return False
 
     def _is_harmless_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call neither inserts an argument into a text nor extracts a part of it.
+        """Return True if a call neither inserts an argument into a text nor takes it apart.
 
         Args:
             call: The call.
@@ -231,11 +247,12 @@ class _VariableUses:
             return False
         full_name = ast.unparse(function)
         if full_name in self._actions:
+            # An action gets the argument as it is, unless the name means something else here.
             connection = full_name.partition(".")[0]
             is_reassigned = self._assignment_counts[connection] > 0
             return not is_reassigned
         match function:
-            case ast.Name(id="str"):
+            case ast.Name(id="str"):  # the result is the argument
                 return not self._assignment_counts["str"] and self._is_harmless_use(call)
             case ast.Name(id=word):
                 may_print_to_file = any(item.arg in (None, "file") for item in call.keywords)

@@ -15,7 +15,7 @@ from delf_routines.routine import Routine
 _ALLOWED: Final = Allowed()
 
 
-class Made(NamedTuple):
+class CallMade(NamedTuple):
     """A call that a script has made, with its result."""
 
     call: ScriptCall
@@ -36,10 +36,12 @@ class RoutineGuard:
             action that the header does not list is refused, but in a repair needs approval.
     """
 
-    def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
+    def __init__(self, routine: Routine, earlier: Sequence[CallMade] | None = None) -> None:
         self._routine = routine
         self._is_repair = earlier is not None
-        self._earlier = [past_call for past_call in earlier or () if past_call.is_change]
+        self._changes_of_earlier_scripts = [
+            past_call for past_call in earlier or () if past_call.is_change
+        ]
         self.begin()
 
     def begin(self) -> None:
@@ -48,12 +50,12 @@ class RoutineGuard:
         While a model repairs the routine, each script is expected to repeat all write calls of the
         earlier scripts.
         """
-        self.unrepeated_changes = list(self._earlier)
-        """The changes by earlier scripts that this script has not repeated yet."""
-        self.calls_made: list[Made] = []
+        self.unrepeated_changes = list(self._changes_of_earlier_scripts)
+        """The write calls of earlier scripts that this script has not repeated yet."""
+        self.calls_made: list[CallMade] = []
         """The calls of this script.
 
-        A change that repeats an earlier script's change is recorded as the earlier call.
+        A repeated write call is not made again: the list has the earlier script's call instead.
         """
         self.unexpectedly_empty: dict[str, None] = {}
         """The names of actions that returned nothing although they never did before."""
@@ -62,27 +64,27 @@ class RoutineGuard:
 
         The earlier script had made the same call, so that the call was not made again.
         """
-        self._calls = self._changes = 0
+        self._call_count = 0
+        self._change_count = 0
 
     @property
-    def earlier(self) -> list[Made]:
-        """The calls that the next repaired script must treat as already made.
+    def earlier(self) -> list[CallMade]:
+        """All calls so far, for the guard of the next script.
 
-        The list has this script's calls, and the changes by earlier scripts that this script has
-        not repeated.
+        The list has the calls of this script, and the write calls that only earlier scripts made.
         """
         return [*self.unrepeated_changes, *self.calls_made]
 
     def before_call(self, call: ScriptCall) -> Returned | None:
-        """Count a call, and return the result of the same change by an earlier script.
+        """Count a call. If an earlier script made the same write call, return its result.
 
         Returns:
-            The result; None if no earlier script made the change.
+            The earlier result, so that the call is not made again; None if the call must be made.
         """
         if not call.built_in:
-            self._calls += 1
+            self._call_count += 1
             if call.effect != "read":
-                self._changes += 1
+                self._change_count += 1
         for number, past_call in enumerate(self.unrepeated_changes):
             if past_call.call.name == call.name and is_same(
                 past_call.call.arguments, call.arguments
@@ -97,9 +99,9 @@ class RoutineGuard:
         """Check a call against the allowed actions and the limits of the routine's header.
 
         The header also lists actions that always need approval. In addition, a write call needs
-        approval in two cases: an earlier call of this script returned an unexpectedly empty result,
-        or a script before the repair made a write call of the same action that this script has not
-        repeated.
+        approval in two cases. An earlier call of this script returned an unexpectedly empty result.
+        Or the routine is being repaired, and an earlier script called the same action with other
+        arguments.
         """
         if call.built_in:
             return _ALLOWED
@@ -107,15 +109,15 @@ class RoutineGuard:
         if (reason := self._header_violation(call)) is not None:
             return NeedsApproval(reason=reason) if self._is_repair else Refused(message=reason)
         limits = self._routine.limits
-        if limits.calls is not None and self._calls > limits.calls:
+        if limits.calls is not None and self._call_count > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
         # A read is harmless, even after an unexpectedly empty result.
         if call.effect == "read":
             return self._approval_verdict(call, [])
-        if limits.changes is not None and self._changes > limits.changes:
+        if limits.changes is not None and self._change_count > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
         reasons = [
-            f"{name} returned nothing for the first time" for name in self.unexpectedly_empty
+            f"{action} returned nothing for the first time" for action in self.unexpectedly_empty
         ]
         if any(past_call.call.name == call.name for past_call in self.unrepeated_changes):
             reasons.append(f"{call.name} was called with other values before the routine failed")
@@ -142,7 +144,7 @@ class RoutineGuard:
         """
         if call.built_in:
             return answer
-        self.calls_made.append(Made(call, answer))
+        self.calls_made.append(CallMade(call, answer))
         recorded_action = self._routine.actions.get(call.name)
         if recorded_action is not None and isinstance(answer, Returned):
             was_empty_when_saved = recorded_action.empty

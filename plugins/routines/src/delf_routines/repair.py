@@ -12,7 +12,7 @@ from delf.protocols.sandbox import Done, Failed
 from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
 from delf_engine.past_calls import PastCall
 from delf_routines.cases import Case
-from delf_routines.guard import Made, RoutineGuard
+from delf_routines.guard import CallMade, RoutineGuard
 from delf_routines.routine import Parameter, Routine, Value
 
 WRITER: Final = "codegen"
@@ -40,8 +40,8 @@ Write all of it, also calls that were made before: a call that changed something
 again where its arguments are the same, and gives what it gave."""
 
 
-class OneScript:
-    """A strategy host in which each script is a complete version of a routine.
+class WholeScriptHost:
+    """A strategy host in which each script replaces the script before, and does the whole task.
 
     Args:
         host: The host of the task.
@@ -101,15 +101,15 @@ class OneScript:
         return await self._host.execute(code)
 
 
-class Repairing(OneScript):
+class Repairing(WholeScriptHost):
     """Runs the scripts with which a model repairs a failed routine; replaces the task's host.
 
     Args:
         host: The host of the task.
         routine: The routine.
         given: The values of parameters.
-        reason: The error of the routine.
-        earlier: The calls that the routine's script made before it failed.
+        error_message: The error of the routine.
+        earlier_calls: The calls that the routine's script made before it failed.
     """
 
     def __init__(
@@ -117,35 +117,35 @@ class Repairing(OneScript):
         host: StrategyHost,
         routine: Routine,
         given: Mapping[str, Value],
-        reason: str,
-        earlier: Sequence[Made],
+        error_message: str,
+        earlier_calls: Sequence[CallMade],
     ) -> None:
         prompt = _REPAIR.format(
             task=routine.task,
             parameters=parameters_text(routine, given),
             script=routine.script,
-            reason=reason,
+            reason=error_message,
         )
         # A repair may use only the connections that the routine uses.
         connections = {name.partition(".")[0] for name in routine.actions}
         tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in connections]
         super().__init__(host, routine, given, prompt, tools)
-        self._earlier = list(earlier)
-        self.guard = RoutineGuard(routine, self._earlier)
+        self._earlier_calls = list(earlier_calls)
+        self.guard = RoutineGuard(routine, self._earlier_calls)
 
     async def run(self, code: str) -> ScriptResult:
         """Run a script under the rules of the routine's header.
 
         Changes that an earlier script made are not repeated; the script gets their results.
         """
-        self.guard = RoutineGuard(self._routine, self._earlier)
+        self.guard = RoutineGuard(self._routine, self._earlier_calls)
         result = await self._host.execute(code, self.guard)
         if not isinstance(result.outcome, Done):
-            self._earlier = self.guard.earlier
+            self._earlier_calls = self.guard.earlier
         return result
 
 
-def as_host(host: OneScript) -> StrategyHost:
+def as_host(host: WholeScriptHost) -> StrategyHost:
     """Cast a host to the protocol that strategies expect, which it implements by delegation."""
     return cast("StrategyHost", host)
 
@@ -181,15 +181,21 @@ def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | No
     return None
 
 
-def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
-    """Convert the calls of a script to a test case."""
+def case_of_calls(calls_made: Sequence[CallMade], inputs: Mapping[str, Any], answer: str) -> Case:
+    """Convert the calls and the answer of a script to a test case.
+
+    Args:
+        calls_made: The calls, each with its result or error.
+        inputs: The values of the routine's parameters.
+        answer: The answer that the script gave.
+    """
     calls = [
         PastCall(
             action=call.name,
             arguments=dict(call.arguments),
-            result=getattr(answer_of_call, "value", None),
-            error=getattr(answer_of_call, "message", None),
+            result=getattr(outcome, "value", None),
+            error=getattr(outcome, "message", None),
         )
-        for call, answer_of_call in made
+        for call, outcome in calls_made
     ]
     return Case(inputs=inputs, calls=calls, answer=answer)

@@ -420,7 +420,7 @@ def _toml_text(value: Value) -> str:
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)
-    return repr(value)
+    return repr(value)  # TOML writes numbers like Python
 
 
 def _type_description(kind: ParameterType) -> str:

@@ -24,7 +24,7 @@ from delf.settings import current_folder, current_trust
 from delf_routines.calls import read_call
 from delf_routines.cases import answer_text
 from delf_routines.drift import drift_of, named_actions, names_in
-from delf_routines.guard import Made, RoutineGuard
+from delf_routines.guard import CallMade, RoutineGuard
 from delf_routines.repair import WRITER, Repairing, as_host, case_of_calls
 from delf_routines.routine import Routine, Value, shape_of
 from delf_routines.store import RoutineStore
@@ -118,7 +118,7 @@ class RoutineStrategy:
         routine: Routine,
         arguments: Mapping[str, Value],
         error: DelfError,
-        calls_made: Sequence[Made],
+        calls_made: Sequence[CallMade],
     ) -> str:
         """Let a model rewrite and run the script, and store the new script as a proposal.
 
@@ -139,18 +139,21 @@ class RoutineStrategy:
             raise error from failure
         if not repair_host.script:
             raise error
+        calls_of_repair = repair_host.guard.calls_made
+        # The actions whose results were never empty when the routine was saved.
+        never_empty = {name for name, used in routine.actions.items() if not used.empty}
         proposed = replace(
             routine,
             script=repair_host.script.strip("\n"),
             actions=named_actions(
                 repair_host.script,
                 host.tools,
-                called={call_made.call.name for call_made in repair_host.guard.calls_made},
-                never_empty={name for name, used in routine.actions.items() if not used.empty},
+                called={call_made.call.name for call_made in calls_of_repair},
+                never_empty=never_empty,
             ),
         )
-        case = case_of_calls(repair_host.guard.calls_made, routine.values(arguments), text)
-        await asyncio.to_thread(self._store.propose, proposed, case.text())
+        test_case = case_of_calls(calls_of_repair, routine.values(arguments), text)
+        await asyncio.to_thread(self._store.propose, proposed, test_case.text())
         await _warn_of_changes(host, routine, repair_host.guard, text)
         hint = f"delf routines diff {name}, then accept or reject"
         await host.warn(f"the repaired script did this task and is proposed: {hint}")
@@ -217,7 +220,10 @@ class NoModel:
 
 def _as_error(name: str, result: ScriptResult) -> DelfError:
     """Convert the result of a script that did not succeed to an error."""
-    hint = f"do its task again with a model, and save that: delf routines show {name}"
+    hint = (
+        f"let a model do the task again, and save that task as the routine; "
+        f"delf routines show {name} shows the task"
+    )
     match result.outcome:
         case LimitReached(message=message, limit=limit):
             return SandboxLimitError(message, limit=limit, hint="sandbox_config sets the limits")

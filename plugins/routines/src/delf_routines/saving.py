@@ -31,7 +31,7 @@ from delf_routines.guard import is_empty
 from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
-_DASHED: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
+_DASHED_DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 # Regex of a number that is not part of a word, a date, a percentage or a quoted text.
 _STANDALONE_NUMBER: Final = re.compile(r"(?<![\w.'-])\d+(?:\.\d+)?(?![\w'%-]|\.\d)")
@@ -77,8 +77,8 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         ConfigurationError: If the task did not succeed, or had no script.
     """
     task_end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
-    has_succeeded = task_end is not None and task_end.status
-    if not has_succeeded:
+    # ``status`` is True for a successful task.
+    if task_end is None or not task_end.status:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
@@ -108,18 +108,23 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
 
 
 def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
-    """Return True if a script contains literals from earlier results that the user did not give."""
+    """Return True if a script contains values from tool results as literals.
+
+    A value that the task or an earlier script contains, too, does not count.
+    """
     task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
-    texts = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
-    texts += [event.context for event in before if isinstance(event, RerunRequested)]
-    earlier = [event.code for event in before if isinstance(event, ScriptGenerated)]
+    texts_of_results = [
+        str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"
+    ]
+    texts_of_results += [event.context for event in before if isinstance(event, RerunRequested)]
+    earlier_scripts = [event.code for event in before if isinstance(event, ScriptGenerated)]
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
             continue
         value = str(node.value)
         if isinstance(node.value, (str, int, float)) and len(value) > _MIN_CHARACTERS:
-            is_new = not any(value in text for text in (task, *earlier))
-            if is_new and any(value in text for text in texts):
+            is_from_task_or_script = any(value in text for text in (task, *earlier_scripts))
+            if not is_from_task_or_script and any(value in text for text in texts_of_results):
                 return True
     return False
 
@@ -170,7 +175,8 @@ def propose(
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used_names |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
-    # Two passes, because a value may occur before the keyword that names it.
+    # Two passes, because a literal may occur before the place that gives its parameter a name, such
+    # as a keyword argument.
     first_pass = _LiteralFinder(task, used_names, frozenset(fixed), signatures)
     first_pass.visit(tree)
     finder = _LiteralFinder(
@@ -182,6 +188,7 @@ def propose(
     parameters = {item.name: item for item in finder.parameters.values()}
     # A later run that gets nothing from one of these actions is suspicious.
     actions_with_data = reads_with_data(events)
+    shape_of_answer = shape_of(answer_of(events))
     return Routine(
         name=name,
         title=_title(task),
@@ -192,7 +199,7 @@ def propose(
             script, tools, called=actions_called(events), never_empty=actions_with_data
         ),
         saved_from=task_id,
-        answer=shape_of(answer_of(events)),
+        answer=shape_of_answer,
     )
 
 
@@ -237,8 +244,9 @@ class _LiteralFinder(ast.NodeVisitor):
         self._task = task
         self._task_words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spelled_out_dates = spelled_out_dates(task)
-        text = _DASHED.sub(" ", task.replace(",", ""))
-        self._numbers = {float(match) for match in _NUMBER.findall(text)}
+        # The numbers of the task: without the parts of dates, and with 1,000 as one number.
+        text_without_dates = _DASHED_DATE.sub(" ", task.replace(",", ""))
+        self._numbers = {float(match) for match in _NUMBER.findall(text_without_dates)}
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
@@ -299,7 +307,10 @@ class _LiteralFinder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Replace a literal that occurs in the task by a parameter."""
+        """Replace a literal that occurs in the task by a parameter, and suggest a name for it.
+
+        The name is the keyword, key or variable to which the script gives the literal.
+        """
         value: object = node.value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
@@ -310,8 +321,7 @@ class _LiteralFinder(ast.NodeVisitor):
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                # The keyword, key or variable that has the literal becomes the parameter's name in
-                # the second pass, which replaces all equal literals by this parameter.
+                # Used only if another finder visits the script again, with the suggested names.
                 self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
 
@@ -331,9 +341,10 @@ class _LiteralFinder(ast.NodeVisitor):
     def _replace_text(self, node: ast.Constant, value: str) -> None:
         """Replace a string by a parameter, or pieces of the string by several parameters.
 
-        The whole string is replaced if it occurs in the task, unless the string is a phrase with a
-        date that the task does not quote, such as ``rent due 2026-05-01``. Otherwise, the dates,
-        quoted texts and numbers of the string that occur in the task are replaced.
+        The whole string is replaced if it occurs in the task. An exception is a phrase with a date,
+        such as ``rent due 2026-05-01``, which is replaced only if the task has it in quotes.
+        Otherwise, the dates, quoted texts and numbers of the string that occur in the task are
+        replaced.
         """
         if self._is_in_task(value) and not self._is_unquoted_phrase_with_date(value):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
@@ -359,7 +370,8 @@ class _LiteralFinder(ast.NodeVisitor):
                     replacements[match[0]] = number_parameter.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
-            # A text with quotes could end the quotes around it, so it stays fixed.
+            # The piece stands between quotes. If a value with quotes could replace the piece, the
+            # value would end the quotes too early, so a piece with quotes is not replaced.
             if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
                 continue
             parameter = self._parameter(piece, kind)

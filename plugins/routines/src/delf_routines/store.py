@@ -48,7 +48,7 @@ class RoutineStore:
         """Return the path of a routine's file."""
         return self.folder / f"{check_name(name)}.py"
 
-    def case(self, name: str) -> Path:
+    def case_path(self, name: str) -> Path:
         """Return the path of the recorded run of a routine's original task."""
         return self.folder / CASES / f"{check_name(name)}.json"
 
@@ -114,10 +114,10 @@ class RoutineStore:
 
     # -- recorded runs --------------------------------------------------------------------
 
-    def cases(self, name: str) -> list[Path]:
+    def case_paths(self, name: str) -> list[Path]:
         """Return the paths of a routine's recorded runs. The first is that of the original task."""
-        further_cases = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
-        return [self.case(name), *further_cases]
+        further_cases = sorted(self.case_path(name).parent.glob(f"{check_name(name)}.*.json"))
+        return [self.case_path(name), *further_cases]
 
     def add_case(self, name: str, run: str, text: str) -> Path:
         """Store another recorded run of a routine, and return its path.
@@ -127,7 +127,7 @@ class RoutineStore:
             run: The id of the run, for the file's name.
             text: The recorded run.
         """
-        path = self.case(name).with_name(f"{check_name(name)}.{run}.json")
+        path = self.case_path(name).with_name(f"{check_name(name)}.{run}.json")
         self._write(path, text)
         return path
 
@@ -142,20 +142,21 @@ class RoutineStore:
             raise ConfigurationError(f"there is no recorded run at {path}")
         return content
 
-    def keep(self, routine: Routine, case: str | None = None) -> Path:
+    def keep(self, routine: Routine, recorded_run: str | None = None) -> Path:
         """Save a routine, and trust its file on behalf of the user.
 
         Args:
             routine: The routine. A routine of the same name is replaced.
-            case: The recorded run, as the text of a file.
+            recorded_run: The text of the file with the recorded run, which becomes the only test
+                case; None keeps the test cases.
         """
         path = self.path(routine.name)
         self._write(path, routine.text())
         self.trust.keep(self.root, whole_file_items(path, path.read_bytes(), self.root))
-        if case is not None:
-            for old in self.cases(routine.name):  # recorded with the previous script
+        if recorded_run is not None:
+            for old in self.case_paths(routine.name):  # recorded with the previous script
                 old.unlink(missing_ok=True)
-            self._write(self.case(routine.name), case)
+            self._write(self.case_path(routine.name), recorded_run)
         return path
 
     def _write(self, path: Path, text: str) -> None:
@@ -188,7 +189,7 @@ class RoutineStore:
         if name not in self.names():
             raise ConfigurationError(f"there is no routine {name!r}")
         self.path(name).unlink()
-        for case in self.cases(name):
+        for case in self.case_paths(name):
             case.unlink(missing_ok=True)
         self.drop_proposal(name)
 
@@ -201,11 +202,11 @@ class RoutineStore:
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
-        case = self.case(old)
+        case = self.case_path(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
         # Files of further cases are named NAME.RUN.json.
         further_cases = [
-            (path.suffixes[0][1:], path.read_text("utf-8")) for path in self.cases(old)[1:]
+            (path.suffixes[0][1:], path.read_text("utf-8")) for path in self.case_paths(old)[1:]
         ]
         path = self.keep(replace(routine, name=new), text)
         for run, content in further_cases:

@@ -118,10 +118,9 @@ class LocalBackend:
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
-            # If mount namespaces seem to be allowed, the first session finds out whether they work.
-            # Otherwise this attempt finds out now. The attempt raises if mount namespaces do not
-            # work, unless scratch files may be on the disk.
             if not namespaces.are_likely():
+                # Start a server with mount namespaces now. This raises if they do not work, unless
+                # the user allows scratch files on the disk.
                 await self._server_with_mounts()
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")

@@ -113,7 +113,8 @@ class ForkServer:
             # The child process has its own copy of this socket. Close the copy of this process: as
             # long as any copy is open, the child's exit does not end the stream.
             theirs.close()
-        # For loops closed without aclose(); a bound method would keep this object alive.
+        # The event loop may be closed without a call of aclose(). The callback is no method,
+        # because a bound method would keep this object alive.
         weakref.finalize(self, _end_template, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
@@ -162,12 +163,15 @@ class ForkServer:
         await self.ready()
         has_own_mounts = "mounts" in self.namespaces
         try:
+            # With mount namespaces, all guests mount their scratch space on one folder, which each
+            # guest sees with its own files. Otherwise each guest gets a folder on the disk.
             scratch = self._scratch.mount_point() if has_own_mounts else self._scratch.make()
         except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
         max_threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
         if max_threads > 0:
+            # The system's limit counts all threads of the user, not only those of the guest.
             max_threads += await asyncio.to_thread(_count_threads_of_user)
         request = {
             "limits": limits_by_name(limits),
@@ -185,8 +189,8 @@ class ForkServer:
                 remove_folder(scratch)
             raise
         finally:
-            # The guest has its own copy: with this one open, the host would never see the stream
-            # end.
+            # The guest has its own copy of the socket. While this copy is open, the stream to the
+            # host would not end.
             guest_end.close()
         host_end.setblocking(False)
         process = LocalProcess(pid, scratch, limits, owns_scratch=not has_own_mounts)

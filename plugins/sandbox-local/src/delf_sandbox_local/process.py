@@ -71,13 +71,15 @@ class LocalProcess:
         if self._is_kill_sent or self._ended.done():
             return
         self._is_kill_requested = True
-        # The handle fails if the process has ended, even if another process has got its id.
         try:
             if self._handle is not None:
+                # Signal 0 only raises if the process has ended; another process may then have got
+                # its id.
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
             self._is_kill_sent = True
         except (ProcessLookupError, PermissionError):
+            # The process has ended, or has no process group yet, just after the fork.
             self._kill_process()
 
     def _kill_process(self) -> None:

@@ -39,8 +39,8 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
         descriptor: The descriptor of the control socket.
         parent: The process id of the host.
     """
-    namespace_names, server = make_ready(zipapp)
-    serve(descriptor, parent, namespace_names, server)
+    linux_namespaces, server = make_ready(zipapp)
+    serve(descriptor, parent, linux_namespaces, server)
 
 
 def make_ready(zipapp: str) -> tuple[list[str], Server]:
@@ -53,12 +53,13 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
         The names of the namespaces that were created, and the server that each guest runs.
     """
     os.umask(0o077)  # files of scripts are private
-    namespace_names = namespaces.enter()
+    linux_namespaces = namespaces.enter()
     prepare()
-    if "mounts" in namespace_names:
+    if "mounts" in linux_namespaces:
         namespaces.hide_system()
     namespaces.bound_capabilities()
-    if "mounts" not in namespace_names:
+    # With mount namespaces, each guest mounts its scratch space and then drops its capabilities.
+    if "mounts" not in linux_namespaces:
         namespaces.drop_capabilities()
     sys.path.insert(0, zipapp)
     from delf_sandbox.guest.preload import preload
@@ -70,20 +71,21 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     server = Server()
     landlock.prepare()
     if seccomp.is_supported():
+        # Build both filters before the first fork, because build_filter() caches them.
         for threads in (False, True):
             seccomp.build_filter(platform.machine(), allow_threads=threads)
     gc.collect()
     gc.freeze()  # keep the pages shared with forks
-    return namespace_names, server
+    return linux_namespaces, server
 
 
-def serve(descriptor: int, parent: int, namespace_names: list[str], server: Server) -> None:
+def serve(descriptor: int, parent: int, linux_namespaces: list[str], server: Server) -> None:
     """Fork guests on the host's request until the host closes the control socket.
 
     Args:
         descriptor: The descriptor of the control socket.
         parent: The process id of the host.
-        namespace_names: The names of the namespaces, from :func:`make_ready`.
+        linux_namespaces: The names of the namespaces, from :func:`make_ready`.
         server: The server, from :func:`make_ready`.
     """
     # Only now, after make_ready() has changed this process's credentials: such a change would reset
@@ -93,7 +95,7 @@ def serve(descriptor: int, parent: int, namespace_names: list[str], server: Serv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _ignore_signal)
     with socket.socket(fileno=descriptor) as control:
-        _TemplateProcess(control, namespace_names, server).serve()
+        _TemplateProcess(control, linux_namespaces, server).serve()
 
 
 class _TemplateProcess:
@@ -103,16 +105,16 @@ class _TemplateProcess:
 
     Args:
         host_socket: The socket through which the host sends requests.
-        namespace_names: The names of the namespaces that were created for this process.
+        linux_namespaces: The names of the namespaces that were created for this process.
         server: The server that each guest runs.
     """
 
     def __init__(
-        self, host_socket: socket.socket, namespace_names: list[str], server: Server
+        self, host_socket: socket.socket, linux_namespaces: list[str], server: Server
     ) -> None:
         self._server = server
         self._host_socket = host_socket
-        self._namespace_names = namespace_names
+        self._namespace_names = linux_namespaces
         # A signal, as for the exit of a guest, writes a byte to this pipe and so ends a poll().
         self._wake_up_reader, self._wake_up_writer = os.pipe()
         os.set_blocking(self._wake_up_reader, False)
@@ -230,4 +232,4 @@ def _make_libraries_importable(folders: list[str]) -> None:
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing; SIGCHLD wakes up the event loop of this process only if it has a handler."""
+    """Do nothing. Only a signal with a Python handler wakes up the ``poll()`` of this process."""

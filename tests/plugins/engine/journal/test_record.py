@@ -166,7 +166,7 @@ ENDS = {
     "postponed": lambda log: log.record(
         ev.TaskPostponed, error="away", code="X", tries=1, not_before=1.0
     ),
-    "ended": lambda log: log.end(),
+    "closed": lambda log: log.aclose(),
 }
 
 
@@ -209,7 +209,7 @@ async def test_abandoned_task_records_only_outcomes_of_calls():
         await log.record(ev.Warned, message="late")
     fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
     await log.record(ev.CallFinished, ends_call=True, **fields)
-    await log.end()
+    await log.aclose()
     assert [type(event) for event in journal.kept] == [ev.Printed, ev.CallFinished]
     assert journal.kept[0].text == "before"
 

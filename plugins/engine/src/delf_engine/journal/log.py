@@ -223,7 +223,7 @@ class TaskLog:
         """Refuse all further events except outcomes of calls, so that the task can be resumed."""
         self._is_leaving = True
 
-    async def end(self) -> None:
+    async def aclose(self) -> None:
         """Flush buffered events, then refuse all further events."""
         # During the flush, refuse new events except outcomes of calls, as leave() does.
         self._is_leaving = True

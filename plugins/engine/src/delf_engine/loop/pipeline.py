@@ -47,9 +47,9 @@ from delf_engine.kept_variables import keep_variables
 from delf_engine.limits import limits_of
 from delf_engine.live_facts import facts_of
 from delf_engine.loop.learn import learn
-from delf_engine.loop.recall import keep_turn, recall
-from delf_engine.loop.select import select
-from delf_engine.loop.setup import set_up
+from delf_engine.loop.recall import keep_turn, recall_context
+from delf_engine.loop.select import select_tools
+from delf_engine.loop.setup import set_up_connections
 from delf_engine.loop.waiting_for import waiting_for
 from delf_engine.outputs import AnswerTool
 from delf_engine.redact import Redactor
@@ -94,6 +94,7 @@ class TaskPipeline:
         self._log = run.log
         self._host = host
         self._strategy = strategy
+        # A person can request changes only if the strategy's model can plan again.
         run.approvals.can_request_changes = takes_changes(strategy)
         self._stays_resumable = False
 
@@ -103,7 +104,7 @@ class TaskPipeline:
         return self._host.under_way
 
     def keep_resumable(self) -> None:
-        """Let the task be resumed if it is cancelled: its end is then not recorded."""
+        """From now on, record no end of a cancelled task, so that the task can be resumed."""
         self._stays_resumable = True
 
     async def run(self, origin: str) -> TaskOutcome:
@@ -153,6 +154,7 @@ class TaskPipeline:
         run, request = self._run, self._run.request
         if run.is_continued:  # the same process goes on after its sandbox died
             return
+        owner = request.on_behalf_of
         parent = None if request.child is None else request.child.parent
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
@@ -163,14 +165,14 @@ class TaskPipeline:
                 task=request.task,
                 origin=origin,
                 seed=run.seed,
-                zone=run.zone.rule,
+                zone=run.zone.rule,  # a POSIX rule
                 zone_name=run.zone.name,
                 setup=request.setup,
                 conversation=None if conversation is None else conversation.conversation_id,
                 interactive=request.interactive,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
-                key=request.on_behalf_of,
+                key=owner,
             )
         for message in run.resources.warnings(run.agent_tools, self._strategy):
             await self._log.record(Warned, message=message)
@@ -188,10 +190,10 @@ class TaskPipeline:
             run.approvals.check_answerable(run.tools)
         seconds = self._run.clock.seconds * _PREPARATION_SHARE
         if run.memory is not None or run.request.conversation is not None:
-            await recall(run, seconds)
+            await recall_context(run, seconds)
         if run.agent_tools.need_setup:
-            await set_up(run)
-        await select(run, seconds)
+            await set_up_connections(run)
+        await select_tools(run, seconds)
         shows_all_tools = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
         if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
             connections = self._strategy.own_tools(run.tool_choice())
@@ -228,7 +230,7 @@ class TaskPipeline:
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """Return the task's answer and None, or the output so far and the error.
 
-        Work that is still running is cut off at the timeout.
+        Called when the work is done or the task's time is over. Work that still runs is cancelled.
         """
         host = self._host
         if not work.done():
@@ -237,7 +239,7 @@ class TaskPipeline:
             # Determined before the work is cancelled, because a cancelled task waits for nothing.
             awaited = self._waits_for()
             # Closed before the work is cancelled, so that its clean-up code cannot call tools.
-            host.close(stays_resumable=mismatch is not None, was_cut=True)
+            host.close(stays_resumable=mismatch is not None, is_timeout=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
             timeout_error = TaskTimeoutError(
@@ -270,18 +272,20 @@ class TaskPipeline:
         """Log an unexpected exception, and convert it to a ``DelfError``."""
         message = f"task {self._log.task_id} failed inside delf"
         self._log.redactor.log_failure(_log, message, error)
+        # EndedItselfError hides the exception that the plugin raised, such as SystemExit.
         cause = error.__cause__ if isinstance(error, EndedItselfError) else None
         unexpected = cause or error
         kind = type(unexpected).__name__
         details = describe_exception(unexpected).removeprefix(f"{kind}: ")
+        model_or_function = self._failed_model_or_function(error)
         internal_error = DelfError(
-            f"an unexpected {kind} inside {self._place_of(error)}: {details}",
+            f"an unexpected {kind} inside {model_or_function}: {details}",
             hint="the log has the traceback; please report it",
         )
         internal_error.__cause__ = error
         return internal_error
 
-    def _place_of(self, error: BaseException) -> str:
+    def _failed_model_or_function(self, error: BaseException) -> str:
         """Return the name of the model or the function in which an error happened."""
         if self._run.models.unexpected is not None:
             model_error, model_name = self._run.models.unexpected
@@ -328,9 +332,8 @@ class TaskPipeline:
         stays_resumable = self._stays_resumable
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
-            is_out_of_time = self._run.clock.is_over
             # Before the log is closed, which records the ends of calls.
-            self._host.close(stays_resumable=stays_resumable, was_cut=is_out_of_time)
+            self._host.close(stays_resumable=stays_resumable, is_timeout=self._run.clock.is_over)
             if stays_resumable:
                 # From now on, the log takes only the outcomes of calls in flight, so that the task
                 # stays unfinished in the journal.
@@ -338,7 +341,7 @@ class TaskPipeline:
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
-                await self._log.end()  # flushes the log, and closes it
+                await self._log.aclose()
             else:
                 await self._finish(
                     self._host.output, self._cancellation_error(), self._stopped_by()
@@ -424,9 +427,9 @@ class TaskPipeline:
         return True
 
     async def _record_interruption(self, outcome: TaskOutcome) -> None:
-        """Stop working on a task without recording an end, so that the task can be resumed.
+        """Close the log of a task without recording the task's end, so that it can be resumed.
 
-        The reason is recorded if the journal works.
+        The reason is recorded as a warning if the journal works.
         """
         error = outcome.error
         reason = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
@@ -435,7 +438,7 @@ class TaskPipeline:
                 message = "" if error is None else error.message
                 await self._log.record(Warned, message=f"{reason}: {message}")
             finally:
-                await self._log.end()
+                await self._log.aclose()
         except Exception as failure:
             message = f"task {self._log.task_id} stopped, and its journal cannot be written"
             self._log.redactor.log_failure(_log, message, failure)

@@ -15,7 +15,7 @@ from delf_engine.memory import AgentMemory
 from delf_engine.task_run import TaskRun
 
 
-async def recall(run: TaskRun, seconds: float) -> None:
+async def recall_context(run: TaskRun, seconds: float) -> None:
     """Load the conversation, and search the memory store for facts about the task.
 
     A failed search becomes a warning, because the task can continue without facts.
@@ -73,7 +73,8 @@ async def load_conversation(run: TaskRun) -> None:
 async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     """Append the task and its answer to the conversation, even if the task failed.
 
-    A failure becomes a warning, because the task is already done.
+    If the conversation cannot be stored, the task gets a warning and no error, because the task is
+    already done.
     """
     if run.request.conversation is None:
         return

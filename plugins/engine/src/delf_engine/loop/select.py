@@ -23,7 +23,7 @@ _ALL: Final = "all"
 _WORDS: Final = "words"
 
 
-async def select(run: TaskRun, seconds: float) -> None:
+async def select_tools(run: TaskRun, seconds: float) -> None:
     """Choose the tools that the model is shown.
 
     If the descriptions of all tools fit the budget, all are shown. Otherwise a prefilter chooses;
@@ -41,7 +41,8 @@ async def select(run: TaskRun, seconds: float) -> None:
     mode = run.config.prefilter_mode
     chosen_by = _ALL
     if recorded_selection is not None:
-        if recorded_selection.by != _ALL:
+        chosen_by = recorded_selection.by
+        if chosen_by != _ALL:
             run.tools = run.tools.showing(frozenset(recorded_selection.actions))
     elif mode != "off" and (mode != "auto" or not run.tools.fits(run.config.tools_budget)):
         chosen_by = await _choose(run, seconds)
@@ -102,6 +103,7 @@ async def _names_from_prefilter(
             hint='prefilter_mode="auto" needs no prefilter',
         )
     await run.warn(
-        f"tools are chosen by their words: the prefilter {choice.name!r} failed: {reason}"
+        "tools are chosen by the words that they share with the task, because "
+        f"the prefilter {choice.name!r} failed: {reason}"
     )
     return None

@@ -14,7 +14,7 @@ from delf.protocols.connection import SetupAsk, SupportsSetup
 from delf_engine.task_run import TaskRun
 
 
-async def set_up(run: TaskRun) -> None:
+async def set_up_connections(run: TaskRun) -> None:
     """Set up the connections that still need it; a failure becomes a warning.
 
     Concurrent tasks wait until the set-up is done. If a task is cancelled during the set-up, the
@@ -55,6 +55,7 @@ def _build_ask(run: TaskRun) -> SetupAsk:
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:
         config = run.config.quick_llm if llm is None else run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="setup")
+        # The set-up runs in an empty context. The model runs in the task's context, as always.
         return await awaited_in(run.log.context, asker.ask(config, request))
 
     return ask
