@@ -39,5 +39,5 @@ if __name__ == "__main__":
 
     del sys.path[:3]
     own, server = make_ready(sys.argv[2])
-    template = partial(serve_guests, namespace_names=own, server=server)
+    template = partial(serve_guests, linux_namespaces=own, server=server)
     serve(socket.socket(fileno=int(sys.argv[3])), partial(become, template))

@@ -178,7 +178,7 @@ def test_joiners_and_marks_in_titles_are_kept():
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "/etc/passwd", "a.b", "", "A", "раy", "x" * 64])
 def test_path_as_routine_name_is_refused(store, name):
-    for find in (store.find, store.path, store.case, store.proposed, store.remove):
+    for find in (store.find, store.path, store.case_path, store.proposed, store.remove):
         with pytest.raises(ConfigurationError):
             find(name)
 

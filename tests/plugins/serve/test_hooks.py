@@ -175,7 +175,7 @@ async def test_value_from_a_message_requires_approval(serve):
     [
         ({"task": ""}, "either a task or a routine"),
         ({"routine": "thing"}, "either a task or a routine"),
-        ({"inputs": {"a": "/b"}}, "inputs are a routine's"),
+        ({"inputs": {"a": "/b"}}, "only a routine takes inputs"),
         ({"secret": "short"}, "16"),
         ({"secret": "whsec_not base64 at all!"}, "secret"),
         ({"secret": " " * 20}, "16 bytes"),

@@ -68,7 +68,7 @@ async def test_trailers_are_not_treated_as_request_headers(serve):
 
 
 async def test_body_of_a_refused_request_is_not_awaited(serve, monkeypatch):
-    monkeypatch.setattr("delf_serve.server.REST_SECONDS", 0.2)
+    monkeypatch.setattr("delf_serve.server.UNREAD_BODY_SECONDS", 0.2)
     server = await serve(api_key=KEYS)
     head = POST + b"content-length: 1000\r\n\r\n"
     async with asyncio.timeout(5):

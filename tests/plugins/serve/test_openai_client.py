@@ -43,7 +43,9 @@ async def test_models_endpoint_lists_the_agent_and_configured_models(opened):
     _, client = await opened(models=["small"])
     assert [model.id async for model in client.models.list()] == ["delf", "delf/small"]
     assert (await client.models.retrieve("delf/small")).id == "delf/small"
-    with pytest.raises(openai.NotFoundError, match="no model 'big' is here: delf, delf/small"):
+    with pytest.raises(
+        openai.NotFoundError, match="no model 'big'; the models are delf, delf/small"
+    ):
         await client.models.retrieve("big")
 
 

@@ -114,7 +114,7 @@ class _TemplateProcess:
     ) -> None:
         self._server = server
         self._host_socket = host_socket
-        self._namespace_names = linux_namespaces
+        self._linux_namespaces = linux_namespaces
         # A signal, as for the exit of a guest, writes a byte to this pipe and so ends a poll().
         self._wake_up_reader, self._wake_up_writer = os.pipe()
         os.set_blocking(self._wake_up_reader, False)
@@ -126,7 +126,7 @@ class _TemplateProcess:
 
         Each guest is a forked process. When a guest has ended, send its exit status to the host.
         """
-        self._send({"ready": True, "namespaces": self._namespace_names})
+        self._send({"ready": True, "namespaces": self._linux_namespaces})
         poll = select.poll()
         poll.register(self._host_socket, select.POLLIN)
         poll.register(self._wake_up_reader, select.POLLIN)
@@ -183,7 +183,7 @@ class _TemplateProcess:
             null_device = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1):  # the template's streams are shared by all guests
                 os.dup2(null_device, descriptor)
-            if "mounts" in self._namespace_names:
+            if "mounts" in self._linux_namespaces:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
                 # Again, because the change of credentials has reset the signal.

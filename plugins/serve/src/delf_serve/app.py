@@ -70,7 +70,7 @@ class Application:
 
     def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
         self.keys = Keys.of(settings, environ)
-        _check_wildcards(settings, keyed=bool(self.keys))
+        _refuse_wildcards_without_keys(settings, has_keys=bool(self.keys))
         self.agent = agent
         self.settings = settings
         if not agent.started:
@@ -104,7 +104,7 @@ class Application:
         # True once the server is shutting down. Requests then no longer start the agent.
         self._is_shutting_down = False
         self._background_tasks: set[asyncio.Task[None]] = set()
-        self._loop_end: _LoopEnd | None = None
+        self._loop_end: _LoopEndWatcher | None = None
         self._was_agent_started_by_caller = agent.started
         routes: list[BaseRoute] = [
             _route(item, self.service) for item in (*OPERATIONS, *PAGE_OPERATIONS, *STANDARDS)
@@ -139,15 +139,15 @@ class Application:
             if not self._started:
                 await self.agent.astart()
                 await self.keys.reload(shared(self.agent), at_once=True)
-                _check_wildcards(self.settings, keyed=bool(self.keys))
+                _refuse_wildcards_without_keys(self.settings, has_keys=bool(self.keys))
                 self.tasks.start()
                 for work in (
                     self.sessions.end_invalid_streams(),
-                    self.service.uploads.keep_forgetting(),
+                    self.service.uploads.keep_removing_old(),
                     keep_indexing(self.tasks.journal),
                 ):
                     self._background_tasks.add(shared_task(work))
-                self._loop_end = _LoopEnd(self.agent)
+                self._loop_end = _LoopEndWatcher(self.agent)
                 self._background_tasks.add(shared_task(self._loop_end.wait()))
                 self._started = True
                 for task in self.first_tasks:
@@ -169,8 +169,8 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            # This method itself takes care of the tasks, so that the end of the loop need not.
-            self._loop_end.are_tasks_handled = True
+            # This method itself leaves the tasks resumable, so that the end of the loop need not.
+            self._loop_end.are_tasks_resumable = True
         for work in self._background_tasks:
             work.cancel()
         if self.service.oidc is not None:
@@ -199,8 +199,8 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # Usually the guard starts the agent, but not for the probes /health and /ready. The
-            # check behind /ready needs a started agent.
+            # The guard, which all requests pass first, starts the agent except for the probes
+            # /health and /ready. Of the probes, only /ready needs a started agent.
             if not self._started and path_of(scope) != "/health":
                 await self._start_for_request()
         try:
@@ -236,7 +236,7 @@ class Application:
             raise
 
 
-class _LoopEnd(asyncio.Future[None]):
+class _LoopEndWatcher(asyncio.Future[None]):
     """A future that leaves the agent's tasks resumable when the event loop cancels this future.
 
     A mounted application gets no lifespan event before its event loop is closed. The loop then
@@ -249,17 +249,17 @@ class _LoopEnd(asyncio.Future[None]):
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
-        self.are_tasks_handled = False
-        """True if the tasks were left resumable, or if an orderly shutdown takes care of them."""
+        self.are_tasks_resumable = False
+        """True if the tasks were left resumable, or if an orderly shutdown leaves them so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel this future, and let the tasks that the loop's end cancels be resumed later.
+        """Cancel this future. The event loop calls this method when the loop ends.
 
-        The event loop calls this method when the loop ends. After an orderly shutdown, which takes
-        care of the tasks, only this future is cancelled.
+        The loop then also cancels the running tasks. They are first marked as resumable, unless an
+        orderly shutdown has done so.
         """
-        if not self.are_tasks_handled:
-            self.are_tasks_handled = True
+        if not self.are_tasks_resumable:
+            self.are_tasks_resumable = True
             leave_tasks(self._agent)
         return super().cancel(msg)
 
@@ -349,10 +349,10 @@ async def _page(request: Request) -> Response:
     return page_file(request.path_params.get("name", "index.html"), known_tag, version)
 
 
-def _check_wildcards(settings: ServeSettings, *, keyed: bool) -> None:
+def _refuse_wildcards_without_keys(settings: ServeSettings, *, has_keys: bool) -> None:
     """Raise an error for ``*`` as host or origin without keys: any website could use the server."""
     for name in ("hosts", "allow_origins"):
-        if not keyed and "*" in getattr(settings, name):
+        if not has_keys and "*" in getattr(settings, name):
             raise ConfigurationError(
                 f"{name} = * without an API key lets every page that somebody opens on this "
                 "machine use the server",

@@ -130,7 +130,7 @@ class Approvals:
 
     async def record(self, request_id: str, key: Key) -> RequestRecord:
         """Return a request by its full id, if the person may see it."""
-        return await self._find(request_id, key, whole=True)
+        return await self._find(request_id, key, needs_whole_id=True)
 
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
@@ -148,7 +148,7 @@ class Approvals:
                 came first.
             DelfError: If the decision does not fit the request.
         """
-        record = await self._find(request_id, key, whole=True)
+        record = await self._find(request_id, key, needs_whole_id=True)
         if not has_right(record, key):
             raise ProblemError(403, "this key has no right to decide")
         decision = _to_decision(given)
@@ -164,7 +164,7 @@ class Approvals:
 
     async def comment(self, request_id: str, text: str, key: Key, via: str) -> Request:
         """Comment on a pending request, by its full id."""
-        record = await self._for_talk(request_id, key)
+        record = await self._request_to_discuss(request_id, key)
         return self._view(await comment(self._tasks.journal, record, text, key.decider(via)), key)
 
     async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
@@ -176,18 +176,24 @@ class Approvals:
             key: The caller, who assigns the request.
             via: The channel through which the caller assigns, such as ``page``.
         """
-        record = await self._for_talk(request_id, key)
+        record = await self._request_to_discuss(request_id, key)
         return self._view(await assign(self._tasks.journal, record, person, key.decider(via)), key)
 
-    async def _for_talk(self, request_id: str, key: Key) -> RequestRecord:
-        record = await self._find(request_id, key, whole=True)
+    async def _request_to_discuss(self, request_id: str, key: Key) -> RequestRecord:
+        record = await self._find(request_id, key, needs_whole_id=True)
         if not _may_comment(key):
             raise ProblemError(403, "a key that may only read says nothing about requests")
         return record
 
-    async def assignable(self, text: str, key: Key) -> AssignableList:
-        """Return the people to whom a request can be assigned."""
-        people = await assignable_people(self._tasks.journal, await self._find(text, key))
+    async def assignable(self, id_or_prefix: str, key: Key) -> AssignableList:
+        """Return the people to whom a request can be assigned.
+
+        Args:
+            id_or_prefix: The id of the request, or a prefix of the id.
+            key: The caller, who must be allowed to see the request.
+        """
+        record = await self._find(id_or_prefix, key)
+        people = await assignable_people(self._tasks.journal, record)
         return AssignableList(people=[person.name for person in people])
 
     def _view(self, record: RequestRecord, key: Key) -> Request:
@@ -195,6 +201,7 @@ class Approvals:
 
         If the person may not approve the request, the model has the reason.
         """
+        # The channel of the decision is empty, because nothing is decided here.
         reason = why_not_approve(record, key.decider(""))
         if not has_right(record, key):
             reason = "you have no right to decide"
@@ -249,22 +256,26 @@ class Approvals:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered_view(await revoke(journal, request_id, key.name))
 
-    async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
+    async def _find(
+        self, id_or_prefix: str, key: Key, *, needs_whole_id: bool = False
+    ) -> RequestRecord:
         """Find a request by its id.
 
         Args:
-            text: The id, or a prefix of the id.
+            id_or_prefix: The id, or a prefix of the id.
             key: The caller, who must be allowed to see the request.
-            whole: Whether a prefix is refused, as for a decision.
+            needs_whole_id: Whether to refuse a prefix, as for a decision.
         """
         try:
-            record = await find_request(self._tasks.journal, text, key.sees)
+            record = await find_request(self._tasks.journal, id_or_prefix, key.sees)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, code=error.code) from None
         # A prefix that names one request now may name another one by the time of the decision.
-        if whole and record.requested.request_id != text:
+        if needs_whole_id and record.requested.request_id != id_or_prefix:
             raise ProblemError(
-                404, f"no request {text[:60]!r} is known", "a decision names the whole request_id"
+                404,
+                f"no request {id_or_prefix[:60]!r} is known",
+                "a decision names the whole request_id",
             )
         return record
 

@@ -26,13 +26,13 @@ _CACHE_FOREVER: Final = "public, max-age=31536000, immutable"
 
 
 def page_file(name: str, if_none_match: str = "", version: str = "") -> Response:
-    """Return a file of the page as a response, without content if the browser has the file.
+    """Return a file of the web page as a response, without content if the browser has the file.
 
     Args:
         name: The name of the file.
         if_none_match: The header ``If-None-Match`` of the request.
-        version: The version in the URL, if any. Browsers may cache the response only if it is the
-            version of this server.
+        version: The version in the URL, if any. Browsers may cache the response forever only if the
+            URL has the version of this server.
 
     Raises:
         ProblemError: If the page has no such file.

@@ -214,30 +214,29 @@ class Notices:
         if settings.smtp_url is not None and settings.mail_to and to_all:
             ways.append(partial(mail, to=settings.mail_to))
         for person in to:
-            # With to_all, a person whose address is among the server's own gets no second mail.
-            ways += self._ways_to(person, to_all=to_all)
+            ways += self._ways_to(person, is_mail_to_used=to_all)
         if ways:
             task = asyncio.create_task(self._send_all(ways, notice, sent))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
+    def _ways_to(self, person: Person, *, is_mail_to_used: bool) -> Iterator[Way]:
         """Yield functions that send a notice to a person, one function for each available channel.
 
         Only channels that the person chose are used.
 
         Args:
             person: The person.
-            to_all: Whether the notice is also mailed to the addresses in the setting ``mail_to``. A
-                person with such an address gets no other mail.
+            is_mail_to_used: Whether the notice is also mailed to the addresses in the setting
+                ``mail_to``. A person with such an address gets no other mail.
         """
         settings = self._settings
-        # Each person gets a separate mail, so that nobody sees other addresses.
-        gets_server_mail = to_all and person.mail in settings.mail_to
+        gets_mail_already = is_mail_to_used and person.mail in settings.mail_to
         for way in ways_of(settings, person):
             if way in person.notice_ways:
                 match way:
-                    case "mail" if not gets_server_mail:
+                    # Each person gets a separate mail, so that nobody sees other addresses.
+                    case "mail" if not gets_mail_already:
                         yield partial(mail, to=[person.mail])
                     case "slack":
                         yield partial(message_in_slack, address=person.mail)
@@ -406,7 +405,10 @@ class WebChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Notify the assignee of an assignment, or the participants of a comment."""
+        """Notify the assignee of an assignment, or the people whom a comment concerns.
+
+        A comment concerns the owner of the task, earlier commenters and the current assignee.
+        """
         journal = self._journal
         if journal is None:
             return
@@ -424,6 +426,7 @@ class WebChannel:
         if isinstance(event, ApprovalAssigned):
             to = [p for p in readers if p.name == event.to and "assigned" in p.notices]
         else:
+            # The field ``key`` of an event is the owner name of the person who caused the event.
             participants = {owner, *(getattr(earlier, "key", None) for earlier in so_far)}
             assignees = [earlier.to for earlier in so_far if isinstance(earlier, ApprovalAssigned)]
             current_assignees = assignees[-1:]

@@ -54,8 +54,13 @@ class EventStreamResponse(Response):
                 was_ended = True
                 request_task.cancel()
 
+            def end_if_disconnected(disconnection: asyncio.Future[None]) -> None:
+                if not disconnection.cancelled():
+                    end()
+
             disconnection = asyncio.ensure_future(_until_gone(receive))
-            disconnection.add_done_callback(lambda ended: ended.cancelled() or end())
+            disconnection.add_done_callback(end_if_disconnected)
+            # Called when the caller's session or key is no longer valid.
             open_request.end = end
             try:
                 async for chunk in self._frames:

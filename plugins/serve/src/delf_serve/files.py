@@ -28,7 +28,7 @@ _MAX_BYTES: Final = 255
 _MIN_BYTES: Final = 4096
 _CLEANUP_SECONDS: Final = 3600.0
 # The seconds without new data after which an unfinished upload counts as abandoned.
-_SILENT_SECONDS: Final = 3600.0
+_MAX_SECONDS_WITHOUT_DATA: Final = 3600.0
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -139,15 +139,18 @@ class Uploads:
 
         def remove_files() -> None:
             for path in map(Path, paths):
-                if path.parent.parent.parent == self._folder and _ID.fullmatch(path.parent.name):
-                    shutil.rmtree(path.parent, ignore_errors=True)
+                # An upload is stored as <folder>/<owner>/<id>/<name>.
+                id_folder = path.parent
+                is_upload = id_folder.parent.parent == self._folder
+                if is_upload and _ID.fullmatch(id_folder.name):
+                    shutil.rmtree(id_folder, ignore_errors=True)
 
         await asyncio.to_thread(remove_files)
 
-    async def keep_forgetting(self) -> None:
+    async def keep_removing_old(self) -> None:
         """Periodically remove old and abandoned uploads."""
         while True:
-            await asyncio.to_thread(self._forget_old)
+            await asyncio.to_thread(self._remove_old)
             await asyncio.sleep(_CLEANUP_SECONDS)
 
     def _path(self, key: Key, file_id: str) -> Path:
@@ -184,12 +187,13 @@ class Uploads:
                 continue
         return used
 
-    def _forget_old(self) -> None:
+    def _remove_old(self) -> None:
         now = time.time()
+        # Each upload has a folder <owner>/<id>; that of an incomplete upload has a prefix.
         for folder in self._folder.glob("*/*_*"):
             max_age = self._settings.file_days * 86_400
             if folder.name.startswith(_INCOMPLETE_PREFIX):
-                max_age = min(max_age, _SILENT_SECONDS)
+                max_age = min(max_age, _MAX_SECONDS_WITHOUT_DATA)
             try:
                 written = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
             except OSError:  # another process has removed the upload

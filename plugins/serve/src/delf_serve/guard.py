@@ -257,7 +257,7 @@ class Guard:
                 raise self.wrong_key(scope, secret)
             return key
         if (name := self._user_of_proxy(scope, headers)) is not None:
-            key = self._keys.key_of_person(name, by_mail=True)
+            key = self._keys.find_person(name, by_mail=True)
             if key is not None:
                 scope["delf.proxy"] = True
                 if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
@@ -336,7 +336,10 @@ class Guard:
     # -- the rest -------------------------------------------------------------------------
 
     def _is_own_host(self, host: bytes, scope: Scope) -> bool:
-        """Return True if the Host header names this server. This prevents DNS rebinding."""
+        """Return True if the Host header names this server, or is an IP address.
+
+        This prevents DNS rebinding, for which an attacker needs a DNS name.
+        """
         if "*" in self._hosts:
             return True
         match = _HOST.fullmatch(host.decode("latin-1"))
@@ -477,4 +480,6 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
         return True
     parts = urlsplit(origin)
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    return parts.netloc == host and (parts.scheme == "https" or scope["scheme"] == "http")
+    # A proxy may pass on https requests as http. An http page is no part of an https server.
+    has_same_scheme = parts.scheme == "https" or scope["scheme"] == "http"
+    return parts.netloc == host and has_same_scheme

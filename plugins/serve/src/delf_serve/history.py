@@ -24,8 +24,9 @@ from delf_serve.tasks import Tasks, task_view
 
 _log = logging.getLogger(__name__)
 
-# The interval of index updates in seconds, and the time limit of one update.
-_INDEX_SECONDS: Final = 1.0
+_INDEX_PAUSE_SECONDS: Final = 1.0
+# The time limit of one update of the index.
+_MAX_INDEXING_SECONDS: Final = 1.0
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
@@ -35,10 +36,10 @@ async def keep_indexing(journal: SharedJournal) -> None:
         unindexed_count = 0
         with outage.track(DelfError):
             try:
-                unindexed_count = await journal.index(_INDEX_SECONDS)
+                unindexed_count = await journal.index(_MAX_INDEXING_SECONDS)
             except ConfigurationError:
                 return  # the journal has no index
-        await asyncio.sleep(0 if unindexed_count else _INDEX_SECONDS)
+        await asyncio.sleep(0 if unindexed_count else _INDEX_PAUSE_SECONDS)
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
@@ -48,7 +49,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         ProblemError: If the journal has no search.
         UnknownTaskError: If the task ``before`` is unknown.
     """
-    await _updated_index(tasks)
+    await _journal_with_updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
     pending_requests = await tasks.pending_requests()
     matches = await search_tasks(
@@ -72,10 +73,10 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
     """Return statistics by group for the tasks that match a filter and that the caller may see.
 
     Raises:
-        ProblemError: If the journal has no search.
+        ProblemError: If the journal has no index of tasks.
         DelfError: If the time zone is unknown.
     """
-    journal = await _updated_index(tasks)
+    journal = await _journal_with_updated_index(tasks)
     return await journal.figures(query.by, _filter(query, key), query.zone)
 
 
@@ -93,7 +94,8 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
     records = [await tasks.record(text, key) for text in (one, other)]
     events = [await tasks.journal.read(record.task_id) for record in records]
 
-    def make() -> s.Comparison:
+    def make_comparison() -> s.Comparison:
+        """Compare the figures of the tasks, and align the lines of each part of the traces."""
         a, b = (
             prepare_comparison(task, task_events)
             for task, task_events in zip(records, events, strict=True)
@@ -104,7 +106,7 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
             **{part: _align_lines(a.lines[part], b.lines[part]) for part in PARTS},
         )
 
-    return await asyncio.to_thread(make)
+    return await asyncio.to_thread(make_comparison)
 
 
 def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
@@ -117,14 +119,14 @@ def _align_lines(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLi
     return rows
 
 
-async def _updated_index(tasks: Tasks) -> SharedJournal:
+async def _journal_with_updated_index(tasks: Tasks) -> SharedJournal:
     """Update the search index of the journal, and return the journal.
 
     Raises:
         ProblemError: If the journal has no search.
     """
     try:
-        await tasks.journal.index(_INDEX_SECONDS / 4)
+        await tasks.journal.index(_MAX_INDEXING_SECONDS / 4)
     except ConfigurationError:
         raise ProblemError(
             501, "the journal has no search", "configure a journal with search"
@@ -141,5 +143,5 @@ def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     # Other parameters are compared with fields of the tasks' records.
     record_fields = {name: getattr(query, name) for name in filterable_fields()}
     given_fields = {name: value for name, value in record_fields.items() if value is not None}
-    visible_owners = key.owners
-    return TaskFilter(**conditions, fields=given_fields, keys=visible_owners)
+    # Both are owner names, of which each API key has one; None for all tasks.
+    return TaskFilter(**conditions, fields=given_fields, keys=key.owners)

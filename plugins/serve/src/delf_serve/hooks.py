@@ -105,9 +105,12 @@ class Hooks:
         return message
 
     def _find_owner(self, name: str, hook: HookSettings) -> Key:
+        """Return the key as whose tasks the tasks of a hook run."""
         if not hook.person:
-            return Key(f"{LOCAL} hook {name}", _RIGHTS, b"") if self._keys else ANYBODY
-        key = self._keys.key_of_person(hook.person, by_mail=True)
+            # Without keys, everybody may use the server. With keys, nobody owns the hook's tasks: a
+            # key without a digest has no owner name.
+            return Key(f"{LOCAL} hook {name}", _RIGHTS, digest=b"") if self._keys else ANYBODY
+        key = self._keys.find_person(hook.person, by_mail=True)
         if key is None or not key.rights >= _RIGHTS:
             raise ProblemError(409, "the person of this hook may not run tasks here")
         return key

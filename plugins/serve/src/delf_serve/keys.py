@@ -148,6 +148,7 @@ class Keys:
         texts = [text.strip() for text in api_key.split(",") if text.strip()]
         if api_key and not texts:
             raise ConfigurationError("an API key is empty")
+        # A server with a login of people must never be open to everybody, even without API keys.
         return cls(texts, is_key_required=settings.has_login)
 
     def __bool__(self) -> bool:
@@ -169,8 +170,8 @@ class Keys:
         return match
 
     def of_session(self, session: SessionRecord) -> Key | None:
-        """Return the caller of a session; None if the person or the API key is revoked."""
-        if session.key:  # the session began with an API key, of which it has the digest
+        """Return the key of a session's person; None if the person or the API key is revoked."""
+        if session.key:  # the digest of the API key with which the session began
             digest = bytes.fromhex(session.key)
             key_of_settings = next(
                 (key for key in self._keys_of_settings if key.digest == digest), None
@@ -182,8 +183,10 @@ class Keys:
         is_same_holder = caller is not None and caller.holder == session.holder
         return caller if is_same_holder else None
 
-    def key_of_person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return the rights of a person who logs in without an API key; None for an unknown person.
+    def find_person(self, name: str, *, by_mail: bool) -> Key | None:
+        """Return the ``Key`` with all rights of a person; None for an unknown person.
+
+        Used for a person who logs in without an API key, or who owns a webhook.
 
         Args:
             name: The name of an active person, or the verified e-mail address.
@@ -201,7 +204,7 @@ class Keys:
         return None if person is None else self._keys_by_holder[person.holder]
 
     def everybody(self) -> Iterator[Key]:
-        """Yield all people with their full rights, then the keys of the settings."""
+        """Yield a key with all rights of each person, then the keys of the server's settings."""
         yield from self._keys_by_holder.values()
         yield from self._keys_of_settings
 
@@ -275,9 +278,7 @@ class Keys:
         }
         # For requests with an API key: the caller has the rights of this key.
         self._keys_by_digest = {
-            bytes.fromhex(api_key.digest): _key_with_rights_of(
-                api_key, self._keys_by_holder[person.holder]
-            )
+            bytes.fromhex(api_key.digest): _restrict(self._keys_by_holder[person.holder], api_key)
             for person in active
             for api_key in person.keys
             if api_key.revoked_at is None
@@ -324,12 +325,12 @@ def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
     )
 
 
-def _key_with_rights_of(api_key: PersonKey, full_key: Key) -> Key:
-    """Return the rights of requests that present one of a person's API keys.
+def _restrict(full_key: Key, api_key: PersonKey) -> Key:
+    """Return a copy of a person's key with only the rights and scope of one of the API keys.
 
     Args:
+        full_key: The key with all rights of the person, and the person's scope.
         api_key: The API key, which may have fewer rights and a smaller scope than the person.
-        full_key: All rights of the person, and the person's scope.
     """
     own_rights = full_key.rights if api_key.rights is None else frozenset(api_key.rights)
     # A right that the person has lost is lost for the API key, too.
@@ -350,9 +351,10 @@ def _parse_key(text: str, number: int) -> Key:
     name = name or f"key{number}"
     try:
         check_name(name)
+        is_name_valid = True
     except ConfigurationError:
-        secret = ""
-    if not secret:
+        is_name_valid = False
+    if not secret or not is_name_valid:
         raise ConfigurationError(
             f"API key {number} cannot be read",
             hint="KEY or NAME:KEY; people with fewer rights: delf users add NAME --rights read+run",

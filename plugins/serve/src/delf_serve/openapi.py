@@ -149,7 +149,8 @@ def _event_schemas() -> dict[str, Any]:
         data_schema["required"] = [
             name for name in data_schema.get("required", ()) if name not in _COMMON_FIELDS
         ]
-        if event is ApprovalRequested:  # the stream sends facts in words
+        # The stream replaces the facts of these events by pairs of a label and a text.
+        if event is ApprovalRequested:
             data_schema["properties"]["facts"] = _FACTS
         elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
             data_schema["properties"]["fact"] = _FACTS["items"]
@@ -188,7 +189,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "parameters": _parameters(operation),
         "responses": _responses(operation),
     }
-    if operation.right is None:
+    is_open_to_everybody = operation.right is None
+    if is_open_to_everybody:
         content["security"] = []
     if operation.body is not None:
         schema: dict[str, Any] = {"$ref": _SCHEMA_REF.format(model=operation.body.__name__)}
@@ -231,7 +233,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    """Describe an operation's responses in OpenAPI's format, errors last."""
+    """Describe an operation's responses in OpenAPI's format, the usual response first."""
     content: dict[str, Any] = {"schema": {"type": "string"}}
     if operation.answer is not None:
         content = {"schema": {"$ref": _SCHEMA_REF.format(model=operation.answer.__name__)}}

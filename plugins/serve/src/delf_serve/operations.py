@@ -50,7 +50,7 @@ _NOBODY: Final = ((404, "The key is of no person."),)
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
 _NO_MONEY: Final = (402, "The budget of the person, the key or a team is used up.")
-_NO_SEARCH: Final = (501, "The journal has no search.")
+_NO_SEARCH_INDEX: Final = (501, "The journal has no search.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
@@ -273,7 +273,7 @@ async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
 
-@OPERATIONS.add("GET", "/search", "read", other_responses=(*_UNKNOWN, _NO_SEARCH))
+@OPERATIONS.add("GET", "/search", "read", other_responses=(*_UNKNOWN, _NO_SEARCH_INDEX))
 async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     """Find tasks by their text, scripts, calls, answers and errors."""
     return await history.search(call.service.tasks, query, call.key)
@@ -285,7 +285,8 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     "read",
     answer=s.FigureList,
     second_media="text/csv",
-    other_responses=((409, "The time zone is unknown."), _NO_SEARCH),
+    # The figures are computed from the journal's search index.
+    other_responses=((409, "The time zone is unknown."), _NO_SEARCH_INDEX),
 )
 async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     """Return tasks, tokens, cost and waiting time by day, person, tool or model."""
@@ -595,7 +596,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     name = _own_person(call).name
     chosen_notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     # None keeps the channels.
-    chosen_channels = (
+    chosen_ways = (
         None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
     )
     # None keeps the webhook; an empty address removes the webhook.
@@ -624,11 +625,11 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         # Each address has its own secret, which signs the notices, and is shown only once.
         if is_address_changed:
             webhook_fields = {"webhook": address, "webhook_secret": generated_secret}
-            shown_secret = generated_secret or None
+            shown_secret = generated_secret or None  # None if the webhook is removed
         return replace(
             person_before,
             notices=chosen_notices,
-            notice_ways=person_before.notice_ways if chosen_channels is None else chosen_channels,
+            notice_ways=person_before.notice_ways if chosen_ways is None else chosen_ways,
             **webhook_fields,
         )
 
@@ -725,9 +726,11 @@ async def delete_conversation(call: Call) -> None:
 
 
 async def _find_conversation(call: Call) -> str:
-    """Return the id of a conversation in the journal, preferring the caller's own conversation."""
-    text = call.path_parameter("conversation_id")
-    for name in dict.fromkeys((stored_name(text, call.key) or text, text)):
+    """Return the stored name of a conversation, preferring the caller's own conversation."""
+    given_id = call.path_parameter("conversation_id")
+    # The caller gives the id of an own conversation, or the stored name of any conversation.
+    own_name = stored_name(given_id, call.key)
+    for name in dict.fromkeys((own_name or given_id, given_id)):
         if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")
@@ -746,7 +749,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the sessions in which the caller is logged in to the server's web page."""
     logins, more = page_of(await call.service.sessions.of(call.key), query)
     own_digest = None if call.cookie is None else digest_of(call.cookie)
-    sessions = [staff.login_view(login, is_this=login.digest == own_digest) for login in logins]
+    sessions = [staff.login_view(login, is_current=login.digest == own_digest) for login in logins]
     return s.LoginList(sessions=sessions, more=more)
 
 
@@ -787,20 +790,23 @@ async def budget(call: Call) -> s.Budget:
 def budget_of(call: Call, key: Key) -> s.Budget | None:
     """Return the agent's budget, with the costs of tasks that a caller may see.
 
-    None if the agent has no budget.
+    A caller who may not see all tasks gets the sum of these costs, and no limit. Return None if the
+    agent has no budget.
     """
     status = call.service.agent.status()["budget"]
     if status["limit_usd"] is None:
         return None
     costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
     limit, total, remaining = status["limit_usd"], status["cost_usd"], status["remaining_usd"]
-    if key.owners is not None:
+    sees_all_tasks = key.owners is None
+    if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
-        costs = [(name, amount) for name, amount in costs if tasks.sees_here(key, name)]
+        costs = [(task_id, amount) for task_id, amount in costs if tasks.sees_here(key, task_id)]
         limit, total, remaining = None, sum(amount for _, amount in costs), None
     newest = [
-        s.TaskCost(task_id=name, cost_usd=amount) for name, amount in costs[:_TASKS_OF_A_BUDGET]
+        s.TaskCost(task_id=task_id, cost_usd=amount)
+        for task_id, amount in costs[:_TASKS_OF_A_BUDGET]
     ]
     return s.Budget(limit_usd=limit, cost_usd=total, left_usd=remaining, tasks=newest)
 

@@ -61,7 +61,7 @@ async def finish_oidc(call: Call) -> Response:
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
     name = await provider.finish(cookie, dict(call.http.query_params))
-    key = call.service.keys.key_of_person(name, by_mail=provider.by_mail)
+    key = call.service.keys.find_person(name, by_mail=provider.by_mail)
     if key is None:
         raise ProblemError(
             403, f"{name[:80]} is not known here", "whoever runs the server can add you"

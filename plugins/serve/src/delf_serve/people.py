@@ -41,7 +41,7 @@ class Changer:
 
     Args:
         by: The name of the person who makes the change.
-        via: The channel and address.
+        via: The channel and the network address from which the person makes the change.
         tell: Called with each change.
     """
 
@@ -88,7 +88,7 @@ class Changer:
         change: PersonChange | None = None
         if after != before:
             change = PersonChange.between(before, after, at=time.time(), by=self.by, via=self.via)
-            after = with_entry(after, _entry(change))
+            after = with_history_entry(after, _history_entry(change))
         if not await journal.keep_person(after, before):
             return False
         if change is not None:
@@ -96,12 +96,12 @@ class Changer:
         return True
 
 
-def with_entry(person: Person, entry: PersonEntry) -> Person:
+def with_history_entry(person: Person, entry: PersonEntry) -> Person:
     """Return a copy of a person with an entry added to the history."""
     return replace(person, history=(*person.history, entry)[-_MAX_ENTRIES:])
 
 
-def _entry(change: PersonChange) -> PersonEntry:
+def _history_entry(change: PersonChange) -> PersonEntry:
     """Describe a change of a person for the person's history.
 
     The entry names the key if the change concerns a key, else the person's new rights, if any.

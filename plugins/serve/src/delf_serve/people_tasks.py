@@ -17,7 +17,10 @@ from delf_serve.settings import NAME, ServeSettings, settings_of
 if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
-WAITS: Final[Mapping[str, Any]] = {"approvals": ("web",), "approval_timeout": 7 * 86_400.0}
+WAIT_FOR_PEOPLE: Final[Mapping[str, Any]] = {
+    "approvals": ("web",),
+    "approval_timeout": 7 * 86_400.0,
+}
 """Default options of agents: people decide on the page, within a week."""
 
 
@@ -42,18 +45,25 @@ class ServedPeople:
     @property
     def defaults(self) -> Mapping[str, Any]:
         """The default options of agents. The project's settings override them."""
-        return WAITS
+        return WAIT_FOR_PEOPLE
 
     async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
-        """Return a ledger that charges a task to its owner's budgets; None without a budget.
+        """Return a ledger that charges a task to its owner's budgets.
 
         Args:
             holder: The owner name of the task.
             within: The ledger of the agent, whose own budget covers all tasks.
+
+        Returns:
+            The ledger; None if the owner is unknown, or no budget covers the task.
         """
         await self._keys.reload(self._journal)
         key = self._keys.of_holder(holder)
-        return None if key is None else await self._budgets.ledger(key, within, checked=False)
+        if key is None:
+            return None
+        # The task is already accepted: if a budget is exhausted, the task ends at its next model
+        # call.
+        return await self._budgets.ledger(key, within, checked=False)
 
     def listener(self, task: str, holder: str) -> Callable[[Event], None]:
         """Return a function that gets a task's events and notifies the owner when the task ends."""

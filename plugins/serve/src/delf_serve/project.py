@@ -11,7 +11,7 @@ import click
 from delf.errors import DelfError
 from delf_cli import errors
 from delf_serve.app import make_app
-from delf_serve.people_tasks import WAITS
+from delf_serve.people_tasks import WAIT_FOR_PEOPLE
 from delf_serve.server import address_of, bind, serve
 from delf_serve.settings import NAME
 
@@ -90,7 +90,7 @@ def make_application(state: State, options: Options) -> Application:
     setup = Setup.of(state, options)
     if not setup.journal_was_chosen:
         need_durable_journal(setup.host, "a server")
-    defaults: dict[str, Any] = {"chat": {"persist": True}, **WAITS}
+    defaults: dict[str, Any] = {"chat": {"persist": True}, **WAIT_FOR_PEOPLE}
     project_fields = setup.project.agent.model_fields_set
     agent = setup.agent(
         **{name: value for name, value in defaults.items() if name not in project_fields}

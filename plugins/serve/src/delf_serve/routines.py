@@ -89,7 +89,8 @@ class Routines:
         """Return the costs in US dollars of a task; None if they are unknown.
 
         Args:
-            task_id: The id of the task; None if the routine does not name its original task.
+            task_id: The id of the task from which the routine was created; None if the file of the
+                routine does not name that task.
             key: The caller.
         """
         if task_id is None:
@@ -100,10 +101,11 @@ class Routines:
             return None
 
     async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
-        """Preview a task as a routine, or save the routine that the caller has previewed.
+        """Return a preview of a task as a routine, and save the routine if the caller has seen it.
 
         Args:
-            given: The task, the name, and the digest of the previewed version.
+            given: The task, the name, and the digest of the preview that the caller has seen, if
+                any. Only this same preview is saved, and only if its test found no differences.
             key: The caller.
 
         Raises:
@@ -125,7 +127,6 @@ class Routines:
         self._drafts[key.holder, digest] = draft
         while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
-        # Save only what the caller has previewed, and only if the replay of the task succeeded.
         is_saved = previewed_digest == digest and not draft.differences
         if is_saved:
             try:

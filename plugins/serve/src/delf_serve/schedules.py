@@ -39,8 +39,11 @@ class ProjectSchedules:
         self._agent = agent
         self._schedules: Schedules | None = None
 
-    async def list(self, key: Key) -> s.ScheduleList:
-        """Return the schedules whose tasks a person may see."""
+    async def list(self, caller: Key) -> s.ScheduleList:
+        """Return the schedules whose tasks the caller may see.
+
+        If the server has no schedules, the list is empty, and ``missing`` has the reason.
+        """
         try:
             with self._open() as schedules:
                 schedule_list = await schedules.all()
@@ -49,9 +52,9 @@ class ProjectSchedules:
             if not has_no_schedules:
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
-        return s.ScheduleList(
-            schedules=[_view(schedule) for schedule in schedule_list if key.sees(schedule.key)]
-        )
+        # The ``key`` of a schedule is the owner name of its tasks.
+        visible = [schedule for schedule in schedule_list if caller.sees(schedule.key)]
+        return s.ScheduleList(schedules=list(map(_view, visible)))
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
         """Store a schedule.

@@ -24,7 +24,7 @@ _BACKLOG: Final = 2048
 _GC_THRESHOLD: Final = 50_000
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
-REST_SECONDS: Final = 5.0
+UNREAD_BODY_SECONDS: Final = 5.0
 """The seconds that a client has to send the rest of a request body after the response."""
 # The seconds that a client has to read sent bytes before its connection is closed.
 _CLOSE_SECONDS: Final = 5.0
@@ -120,8 +120,9 @@ class Protocol(HttpToolsProtocol):
         """Start the timeout for the first request."""
         super().connection_made(transport)
         self._is_gone = False
-        self._in_head = False
+        self._is_reading_head = False
         self._unread_bytes = 0
+        # The response to an invalid request, unless a more exact one is set before.
         self._refusal = ProblemError(400, "the request is not valid HTTP")
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -166,7 +167,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start the timeout for the head of a request."""
         super().on_message_begin()
-        self._in_head = True
+        self._is_reading_head = True
         self._head_size = 0
         self._start_timer(self.head_seconds, self._refuse_late_head)
 
@@ -176,8 +177,8 @@ class Protocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header; ignore trailers, which would otherwise count as headers."""
-        if not self._in_head:
+        """Store a header; refuse a request with headers after its body (trailers)."""
+        if not self._is_reading_head:
             self._refusal = ProblemError(400, "headers after the body are not supported")
             raise self._refusal
         self._count_head_bytes(len(name) + len(value))
@@ -185,7 +186,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Process the end of a request's head, and refuse upgrades with a body."""
-        self._in_head = False
+        self._is_reading_head = False
         self._unread_bytes = 0
         self._cancel_timer()
         parser: Any = self.parser
@@ -212,18 +213,21 @@ class Protocol(HttpToolsProtocol):
             self._start_timer(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """Start the timeout for the next request, or for the unread rest of this request's body."""
+        """Start the timeout for closing, for the next request, or for the rest of the body."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)
-        elif self.cycle.response_complete and not self._in_head:
-            self._start_timer(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
+        elif self.cycle.response_complete and not self._is_reading_head:
+            is_body_unread = self.cycle.more_body
+            seconds = UNREAD_BODY_SECONDS if is_body_unread else _IDLE_SECONDS
+            self._start_timer(seconds, self._close)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse an invalid request, unless a response is already in progress."""
+        """Refuse an invalid request, unless another response comes first; close the connection."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
             self._write_refusal()
+        # The body of the present request is invalid.
         elif cycle.more_body and not cycle.response_started and not self.pipeline:
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
@@ -256,8 +260,8 @@ class Protocol(HttpToolsProtocol):
             raise self._refusal
 
     def _set_size_refusal(self) -> None:
-        what = "head" if self._in_head else "frame of a piece of the body"
-        status = 431 if self._in_head else 400
+        what = "head" if self._is_reading_head else "frame of a piece of the body"
+        status = 431 if self._is_reading_head else 400
         self._refusal = ProblemError(status, f"the {what} is larger than {_HEAD_BYTES:,} bytes")
 
     def _close(self) -> None:

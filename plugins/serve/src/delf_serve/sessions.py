@@ -52,7 +52,7 @@ class Sessions:
 
     Args:
         keys: The people and keys.
-        tasks: The journal.
+        tasks: The tasks, whose journal stores the sessions.
         settings: The session duration and the limits of long-lived requests.
     """
 
@@ -90,7 +90,10 @@ class Sessions:
         return cookie
 
     async def key_of(self, cookie: str) -> Key | None:
-        """Return the key of the person who is logged in with a cookie; None after the session."""
+        """Return the ``Key`` of the person who is logged in with a session cookie.
+
+        Return None if the session is unknown or has ended, or the person is revoked.
+        """
         records = await self._tasks.journal.logins([_digest(cookie)])
         return self._keys.of_session(records[0]) if records else None
 
@@ -156,6 +159,7 @@ class Sessions:
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
+            # _end_invalid() looks up the keys of the streams in the reloaded keys.
             await self._keys.reload(self._tasks.journal)
             open_sessions = {
                 open_request.session

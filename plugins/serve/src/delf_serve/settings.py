@@ -47,10 +47,14 @@ class HookSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
-        if bool(self.task.strip()) == bool(self.routine):
+        has_task, has_routine = bool(self.task.strip()), bool(self.routine)
+        if has_task == has_routine:  # both, or none of them
             raise ValueError("a hook has either a task or a routine")
-        if self.inputs and not self.routine:
-            raise ValueError("inputs are a routine's; a task's scripts find the message as `item`")
+        if self.inputs and not has_routine:
+            raise ValueError(
+                "only a routine takes inputs; the scripts of a task find the hook's message in the "
+                "variable `item`"
+            )
         invalid_path = next(
             (path for path in self.inputs.values() if not path.startswith("/")), None
         )

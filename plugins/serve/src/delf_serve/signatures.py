@@ -61,25 +61,26 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         ProblemError: If the signature is missing or wrong, or the message is too old.
     """
     if "webhook-signature" in headers:
-        name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        is_number = at.isdecimal() and at.isascii()
-        if not is_number or abs(time.time() - int(at[:15])) > _MAX_AGE_SECONDS:
+        message_id = headers.get("webhook-id", "")
+        timestamp = headers.get("webhook-timestamp", "")
+        is_number = timestamp.isdecimal() and timestamp.isascii()
+        if not is_number or abs(time.time() - int(timestamp[:15])) > _MAX_AGE_SECONDS:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
-        expected = signature(secret, name, int(at), body)["webhook-signature"]
+        expected = signature(secret, message_id, int(timestamp), body)["webhook-signature"]
         # The header has several signatures while a sender changes its secret.
         signatures = headers["webhook-signature"].split(" ")[:10]
     elif "x-hub-signature-256" in headers:
         # GitHub does not sign its id, so a replayed message could have another id.
-        name = hashlib.sha256(body).hexdigest()
+        message_id = hashlib.sha256(body).hexdigest()
         expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
         signatures = [headers["x-hub-signature-256"]]
     else:
         raise _refused("the signature is missing")
     if not any(hmac.compare_digest(text.encode(), expected.encode()) for text in signatures):
         raise _refused("the signature is wrong")
-    if not 0 < len(name) <= _MAX_ID_CHARACTERS:
+    if not 0 < len(message_id) <= _MAX_ID_CHARACTERS:
         raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
-    return Delivery(name)
+    return Delivery(message_id)
 
 
 def _key(secret: str) -> bytes:

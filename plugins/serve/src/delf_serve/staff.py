@@ -32,8 +32,9 @@ def _require_manager(call: Call) -> None:
 
     Otherwise the caller could manage people whose tasks the caller may not see.
     """
-    if call.key.owners is not None:
-        raise ProblemError(403, "only who sees all tasks manages people")
+    sees_all_tasks = call.key.owners is None
+    if not sees_all_tasks:
+        raise ProblemError(403, "only a person who may see all tasks may manage people")
 
 
 async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
@@ -99,7 +100,9 @@ async def sessions(call: Call, name: str) -> s.LoginList:
     """List the sessions of a person."""
     _require_manager(call)
     logins = await _logins(call, name)
-    return s.LoginList(sessions=[login_view(login, is_this=False) for login in logins], more=False)
+    return s.LoginList(
+        sessions=[login_view(login, is_current=False) for login in logins], more=False
+    )
 
 
 async def end_session(call: Call, name: str, session_id: str) -> None:
@@ -123,12 +126,12 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
     return [login for login in await journal.logins() if login.holder == holder]
 
 
-def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
-    """Convert a login session to the API's model.
+def login_view(login: SessionRecord, *, is_current: bool) -> s.Login:
+    """Convert a login session to the API's model. ``way`` is the method of the login.
 
     Args:
         login: The session.
-        is_this: Whether the caller uses this session for the present request.
+        is_current: Whether the caller uses this session for the present request.
     """
     return s.Login(
         id=id_of(login.digest),
@@ -137,7 +140,7 @@ def login_view(login: SessionRecord, *, is_this: bool) -> s.Login:
         way=login.way,
         client=login.client,
         browser=login.browser,
-        is_this=is_this,
+        is_this=is_current,
     )
 
 
@@ -186,10 +189,11 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     request = record.requested
     decided = record.decided
     events: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
-    for event in record.so_far:
+    votes_and_comments = record.so_far
+    for event in votes_and_comments:
         match event:
             case ApprovalVoted(reason=reason):
-                events.append(("approved first", reason, event))
+                events.append(("gave the first of two approvals", reason, event))
             case ApprovalCommented(text=text):
                 events.append(("commented", text, event))
             case ApprovalAssigned(to=to):

@@ -83,8 +83,8 @@ def frame(event: Event, state: TaskState) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(data))
 
 
-Listed = tuple[TaskRecord, Waiting]
-"""A changed task, and the pending requests of all tasks."""
+ListChange = tuple[TaskRecord, Waiting]
+"""A changed task, and the pending requests of all tasks: the arguments of :func:`task_view`."""
 
 
 class Streams:
@@ -97,7 +97,7 @@ class Streams:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         # The queues of the open task list streams, which share one subscription to all events.
-        self._readers: set[asyncio.Queue[Listed | None]] = set()
+        self._readers: set[asyncio.Queue[ListChange | None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self.open_count = 0
         """The number of open streams."""
@@ -169,7 +169,7 @@ class Streams:
         """Yield a task as a server-sent event whenever it changes, if the caller may see it."""
         if self._watching is None or self._watching.done():
             self._watching = shared_task(self._watch())
-        queue: asyncio.Queue[Listed | None] = asyncio.Queue()
+        queue: asyncio.Queue[ListChange | None] = asyncio.Queue()
         self._readers.add(queue)
         self.open_count += 1
         try:
@@ -226,7 +226,7 @@ class Streams:
             sending.cancel()
             self._send_to_readers(None)
 
-    def _send_to_readers(self, change: Listed | None) -> None:
+    def _send_to_readers(self, change: ListChange | None) -> None:
         """Send a changed task to all open streams of the task list; None ends the streams."""
         for queue in list(self._readers):
             if change is not None and queue.qsize() >= _MAX_WAITING:

@@ -182,8 +182,10 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the login sessions of the web page, of all people or of one person; or end a session."""
 
     async def list_or_end(journal: SharedJournal) -> list[dict[str, Any]]:
+        """Return the login sessions, or end one session and return only that session."""
         logins = [login for login in await journal.logins() if name in (None, login.name)]
         if session is not None:
+            # The displayed id is the beginning of the digest.
             logins = [login for login in logins if login.digest.startswith(session)]
             if len(logins) != 1:
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
@@ -194,7 +196,7 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
                 "name": login.name,
                 "began": login.began,
                 "until": login.until,
-                "way": login.way,
+                "way": login.way,  # the login method
                 "client": login.client,
                 "browser": login.browser,
             }

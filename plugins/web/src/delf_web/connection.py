@@ -63,14 +63,16 @@ class Web(Connection[WebSettings]):
 
     def check(self, call: ProposedCall) -> Verdict:
         """Return whether the host of a call's URL is allowed, refused or needs approval."""
-        from delf_web.fetch import checked_url, is_named
+        from delf_web.fetch import checked_url, is_in_settings
 
         try:
             url = checked_url(str(call.arguments["url"]), self.settings)
         except ToolRefusedError as error:
             return Refused(message=error.message)
-        if self.settings.other_hosts == "ask" and not is_named(url.host, self.settings):
-            return NeedsApproval(reason=f"{url.host} is not among the hosts", preview=f"GET {url}")
+        if self.settings.other_hosts == "ask" and not is_in_settings(url.host, self.settings):
+            return NeedsApproval(
+                reason=f"{url.host} is not among the hosts in the settings", preview=f"GET {url}"
+            )
         return Allowed(preview=f"GET {url}")
 
     async def aclose(self) -> None:
@@ -90,9 +92,10 @@ class Web(Connection[WebSettings]):
             whole: Give all text of a page, with menus and the like.
             context: The context of the call.
         """
+        # The result's author is the host of ``url``, so that later calls know who wrote the text.
         document = await self._fetcher.get(url)
         output = "whole" if whole else "text"
-        text: Text = await self._fetcher.readers.read(output, document, _task_id(context))
+        text: Text = await self._fetcher.parser.read(output, document, _task_id(context))
         return Page(
             url=document.url,
             title=text["title"],
@@ -108,7 +111,7 @@ class Web(Connection[WebSettings]):
             url: The page's address.
             context: The context of the call.
         """
-        return await self._fetcher.readers.read(
+        return await self._fetcher.parser.read(
             "links", await self._fetcher.get(url), _task_id(context)
         )
 
@@ -120,7 +123,7 @@ class Web(Connection[WebSettings]):
             url: The page's address.
             context: The context of the call.
         """
-        return await self._fetcher.readers.read(
+        return await self._fetcher.parser.read(
             "tables", await self._fetcher.get(url), _task_id(context)
         )
 
@@ -134,10 +137,10 @@ class Web(Connection[WebSettings]):
         """
         document = await self._fetcher.get(url)
         if document.kind in _HTML:
-            feeds = await self._fetcher.readers.read("feeds", document, _task_id(context))
+            feeds = await self._fetcher.parser.read("feeds", document, _task_id(context))
             if feeds:
                 document = await self._fetcher.get(feeds[0], named_by=document.url)
-        return await self._fetcher.readers.read("feed", document, _task_id(context))
+        return await self._fetcher.parser.read("feed", document, _task_id(context))
 
     @property
     def _fetcher(self) -> Fetcher:

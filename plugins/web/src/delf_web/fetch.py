@@ -17,7 +17,7 @@ from delf.network.tls import default_context
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.document import Document
 from delf_web.manners import Pace
-from delf_web.reading import Readers
+from delf_web.reading import DocumentParser
 from delf_web.settings import WebSettings
 from delf_web.transport import PinnedTransport
 
@@ -47,7 +47,7 @@ class Fetcher:
             "Accept": _ACCEPT,
             "Accept-Encoding": ACCEPTED,
         }
-        self.readers = Readers(settings.read_timeout, settings.max_bytes)
+        self.parser = DocumentParser(settings.read_timeout, settings.max_bytes)
         self._pace = Pace(settings.rate)
 
     async def get(self, url: str, *, named_by: str | None = None) -> Document:
@@ -55,21 +55,21 @@ class Fetcher:
 
         Args:
             url: The URL.
-            named_by: The page that named this URL, if no script did. The approved host is then the
-                host of that page.
+            named_by: The page in which this URL was found; None if a script gave the URL. If other
+                hosts need an approval, a URL found in a page must be on the page's host.
 
         Raises:
             ToolRefusedError: If the address is not allowed.
             ToolExecutionError: If the request fails or the document is too large.
         """
-        approved_url = checked_url(url, self._settings).copy_with(fragment=None)
+        requested_url = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:
-            self._require_approved_host(approved_url, f"{named_by} names", httpx.URL(named_by))
-        return await self._follow(approved_url)
+            self._require_approved_host(requested_url, f"{named_by} names", httpx.URL(named_by))
+        return await self._follow(requested_url)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self.readers.aclose()
+        await self.parser.aclose()
         await self._transport.aclose()
 
     async def _follow(self, approved_url: httpx.URL) -> Document:
@@ -103,7 +103,7 @@ class Fetcher:
             target = url.join(location).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
-        # A redirect is an address chosen by a stranger, under the same rules as the first.
+        # A stranger chose the target of the redirect, so it is checked like the requested URL.
         checked_target = checked_url(str(target), self._settings)
         self._require_approved_host(checked_target, f"{url} redirects to", approved_url)
         return checked_target
@@ -120,7 +120,7 @@ class Fetcher:
         if (
             settings.other_hosts == "ask"
             and url.host != approved_url.host
-            and not is_named(url.host, settings)
+            and not is_in_settings(url.host, settings)
         ):
             raise ToolRefusedError(
                 f"{source} the host {url.host}, which nobody was asked about; "
@@ -201,14 +201,14 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
             + ", ".join(map(str, settings.ports)),
             hint="ports in the connection's settings",
         )
-    if settings.other_hosts == "refuse" and not is_named(url.host, settings):
+    if settings.other_hosts == "refuse" and not is_in_settings(url.host, settings):
         raise ToolRefusedError(
             f"the host {url.host} is not allowed; allowed are {', '.join(settings.hosts) or 'none'}"
         )
     return url
 
 
-def is_named(host: str, settings: WebSettings) -> bool:
+def is_in_settings(host: str, settings: WebSettings) -> bool:
     """Return True if a pattern of allowed hosts matches a host."""
     name = host.lower().rstrip(".")
     return any(fnmatchcase(name, pattern.lower()) for pattern in settings.hosts)

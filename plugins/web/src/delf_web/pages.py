@@ -106,6 +106,7 @@ def _main_text(tree: Any, url: str) -> str:
 
 def _note_differing_length(text: str, visible_text: str) -> None:
     """Add a note to the call if the main text has much less or more text than the visible page."""
+    # The address of a Markdown link is removed, because it is not visible in the page.
     main_words = _WORD.findall(_LINK.sub("]", text))
     visible_words = _WORD.findall(visible_text)
     # Counted in characters, because some writing systems do not separate words.
@@ -117,6 +118,7 @@ def _note_differing_length(text: str, visible_text: str) -> None:
             "scrape(url, whole=True) gives all of them"
         )
     elif main_length > _MAX_UNNOTED_SHARE * visible_length:
+        # Text that is not visible was found in data for the page's scripts.
         note(
             "this text comes from data embedded in the page; the visible page has "
             f"{len(visible_words):,} words"

@@ -16,7 +16,7 @@ _PDF: Final = "application/pdf"
 _PRELOADS: Final = ("feedparser", "pypdf", "delf_web.child:warm_up")
 
 
-class Readers:
+class DocumentParser:
     """Parses documents in child processes with limits on time and memory.
 
     Args:
@@ -28,9 +28,9 @@ class Readers:
         self._limits = Limits(
             seconds=seconds,
             memory=_BASE_MEMORY_BYTES + _MEMORY_PER_DOCUMENT_BYTE * max_bytes,
-            hint="read_timeout in the connection's settings gives it more time",
+            hint="a larger read_timeout in the connection's settings gives the parser more time",
         )
-        self._readers = readers.Readers()
+        self._processes = readers.Readers()
 
     async def read(self, output: str, document: Document, key: str) -> Any:
         """Parse a document in a child process.
@@ -49,7 +49,7 @@ class Readers:
                 f"{document.url} is a PDF document, and pypdf is not installed",
                 package="'delf-plugin-web[pdf]'",
             )
-        return await self._readers.call(
+        return await self._processes.call(
             "delf_web.child:read",
             {
                 "output": output,
@@ -66,4 +66,4 @@ class Readers:
 
     async def aclose(self) -> None:
         """Stop the child processes."""
-        await self._readers.aclose()
+        await self._processes.aclose()

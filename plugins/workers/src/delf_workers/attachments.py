@@ -126,7 +126,7 @@ def check(worker: WorkerDefinition, files: Sequence[AttachedFile]) -> None:
             )
         if policy.denied_suffixes and item.file.name.lower().endswith(policy.denied_suffixes):
             raise ToolRefusedError(
-                f"worker {worker.name!r} does not take {item.path!r}: none of "
+                f"worker {worker.name!r} does not take {item.path!r}. It refuses: "
                 f"{', '.join(policy.denied_suffixes)}"
             )
 
@@ -140,6 +140,7 @@ def store_content(
         ToolRefusedError: If a file is too large, or must not be read.
     """
     for item in files:
+        # read_file() stores the content with the call, which then uses the stored content.
         context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
 
 

@@ -127,12 +127,16 @@ class _ConnectionChecker:
         self._registry = registry
         self._workers = Workers(folders=[str(folder) for folder in registry.folders])
         self._workers.registry = registry
-        connect = project.connector(state.discover(project.environ))
+        create_connection = project.connector(state.discover(project.environ))
         connections = {
-            connection.name: connection for connection in map(connect, project.connections)
+            connection.name: connection
+            for connection in map(create_connection, project.connections)
         }
+        # The agent's connections include the workers, which can call each other.
         tools = {self._workers.name: self._workers, **connections}
-        self._workshop = Workshop(registry, tools, connect, project.environ, Workers.for_worker)
+        self._workshop = Workshop(
+            registry, tools, create_connection, project.environ, Workers.for_worker
+        )
 
     def check(self, name: str) -> WorkerDefinition:
         """Check that a worker's connections can be created; return the worker's definition.
@@ -184,15 +188,15 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if worker.generated else ("workers",)
     text = text_of_worker_task(name, task, inputs, [Path(file).name for file in given["files"]])
-    flags = {**flags_of({**given, "strategy": None}), "strategy": "worker"}
+    flags = {**flags_of(given), "strategy": "worker"}
     other_options = remaining_options({**given, "connections": connections})
     options = Options(flags=flags, **other_options)
 
     async def run_worker_task(agent: Agent, run_options: Mapping[str, Any]) -> Response:
-        """Run the worker as the child of a task that only passes its text on to the worker.
+        """Run an outer task, which does nothing but run the worker as its child task.
 
         Returns:
-            The worker's response; that of the outer task if a person stopped the outer task.
+            The response of the worker; the response of the outer task if that task was stopped.
         """
         worker_events: list[Event] = []
         outer_response = await agent.arun(
@@ -201,8 +205,8 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
             child_listeners=[worker_events.append],
             **run_options,
         )
-        has_ended_itself = outer_response.state in (TaskState.DONE, TaskState.FAILED)
-        if not has_ended_itself:
+        was_stopped = outer_response.state not in (TaskState.DONE, TaskState.FAILED)
+        if was_stopped:
             return outer_response
         return response_of_worker(outer_response, worker_events)
 

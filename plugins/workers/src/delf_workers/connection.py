@@ -44,8 +44,9 @@ class _Named(TypedDict):
 class WorkerSpec(_Named, total=False):
     """A worker to create.
 
-    ``connections`` are names of those that you have; ``result`` is a JSON Schema of its answer,
-    ``inputs`` are values for placeholders as {{topic}} in the instructions.
+    ``connections`` are the names of your connections that the worker may use, ``result`` is a JSON
+    Schema of the worker's answer, ``inputs`` are values for placeholders as {{topic}} in the
+    instructions.
     """
 
     description: str
@@ -66,17 +67,21 @@ class Workers(Connection[WorkersSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # `call` needs no approval, because the worker's own calls ask; `create` always asks.
+        # `call` needs no approval, because each call of the worker may need one. `create` always
+        # needs an approval.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
         self.registry = Registry(*self.settings.places("folders", FOLDER), current_trust())
         self.allowed_patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
-        """Lists of name patterns. A callable worker's name matches a pattern of every list."""
+        """The name patterns of the caller, then those that the caller inherited from its makers.
+
+        The name of a callable worker matches a pattern of each of these tuples.
+        """
         self.caller: WorkerDefinition | None = None
         """The worker that uses this connection; None for the agent itself."""
         self.agent_workers: Workers = self
-        """The agent's own connection. The connections of workers are copies of this connection."""
+        """The agent's own connection: this connection, or the one of which this is a copy."""
         self.workshop: Workshop[Workers] | None = None
         """Creates the connections of workers; None before the agent's first call."""
         self.plugin_context: PluginContext | None = None
@@ -91,12 +96,14 @@ class Workers(Connection[WorkersSettings]):
 
         Args:
             worker: The worker, which calls other workers with the copy.
-            patterns: Patterns of the names of callable workers. A generated worker can call only
-                workers that its maker can call, too.
+            patterns: Patterns of the names of callable workers.
         """
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
-        workers.allowed_patterns = (patterns, *(self.allowed_patterns if worker.generated else ()))
+        # This connection is that of the worker or agent that generated the worker, if any: the
+        # generated worker can call only workers that its maker can call, too.
+        inherited_patterns = self.allowed_patterns if worker.generated else ()
+        workers.allowed_patterns = (patterns, *inherited_patterns)
         workers.caller, workers.agent_workers = worker, self.agent_workers
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         workers.allow, workers.confirm = self.allow, self.confirm
@@ -219,10 +226,10 @@ class Workers(Connection[WorkersSettings]):
 
         Args:
             worker: The name.
-            task: What to do, in plain words or as data; all that it knows of your task.
-            attachments: Files that it may read: names of this task's files, or paths of files in a
-                connection.
-            inputs: Values that it asks for, by name.
+            task: What to do, in plain words or as data. The worker knows nothing else of your task.
+            attachments: Files that the worker may read: names of this task's files, or paths of
+                files in a connection.
+            inputs: Values for the worker's inputs, by name.
             context: The task that calls.
 
         Returns:
@@ -310,9 +317,9 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as its maker, the caller of this connection.
-            # The file has only the maker's own patterns. Patterns that the maker inherited from a
-            # maker of its own apply to the new worker anyway.
+            # The new worker may call the same workers as its maker, which is the caller of this
+            # connection. The file has only the maker's own patterns: the patterns that the maker
+            # inherited are checked again when the new worker calls another one.
             patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": [*patterns_of_maker]}

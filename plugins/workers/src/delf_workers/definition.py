@@ -92,7 +92,7 @@ class Input(_Part):
 
 
 class Sandbox(_Part):
-    """The folders of the worker's connection ``filesystem``."""
+    """The key ``sandbox``: the folders of the worker's connection ``filesystem``, as in llm-do."""
 
     paths: dict[str, Any] = Field(
         default_factory=dict,
@@ -156,11 +156,10 @@ class WorkerDefinition(_Part):
         return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
-        """Return the type of a connection, as far as the worker's file gives it.
+        """Return the type of a connection; None if the worker's file alone does not tell the type.
 
-        The file gives the type as the setting ``type``, or by a name that is an import path or an
-        alias. None if the file does not give the type: the name is then that of one of the agent's
-        connections, or itself the name of a type.
+        The file gives the type as the setting ``type``, or the connection's name is an import path
+        or an alias of a type. Any other name may be one of the agent's connections or a type.
         """
         configured = self.connections[name].get("type")
         if configured is not None:
@@ -268,7 +267,9 @@ def from_front_matter(
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
         if "connections" in table:
-            raise front.error("connections and toolsets say the same", ("toolsets",))
+            raise front.error(
+                "toolsets is another name of connections: give only one", ("toolsets",)
+            )
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
         renamed_lines = {
             ("connections", *keys[1:]): n
@@ -281,7 +282,7 @@ def from_front_matter(
         table["result"] = _load_schema(front, table, read)
     fields = {"name": name, **table, "connections": _connection_settings(front, table)}
     if not front.text:
-        raise front.error("there are no instructions below the table")
+        raise front.error("there are no instructions after the front matter")
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
@@ -290,14 +291,14 @@ def from_front_matter(
         worker = WorkerDefinition.model_validate({**fields, **source, "instructions": front.text})
     except ValidationError as error:
         raise _explain_error(front, error) from None
-    _check(front, worker, name)
+    _check_values(front, worker, name)
     return worker
 
 
 def _convert_toolsets(value: Any) -> Any:
-    """Convert llm-do's ``toolsets`` to ``connections``.
+    """Convert llm-do's ``toolsets`` to ``connections``. Only the rules of ``shell`` differ.
 
-    Shell rules of llm-do match the start of a command, as rules with ``match="reading"`` do.
+    Rules of llm-do match the start of a command, as delf's rules with ``match="reading"`` do.
     """
     toolsets = cast("dict[str, Any]", value if isinstance(value, dict) else {})
     value_of_shell = toolsets.get("shell")
@@ -330,7 +331,10 @@ def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> Non
     if policy is None:
         return
     if "attachments" in table:
-        raise front.error("attachments and attachment_policy say the same", ("attachment_policy",))
+        raise front.error(
+            "attachment_policy is another name of attachments: give only one",
+            ("attachment_policy",),
+        )
     if not isinstance(policy, dict):
         raise front.error("it must be a table", ("attachment_policy",))
     policies: dict[str, Any] = {}
@@ -399,14 +403,14 @@ def _explain_error(front: frontmatter.FrontMatter, error: ValidationError) -> Ex
     return front.error(first["msg"].removeprefix("Value error, "), keys)
 
 
-def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) -> None:
+def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) -> None:
     """Check those values that the pydantic model cannot check."""
     check_name(worker.name, front.place(("name",)))
     if worker.name != name:
         raise front.error(
-            f"it is {worker.name!r}, but the file's name is that of the worker {name!r}",
+            f"the key `name` is {worker.name!r}, but the file is that of the worker {name!r}",
             ("name",),
-            "remove the key name, or give it the name of the file",
+            f"remove the key `name`, or set it to {name}",
         )
     try:
         normalise_settings({"server_side_tools": list(worker.server_side_tools)})
@@ -435,9 +439,9 @@ def _check(front: frontmatter.FrontMatter, worker: WorkerDefinition, name: str) 
 
 
 def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
-    """Check that a generated worker only names connections, and may only restrict them.
+    """Check that a generated worker only restricts the connections of its maker.
 
-    The connections are those of its maker, the agent or worker that created it.
+    The maker is the agent or the worker that created the worker. Other settings are the maker's.
 
     Raises:
         ConfigurationError: If the worker has other settings.

@@ -112,9 +112,12 @@ def parse(path: Path, text: str) -> FrontMatter:
     )
 
 
-def _load(path: Path, head: str, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
-    """Parse the YAML of the front matter, and record the line of each key in ``lines``."""
-    loader: Any = yaml.SafeLoader(head)
+def _load(path: Path, front_matter: str, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    """Parse the front matter as a YAML mapping, and record the line of each key in ``lines``.
+
+    In messages, the mapping is called a table.
+    """
+    loader: Any = yaml.SafeLoader(front_matter)
     try:
         node = loader.get_single_node()
         if node is None:

@@ -24,7 +24,7 @@ def delf_strategies() -> Iterable[StrategySpec]:
     """Yield the strategy ``worker``, which passes a task to a worker unchanged."""
     yield StrategySpec(
         name="worker",
-        summary="Gives the task to a worker: NAME: TASK.",
+        summary="Gives the task to a worker; the task begins with the worker's name and a colon.",
         factory="delf_workers.running:WorkerStrategy",
     )
 

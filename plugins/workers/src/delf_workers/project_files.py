@@ -22,7 +22,7 @@ _FILE_SUFFIXES: Final = frozenset(
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the files of a project's workers, and the neighbouring files that they use."""
+    """Yield the files of a project's workers, and ``tools.py`` if the project has workers."""
     paths = [*_main_worker(folder), *_in_folders(folder)]
     yield from paths
     if paths and is_file(folder.root / _TOOLS):

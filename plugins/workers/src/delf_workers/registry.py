@@ -19,7 +19,7 @@ from delf_workers.project_files import FILE_IN_FOLDER, GENERATED_FOLDER, MAIN, S
 
 TOOLS_FILE: Final = "tools.py"
 # The file name suffix of agents in llm-do's newer format, which is not supported.
-_NEWER_SUFFIX: Final = ".agent"
+_UNSUPPORTED_SUFFIX: Final = ".agent"
 
 
 class Registry:
@@ -82,9 +82,10 @@ class Registry:
         if path is None:
             places = ", ".join(map(str, self.folders))
             hint = f"workers: {', '.join(files) or 'none'}; looked in {places}"
-            if self._root is not None and (self._root / f"{name}{_NEWER_SUFFIX}").is_file():
+            unsupported_name = f"{name}{_UNSUPPORTED_SUFFIX}"
+            if self._root is not None and (self._root / unsupported_name).is_file():
                 hint = (
-                    f"{name}{_NEWER_SUFFIX} has llm-do's format with project.json, which is not "
+                    f"{unsupported_name} has llm-do's format with project.json, which is not "
                     "supported; docs/migrating/llm-do.md says how to rename its files"
                 )
             raise ConfigurationError(

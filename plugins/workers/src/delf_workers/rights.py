@@ -124,16 +124,18 @@ class Workshop(Generic[W]):
     def _connection_by_name(self, name: str, where: str) -> ConnectionLike:
         """Return the agent's connection with a name, or else create a connection.
 
-        A name with dots is the import path of the connection's class. Any other name is that of
-        settings in ``delf.toml`` or, without such settings, that of a type of connections.
+        Args:
+            name: The import path of a class if the name has dots; otherwise the name of a section
+                in ``delf.toml`` or, if there is none, of a connection type.
+            where: The place of the name in the worker's file, for errors.
         """
         if name in self.tools:
             return self.tools[name]
         try:
             is_import_path = "." in name
             if is_import_path:
-                script_name = name.rpartition(".")[2].lower()
-                return self.connect(script_name, kind=name, settings={}, where=where)
+                name_in_scripts = name.rpartition(".")[2].lower()
+                return self.connect(name_in_scripts, kind=name, settings={}, where=where)
             return self.connect(name)
         except ConfigurationError as error:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
@@ -156,11 +158,11 @@ class Workshop(Generic[W]):
                 )
             # A copy, because workers may approve one function differently.
             tool = copy.copy(tools[name])
-            if isinstance(tool, Tool):
-                tool.confirm = not is_pre_approved
-            # A connection in tools.py itself knows which of its actions need approval.
-            elif is_pre_approved:
+            if is_pre_approved:
                 tool.confirm = False
+            elif isinstance(tool, Tool):
+                tool.confirm = True
+            # Otherwise, a connection of tools.py itself decides which of its actions need approval.
             yield cast("ConnectionLike", tool)
 
     def _inherited_connections(
@@ -170,6 +172,10 @@ class Workshop(Generic[W]):
 
         Each connection is a restricted copy of a connection of the maker, which is the worker or
         the agent that generated this worker.
+
+        Args:
+            worker: The generated worker.
+            agent_workers: The agent's connection ``workers``.
         """
         maker_connections = self._maker_connections(worker, agent_workers)
         for name, settings in worker.connections.items():
@@ -181,7 +187,7 @@ class Workshop(Generic[W]):
                     hint=f"it has: {', '.join(maker_connections) or 'nothing'}",
                 )
             inherited = maker_connections[name]
-            if name == WORKERS:
+            if name == WORKERS:  # the settings restrict which workers can be called
                 yield self.for_worker(cast("W", inherited), worker, _patterns(settings, where))
             else:
                 yield _narrow_to_allowed(inherited, settings.get("allow"), where)
@@ -244,7 +250,10 @@ def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def _with_permissions(
     connection: ConnectionLike, settings: Mapping[str, Any], where: str
 ) -> ConnectionLike:
-    """Return a copy of a connection with the permissions in a worker's file."""
+    """Return a copy of a connection with the permissions that a worker's file gives it.
+
+    Without ``settings`` for the connection in the file, return the connection itself.
+    """
     if not settings:
         return connection
     changed = copy.copy(connection)

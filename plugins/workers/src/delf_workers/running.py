@@ -163,12 +163,12 @@ class _ModelCallReporter:
     """An event listener that reports each completed model call of a worker.
 
     Args:
-        names: The names of workers, by task id.
+        worker_names: The names of workers, by task id.
         callback: Called with the worker's name and the model call.
     """
 
-    def __init__(self, names: Mapping[str, str], callback: MessageCallback) -> None:
-        self._names = names
+    def __init__(self, worker_names: Mapping[str, str], callback: MessageCallback) -> None:
+        self._worker_names = worker_names
         self._callback = callback
         self._events: dict[str, list[Event]] = {}
         self._reported: set[tuple[str, int]] = set()
@@ -181,13 +181,12 @@ class _ModelCallReporter:
         events.append(event)
         if isinstance(event, ModelCalled):
             return
-        for prompt in prompts_of(events):
-            key = event.task_id, prompt.number
-            if key not in self._reported and (
-                prompt.answer is not None or prompt.error is not None
-            ):
+        for model_call in prompts_of(events):
+            key = event.task_id, model_call.number
+            is_complete = model_call.answer is not None or model_call.error is not None
+            if is_complete and key not in self._reported:
                 self._reported.add(key)
-                self._callback(self._names[event.task_id], prompt)
+                self._callback(self._worker_names[event.task_id], model_call)
 
 
 def response_of_worker(response: Response, events: Sequence[Event]) -> Response:

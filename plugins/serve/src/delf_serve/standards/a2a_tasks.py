@@ -68,6 +68,7 @@ _STATES: Final = {
 async def card_of(call: Call, path: str) -> pb.AgentCard:
     """Return the A2A agent card of an endpoint, with the agent and its workers as skills."""
     url = page_link(call, path)
+    # Names such as ``delf/fast`` let the agent use another model, and are no further skills.
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
     card: dict[str, Any] = {
         "name": OWN_MODEL,
@@ -259,9 +260,9 @@ class A2ATasks(RequestHandler):
 
     async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
         """Yield updates of a task: first its state, then its calls, artifacts and final status."""
-        first_task = await self._task(task_id, 0)
-        yield first_task
-        context = first_task.context_id
+        present_state = await self._task(task_id, seconds=0)
+        yield present_state
+        context = present_state.context_id
 
         def status_event(status: pb.TaskStatus) -> pb.TaskStatusUpdateEvent:
             return pb.TaskStatusUpdateEvent(task_id=task_id, context_id=context, status=status)

@@ -114,13 +114,16 @@ async def _task(call: Call, body: RunInput) -> tuple[str, int]:
 
 
 async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
-    """Decide the requests that a resumed run answers. A cancelled interrupt rejects its request.
+    """Decide approval requests, as a client asks that resumes a run after its interrupts.
+
+    A cancelled interrupt rejects its request.
 
     Returns:
         The id of the task, and the number of the event of the latest request.
     """
     task_id, after = "", 0
     for answer in answers:
+        # Without a payload, the decision is a rejection.
         payload = (answer.payload or {}) if answer.status == "resolved" else {}
         record = await call.service.approvals.record(answer.interrupt_id, call.key)
         after = max(after, record.requested.seq)
@@ -168,21 +171,22 @@ def _call_events(event: Event) -> Iterator[bytes]:
     """
     match event:
         case CallStarted():
-            name = _call_name(event)
+            tool_call_id = _tool_call_id(event)
             arguments = json.dumps(to_jsonable(event.arguments), ensure_ascii=False)
-            yield _event("TOOL_CALL_START", toolCallId=name, toolCallName=event.action)
-            yield _event("TOOL_CALL_ARGS", toolCallId=name, delta=arguments)
-            yield _event("TOOL_CALL_END", toolCallId=name)
-        # A call with a digest was refused before it started, so that the client does not know it.
+            yield _event("TOOL_CALL_START", toolCallId=tool_call_id, toolCallName=event.action)
+            yield _event("TOOL_CALL_ARGS", toolCallId=tool_call_id, delta=arguments)
+            yield _event("TOOL_CALL_END", toolCallId=tool_call_id)
+        # Only a call that was refused before its start has a digest here. The client does not know
+        # such a call.
         case CallFinished(digest=None):
-            name = _call_name(event)
+            tool_call_id = _tool_call_id(event)
             result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[
                 :_MAX_RESULT_CHARACTERS
             ]
             yield _event(
                 "TOOL_CALL_RESULT",
-                messageId=f"{name}_result",
-                toolCallId=name,
+                messageId=f"{tool_call_id}_result",
+                toolCallId=tool_call_id,
                 content=event.error or result,
                 role="tool",
             )
@@ -190,7 +194,7 @@ def _call_events(event: Event) -> Iterator[bytes]:
             return
 
 
-def _call_name(event: CallStarted | CallFinished) -> str:
+def _tool_call_id(event: CallStarted | CallFinished) -> str:
     return f"{event.task_id}_{event.call_id}"
 
 
@@ -225,6 +229,7 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
         yield _event("TEXT_MESSAGE_START", messageId=message, role="assistant")
         yield _event("TEXT_MESSAGE_CONTENT", messageId=message, delta=text)
         yield _event("TEXT_MESSAGE_END", messageId=message)
+    # A task that still runs ends the run as a success, too, because AG-UI has no other outcome.
     kind = "cancelled" if detail.state is TaskState.STOPPED else "success"
     yield _event("RUN_FINISHED", **ids, outcome={"type": kind}, usage=usage)
 

@@ -94,7 +94,7 @@ async def list_models(call: Call) -> Response:
         {"id": name, "object": "model", "created": created, "owned_by": "delf"}
         for name in await models_of(call)
     ]
-    return shown_json({"object": "list", "data": data})
+    return response_of_json({"object": "list", "data": data})
 
 
 @CHAT.add("GET", "/v1/models/{name}", "read")
@@ -102,8 +102,10 @@ async def get_model(call: Call) -> Response:
     """Return a model by its name."""
     name = call.path_parameter("name")
     if name not in (names := await models_of(call)):
-        raise ProblemError(404, f"no model {name[:80]!r} is here: {', '.join(names)}")
-    return shown_json(
+        raise ProblemError(
+            404, f"there is no model {name[:80]!r}; the models are {', '.join(names)}"
+        )
+    return response_of_json(
         {"id": name, "object": "model", "created": int(time.time()), "owned_by": "delf"}
     )
 
@@ -121,7 +123,7 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     choice = {"index": 0, "message": message, "finish_reason": _finish(message)}
     head = _head(body, task_outcome.detail.task_id, "chat.completion")
     more = {"usage": usage_of(task_outcome.usage), "delf": delf_of(task_outcome)}
-    return shown_json({**head, "choices": [choice], **more})
+    return response_of_json({**head, "choices": [choice], **more})
 
 
 async def _task(call: Call, body: ChatBody) -> str:
@@ -130,6 +132,8 @@ async def _task(call: Call, body: ChatBody) -> str:
     Return the id of the task.
     """
     last = body.messages[-1]
+    # A forced function call, whose id has a prefix, contains an answer. Any other call asks for a
+    # decision, and has the id of the approval request.
     if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL_ID_PREFIX):
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)
         text = text_of(last.content)
@@ -164,19 +168,20 @@ def is_retry(call: Call) -> bool:
 
 
 def turn_of(body: ChatBody) -> Turn:
-    """Convert the messages of a request to a turn."""
+    """Convert the messages of a request to a turn.
+
+    A client may force a call of its function to get the answer of a task as the arguments. The tool
+    message that the client sends afterwards is then the user's next message.
+    """
     if body.forced is None:
         output = schema_of(body.response_format)
     else:
-        # A client that forces a call of its function wants the answer as the arguments.
         _function_name, output = body.forced
     turn = Turn(model=body.model, output=output)
     for message in body.messages:
         is_result_of_forced_call = (message.tool_call_id or "").startswith(CALL_ID_PREFIX)
         if message.role == "tool" and not is_result_of_forced_call:
             continue  # the user's answer to an approval request, which is no part of a turn
-        # A client that forces a call of its function got the server's answer as such a call. What
-        # the client returns as the result of this call is the user's next message.
         role = "user" if is_result_of_forced_call else message.role
         add_message(turn, role, message.content, is_last=message is body.messages[-1])
     return turn
@@ -190,7 +195,9 @@ def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | Non
         return {"type": "object"}
     schema = as_object(response_format.get("json_schema", response_format)).get("schema")
     if not isinstance(schema, dict):
-        raise ProblemError(422, "a json_schema has its JSON Schema as schema")
+        raise ProblemError(
+            422, "response_format of the type json_schema needs an object at json_schema.schema"
+        )
     return cast("dict[str, Any]", schema)
 
 
@@ -279,7 +286,10 @@ def _head(body: ChatBody, task_id: str, kind: str) -> dict[str, Any]:
 
 
 async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[bytes]:
-    """Yield the chunks of a streamed completion: tool calls as reasoning, then the answer."""
+    """Yield the chunks of a streamed completion: the task's calls as reasoning, then the message.
+
+    The message is an answer, or calls the client's function.
+    """
     head = _head(body, task_id, "chat.completion.chunk")
 
     def chunk(delta: Mapping[str, Any], finish: Finish | None = None) -> bytes:
@@ -313,6 +323,6 @@ def frame(data: Mapping[str, Any], event: str | None = None) -> bytes:
     return b"%bdata: %b\n\n" % (name, json_bytes(data))
 
 
-def shown_json(data: Mapping[str, Any]) -> Response:
+def response_of_json(data: Mapping[str, Any]) -> Response:
     """Convert JSON-ready data to a JSON response."""
     return Response(json_bytes(data), media_type=JSON)

@@ -31,8 +31,8 @@ from delf_serve.standards.openai_chat import (
     delf_of,
     frame,
     is_retry,
+    response_of_json,
     schema_of,
-    shown_json,
 )
 from delf_serve.standards.turns import (
     WAIT_SECONDS,
@@ -82,14 +82,14 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
     if body.stream:
         return EventStreamResponse(call, _events(call, body, task_id))
     task_outcome = await outcome(call, task_id, 0 if body.background else WAIT_SECONDS)
-    return shown_json(_response(call, body, task_outcome))
+    return response_of_json(_response(call, body, task_outcome))
 
 
 @RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
 async def get_response(call: Call) -> Response:
     """Return a task's current state as a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
-    return shown_json(_response(call, None, await outcome(call, task_id, 0)))
+    return response_of_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
 @RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
@@ -97,11 +97,11 @@ async def cancel_response(call: Call) -> Response:
     """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
     await call.service.tasks.cancel(task_id, call.key, call.via)
-    return shown_json(_response(call, None, await outcome(call, task_id, 0)))
+    return response_of_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
 async def _task(call: Call, body: ResponseBody) -> str:
-    """Decide a request, continue a task, or start a new one; return the id of the task."""
+    """Decide an approval request, continue a task, or start a new task; return the task's id."""
     items = (
         body.input if isinstance(body.input, list) else [{"role": "user", "content": body.input}]
     )
@@ -111,6 +111,7 @@ async def _task(call: Call, body: ResponseBody) -> str:
         return await decide(call, str(last.get("approval_request_id")), decision)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
+        # The number of decisions that the task had at the time of the previous response.
         previous_task, decision_count = _parse_response_id(body.previous_response_id)
         detail = await call.service.tasks.detail(previous_task, call.key)
         turn.conversation = detail.conversation_id
@@ -253,6 +254,10 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
     return items
 
 
+# The type of a response's last event, by the status of the response.
+_EVENT_BY_STATUS: Final = {"failed": "response.failed", "in_progress": "response.incomplete"}
+
+
 async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerator[bytes]:
     """Yield the events of a streamed response: tool calls as reasoning, then the output."""
     number = 0
@@ -265,35 +270,39 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     initial = {**_head(body, task_id, 0), "status": "in_progress"}
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)
-    thoughts: list[str] = []
+    summary_texts: list[str] = []
     reasoning: dict[str, Any] = {"id": f"rs_{task_id}", "type": "reasoning", "summary": []}
-    thought = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
+    summary_fields = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
     empty_part = {"type": "summary_text", "text": ""}
     async for item in watch(call, task_id):
         match item:
             case Outcome():
                 response = _response(call, body, item)
-                first = 0
-                if thoughts:
-                    first, text = 1, "".join(thoughts)
+                # The reasoning, if any, is the output item with index 0.
+                first_index = 1 if summary_texts else 0
+                if summary_texts:
+                    text = "".join(summary_texts)
                     part = {**empty_part, "text": text}
                     reasoning_item = {**reasoning, "summary": [part]}
-                    yield event("response.reasoning_summary_text.done", **thought, text=text)
-                    yield event("response.reasoning_summary_part.done", **thought, part=part)
+                    yield event("response.reasoning_summary_text.done", **summary_fields, text=text)
+                    yield event("response.reasoning_summary_part.done", **summary_fields, part=part)
                     yield event("response.output_item.done", output_index=0, item=reasoning_item)
                     response["output"].insert(0, reasoning_item)
-                for index, output_item in enumerate(response["output"][first:], first):
+                output_items = response["output"][first_index:]
+                for index, output_item in enumerate(output_items, first_index):
                     for frames in _item_events(event, index, output_item):
                         yield frames
-                kind = {"failed": "failed", "in_progress": "incomplete"}.get(response["status"])
-                yield event(f"response.{kind or 'completed'}", response=response)
+                kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
+                yield event(kind, response=response)
             case CallStarted() | CallFinished():
                 text = f"{story(item)}\n"
-                if not thoughts:
+                if not summary_texts:
                     yield event("response.output_item.added", output_index=0, item=reasoning)
-                    yield event("response.reasoning_summary_part.added", **thought, part=empty_part)
-                thoughts.append(text)
-                yield event("response.reasoning_summary_text.delta", **thought, delta=text)
+                    yield event(
+                        "response.reasoning_summary_part.added", **summary_fields, part=empty_part
+                    )
+                summary_texts.append(text)
+                yield event("response.reasoning_summary_text.delta", **summary_fields, delta=text)
             case None:
                 yield BEAT
             case _:

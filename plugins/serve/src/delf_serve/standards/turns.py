@@ -39,7 +39,7 @@ WAIT_SECONDS: Final = 540.0
 _MAX_RETRY_SECONDS: Final = 900.0
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
 # The maximum number of user messages between a task and the reply to its question.
-_MAX_REPLIES: Final = 20
+_MAX_SEARCHED_MESSAGES: Final = 20
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 
@@ -317,12 +317,13 @@ async def watch(
         after: The number of the last event that the client has.
     """
     journal = call.service.tasks.journal
-    live = journal.subscribe(task_id)
+    new_events = journal.subscribe(task_id)
     next_event: asyncio.Future[Event | None] | None = None
     last = after
     outcome_task = asyncio.ensure_future(outcome(call, task_id, seconds))
     try:
         while True:
+            # Checked before the events are read, so that no event before the outcome is missed.
             is_over = outcome_task.done()
             for event in await journal.read(task_id, last):
                 last = event.seq
@@ -330,7 +331,7 @@ async def watch(
             if is_over:
                 yield await outcome_task
                 return
-            next_event = next_event or asyncio.ensure_future(anext(live, None))
+            next_event = next_event or asyncio.ensure_future(anext(new_events, None))
             await asyncio.wait(
                 {outcome_task, next_event},
                 timeout=BEAT_SECONDS,
@@ -443,6 +444,8 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         for record in requests
         if record.requested.request_id in last_message
     ]
+    # Such a message is a reply even if the request is not known. Other texts may answer a question,
+    # which parse_reply() finds out from the request.
     is_reply = is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
     if not named_requests and not is_reply:
         return None
@@ -463,7 +466,7 @@ async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
     """Return the caller's newest task whose text is one of the latest user messages."""
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]
-    for words in newest_first[:_MAX_REPLIES]:
+    for words in newest_first[:_MAX_SEARCHED_MESSAGES]:
         task_id = await call.service.tasks.newest(turn.task_text_for(words), call.key)
         if task_id is not None:
             return task_id

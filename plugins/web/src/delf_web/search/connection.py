@@ -133,9 +133,10 @@ class WebSearch(Connection[WebSearchSettings]):
             endpoint = resolve(LLMConfig(model=model, api_key=key), context)
             if endpoint.dialect is None:
                 raise ConnectionConfigurationError(
-                    f"{model!r}: {endpoint.provider} has no search that is known here",
+                    f"{model!r}: delf does not support a web search of {endpoint.provider}",
                     hint="a model of Gemini, OpenAI or Anthropic; or searxng",
                 )
+            # The endpoint speaks the dialect of this provider, and so offers its search, too.
             provider = endpoint.dialect
         config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
@@ -150,6 +151,7 @@ class WebSearch(Connection[WebSearchSettings]):
         for _ in range(_MAX_ROUNDS):
             data = await self._post(address, headers, body, endpoint)
             try:
+                # Adds results to the findings. None if the answer is complete.
                 body = engine.read(data, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(

@@ -221,9 +221,11 @@ class Google:
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
         """Add the answer and its sources to ``findings``.
 
-        The snippets of a page are the sentences of the answer that the page supports.
+        Gemini quotes no passages of a page. The snippets of a page are therefore those sentences of
+        the answer that cite the page.
 
-        Return None, because no further request is needed.
+        Returns:
+            None: Gemini answers a search in one response, so that there is no next request.
         """
         candidates = _list_in(data, "candidates")
         if not candidates:
