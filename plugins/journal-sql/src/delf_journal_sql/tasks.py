@@ -10,7 +10,7 @@ from delf.events import Event, TaskFinished, TaskPostponed, TaskQueued
 from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
-from delf_journal_sql.database import Connection, Database
+from delf_journal_sql.database import Connection, Database, SqlRow
 from delf_journal_sql.errors import JournalConflictError
 from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_alive
 from delf_journal_sql.schema import OTHER_NAMES
@@ -185,38 +185,49 @@ class Tasks:
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        former_owner: PerhapsAlive | None = None
-        # One row, or no row if the task is unknown.
-        for row in rows:
-            key, state, owner = row.id, row.state, row.owner
-            if failed and state == TaskState.FAILED:
-                connection.execute(
-                    "UPDATE delf_tasks SET state = :running, owner = :owner, "
-                    "error = NULL, finished_at = NULL WHERE id = :key",
-                    {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
-                )
-                continue
-            if owner == self.owner.key or state not in (TaskState.RUNNING, TaskState.QUEUED):
-                continue  # the task is over, or this process owns it already
-            process = owner_of(row)
-            if owner is not None and is_alive(process, self.database.now(connection)):
-                this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
-                if (process.pid, process.birth, process.machine) == this_process:
-                    raise _held_here_error(task_id)
-                raise JournalConflictError(
-                    f"task {task_id} is being worked on by process {row.pid} on {row.host}",
-                    hint="wait for it, or end that process first",
-                )
-            former_owner = perhaps_alive(process)
-            # ``losses`` counts the processes that lost the task. A queued task has no owner yet.
-            connection.execute(
-                "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
-                "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
-                {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
-            )
+        is_known = bool(rows)
+        former_owner = (
+            self._claim_row(connection, task_id, rows[0], failed=failed) if is_known else None
+        )
         # The former owner may have appended events since this process read the task's position.
         self.cached_tasks.pop(task_id, None)
         return former_owner
+
+    def _claim_row(
+        self, connection: Connection, task_id: str, row: SqlRow, *, failed: bool
+    ) -> PerhapsAlive | None:
+        """Claim a task whose row was read; for arguments and result see :meth:`claim`."""
+        parameters = {
+            "running": TaskState.RUNNING.value,
+            "owner": self.owner.key,
+            "key": row.id,
+        }
+        if failed and row.state == TaskState.FAILED:
+            connection.execute(
+                "UPDATE delf_tasks SET state = :running, owner = :owner, "
+                "error = NULL, finished_at = NULL WHERE id = :key",
+                parameters,
+            )
+            return None
+        is_over = row.state not in (TaskState.RUNNING, TaskState.QUEUED)
+        if is_over or row.owner == self.owner.key:
+            return None
+        process = owner_of(row)
+        if row.owner is not None and is_alive(process, self.database.now(connection)):
+            this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
+            if (process.pid, process.birth, process.machine) == this_process:
+                raise _held_here_error(task_id)
+            raise JournalConflictError(
+                f"task {task_id} is being worked on by process {row.pid} on {row.host}",
+                hint="wait for it, or end that process first",
+            )
+        # ``losses`` counts how often a process lost the task. A queued task has no owner yet.
+        connection.execute(
+            "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
+            "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
+            parameters,
+        )
+        return perhaps_alive(process)
 
     def take(
         self, connection: Connection, task_id: str, *, failed: bool = False

@@ -221,7 +221,7 @@ class NoModel:
 def _as_error(name: str, result: ScriptResult) -> DelfError:
     """Convert the result of a script that did not succeed to an error."""
     hint = (
-        f"let a model do the task again, and save that task as the routine; "
+        "let a model do the task again, and save that task as the routine; "
         f"delf routines show {name} shows the task"
     )
     match result.outcome:

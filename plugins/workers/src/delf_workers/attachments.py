@@ -140,7 +140,7 @@ def store_content(
         ToolRefusedError: If a file is too large, or must not be read.
     """
     for item in files:
-        # read_file() stores the content with the call, which then uses the stored content.
+        # read_file() stores the content: later reads by this call return the stored content.
         context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
 
 
