@@ -81,11 +81,11 @@ WRONG = {
     "deep": ("---\nlimits:\n  timeout: 1\n  retrys: 1\n---\nx\n", "line 4: limits.retrys: unknown"),
     "value": ("---\nlimits:\n  timeout: soon\n---\nx\n", "line 3: limits.timeout: Input should be"),
     "bound": ("---\nbudget_usd: 0\n---\nx\n", "line 2: budget_usd: Input should be greater"),
-    "name": ("---\nname: b\n---\nx\n", "line 2: name: it is 'b', but the file's name"),
+    "name": ("---\nname: b\n---\nx\n", "line 2: name: 'b' differs from the name 'a' of the file"),
     "empty": ("---\nname: a\n---\n\n", "there are no instructions"),
     "both": (
         "---\nconnections: {}\ntoolsets: {}\n---\nx\n",
-        "line 3: toolsets: connections and toolsets say",
+        "line 3: toolsets: give only one of connections and toolsets",
     ),
     "connections": ("---\nconnections: [1]\n---\nx\n", "line 2: connections: a list of names"),
     "connection": ("---\nconnections:\n  shell: 1\n---\nx\n", "line 3: connections.shell: Input"),

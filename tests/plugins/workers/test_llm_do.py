@@ -86,9 +86,7 @@ def test_attachment_policy_equals_attachments(tmp_path: Path):
     assert (policy.suffixes, policy.denied_suffixes) == ((".pdf",), (".exe",))
     with pytest.raises(ConfigurationError, match=r"line 3: attachment_policy\.max: unknown key"):
         worker(tmp_path, "attachment_policy:\n  max: 1", "x")
-    with pytest.raises(
-        ConfigurationError, match="attachment_policy is another name of attachments"
-    ):
+    with pytest.raises(ConfigurationError, match="only one of attachments and attachment_policy"):
         worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
 
 

@@ -267,9 +267,7 @@ def from_front_matter(
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
         if "connections" in table:
-            raise front.error(
-                "toolsets is another name of connections: give only one", ("toolsets",)
-            )
+            raise front.error("give only one of connections and toolsets", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
         renamed_lines = {
             ("connections", *keys[1:]): n
@@ -332,7 +330,7 @@ def _rename_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> Non
         return
     if "attachments" in table:
         raise front.error(
-            "attachment_policy is another name of attachments: give only one",
+            "give only one of attachments and attachment_policy",
             ("attachment_policy",),
         )
     if not isinstance(policy, dict):
@@ -408,7 +406,7 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
     check_name(worker.name, front.place(("name",)))
     if worker.name != name:
         raise front.error(
-            f"the key `name` is {worker.name!r}, but the file is that of the worker {name!r}",
+            f"{worker.name!r} differs from the name {name!r} of the file",
             ("name",),
             f"remove the key `name`, or set it to {name}",
         )
