@@ -183,7 +183,7 @@ class PostgresDatabase:
     """Implements :class:`delf_journal_sql.database.Database`.
 
     Args:
-        rest: The part of the URL after ``postgresql://``.
+        url_without_scheme: The part of the URL after ``postgresql://``.
         settings: The journal's settings.
 
     Raises:
