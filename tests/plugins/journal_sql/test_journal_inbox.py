@@ -146,6 +146,8 @@ async def waiting(journal_url, open_journal):
         {"request_id": "req_1", "digest": "d", "decision": "edited", "arguments": [1]},
         {"request_id": "req_1", "digest": "d", "decision": "maybe"},
         {"request_id": "req_1", "decision": "approved", "remember": "no"},
+        {"request_id": "req_2", "decision": "approved", "teams": None},
+        {"request_id": "req_2", "decision": "approved", "teams": 7},
         {},
     ],
 )

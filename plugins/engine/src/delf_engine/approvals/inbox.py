@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import (
     ConfigurationError,
@@ -87,11 +87,13 @@ def answer_data(
 
 def _decider_of(data: Mapping[str, Any]) -> Decider:
     """Return the author of an answer or a remark; a message without a name is "inbox"'s."""
-    key = data.get("key")
+    key, teams = data.get("key"), data.get("teams")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
         key=None if key is None else str(key),
-        teams=tuple(map(str, data.get("teams", ()))),
+        teams=tuple(map(str, cast("Sequence[object]", teams)))
+        if isinstance(teams, (list, tuple))
+        else (),
         via=str(data.get("via") or "")[:200],
     )
 
