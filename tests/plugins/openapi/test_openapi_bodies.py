@@ -278,7 +278,9 @@ async def test_xml_answer_is_returned_as_text(
 
 async def test_object_for_an_xml_body_is_refused(open_api: Any, invoke: Any, server: RawServer):
     found = {"requestBody": body({"type": "object"}, "application/xml")}
-    with pytest.raises(ToolRefusedError, match="body: must be text, as application/xml"):
+    with pytest.raises(
+        ToolRefusedError, match="body: must be text, because its media type is application/xml"
+    ):
         await invoke(open_api(one(found, method="post")), "call", body={"a": 1})
     assert not server.seen
 

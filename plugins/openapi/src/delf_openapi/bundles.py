@@ -89,8 +89,10 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
         if "patternProperties" in result and not has_named_schemas:
             for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(keyword, None)
-        if has_named_schemas or not is_request:
+        if has_named_schemas:
             return result
+        if not is_request:
+            return result  # responses are validated in the dialect of the specification
         return _convert_to_2020(document, result, original=cast("dict[str, Any]", node))
 
     copied_schema = copied(schema)

@@ -29,8 +29,8 @@ CONTEXT: Final = " context"
 """The keyword that passes the task to a call. The space prevents clashes with parameters."""
 
 _SIGNATURE_CHARS: Final = 1500
-_MAX_LISTED: Final = 1000
-_MAX_FAULTS: Final = 5
+_MAX_REMEMBERED_FAULTS: Final = 1000
+_MAX_LISTED_FAULTS: Final = 5
 
 _log = logging.getLogger(__name__)
 
@@ -47,14 +47,16 @@ class Caller:
     def __init__(
         self, name: str, settings: OpenAPISettings, keep_secret: Callable[[str], None]
     ) -> None:
-        KeyServers(name, settings, "")  # raises early for an invalid address
+        KeyServers(name, settings, spec="")  # raises early for an invalid address in the settings
         self.name = name
         self._keep_secret = keep_secret
+        # The recorder of result types that the specification does not declare.
         self.samples: Samples | None = None
         self._settings = settings
         self._builders: dict[str, RequestBuilder] = {}
         self._transport: Transport | None = None
         self._responses: Responses | None = None
+        # The label of a response, with the path and kind of a fault that was reported for it.
         self._reported: set[tuple[str, tuple[str, ...]]] = set()
         self._known_types: dict[str, set[Found]] = {}
 
@@ -155,12 +157,13 @@ class Caller:
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Log the faults of arguments that are sent nevertheless.
 
-        A warning is not repeated, as long as fewer than :data:`_MAX_LISTED` warnings are stored.
+        A warning is not repeated, as long as fewer than :data:`_MAX_REMEMBERED_FAULTS` warnings are
+        stored.
         """
         key = (action, tuple(faults))
         if key in self._reported:
             return
-        if len(self._reported) < _MAX_LISTED:
+        if len(self._reported) < _MAX_REMEMBERED_FAULTS:
             self._reported.add(key)
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
@@ -184,15 +187,15 @@ class Caller:
         ]
         if not new:
             return
-        more = "; and more" if len(new) > _MAX_FAULTS else ""
-        listed = "; ".join(fault.text for fault in new[:_MAX_FAULTS])
+        more = "; and more" if len(new) > _MAX_LISTED_FAULTS else ""
+        listed = "; ".join(fault.text for fault in new[:_MAX_LISTED_FAULTS])
         text = f"{label} with a body that differs from the specification: {listed}{more}"
         if is_error:
             raise ToolExecutionError(
                 text,
                 hint='the call was made; validate="warn" returns its response',
             )
-        if len(self._reported) < _MAX_LISTED:
+        if len(self._reported) < _MAX_REMEMBERED_FAULTS:
             self._reported.update(keys)
         _log.warning("%s: %s", self.name, text)
         if context is not None:

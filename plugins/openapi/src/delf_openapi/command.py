@@ -45,8 +45,8 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
         click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
         return
     click.echo(
-        f"# {len(action_names)} of {count} operations only read by their names. "
-        "Keep what you believe.",
+        f"# By their names, {len(action_names)} of {count} operations only read. "
+        "Remove those that may write.",
         err=True,
     )
     entries = [f'{json.dumps(name, ensure_ascii=False)} = "read"' for name in action_names]

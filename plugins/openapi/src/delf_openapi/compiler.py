@@ -212,7 +212,7 @@ def compile_operation(
         returns,
         tuple(arguments),
         has_undeclared_result=not is_declared,
-        declared_type=returns,
+        declared_type=returns,  # ``returns`` may later get types learned from results, too
         notes=notes,
         result_notes=_result_notes(document, raw) if limits.has_notes else "",
     )
@@ -240,7 +240,8 @@ def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
         return ""
     response, _, schema = result
     description = sentences(response.get("description"), _MAX_RESULT_DOC)
-    description = description if says_more(_GENERIC_RESULT_WORDS, description) else ""
+    if not says_more(_GENERIC_RESULT_WORDS, description):
+        description = ""  # it only has generic words, such as "OK" or "Success"
     return notes_of(
         document,
         schema,
@@ -271,7 +272,7 @@ def _parameter_argument(
     """
     schema = param.schema
     description = param.doc or text_of(document, schema)
-    doc, notes = _parameter_texts(description, schema, document, limits)
+    doc, notes = _doc_and_notes(description, schema, document, limits)
     type_as_text = safe_text(shapes, schema, _INPUT, limits.argument)
     return Argument(
         arg=param.arg,
@@ -290,6 +291,7 @@ def _body_arguments(
     """Return an argument for each field of a body, or one argument for the whole body."""
     if body.fields is None:
         types_by_kind = {"binary": "bytes", "text": "str"}
+        # The type of a whole body may be longer than the type of one field.
         type_text = types_by_kind.get(body.kind) or safe_text(
             shapes, body.schema, _INPUT, 3 * limits.argument
         )
@@ -297,8 +299,8 @@ def _body_arguments(
             doc = hints_of(document, body.schema, limits.doc, limits.depth)
         else:
             doc = clean(body.media, 60)
-        text = text_of(document, body.schema)
-        _, notes = _parameter_texts(text, body.schema, document, limits)
+        description = text_of(document, body.schema)
+        _, notes = _doc_and_notes(description, body.schema, document, limits)
         whole_body = Argument(
             arg=body.whole_argument or "body",
             name="",
@@ -337,7 +339,7 @@ def _field_argument(
         default = "..."  # a body without this field is invalid, but the body is optional
     else:
         default = default_text(resolved)
-    texts = _parameter_texts(text_of(document, item.schema), item.schema, document, limits)
+    texts = _doc_and_notes(text_of(document, item.schema), item.schema, document, limits)
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
 
@@ -382,7 +384,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     return "; ".join(filter(None, [plain.strip(), values]))
 
 
-def _parameter_texts(
+def _doc_and_notes(
     text: Any, schema: Any, document: Document, limits: TextLimits
 ) -> tuple[str, str]:
     """Return a parameter's constraints and description in one line, and further notes.
@@ -391,8 +393,8 @@ def _parameter_texts(
     """
     resolved = _resolved(document, schema)
     shown = sentence(text, limits.doc)
-    # A description that explains the allowed values may be longer.
-    if isinstance(text, str) and _explains_values(resolved) and len(shown) < len(text):
+    # The description of an enumeration may explain each value, so it may be longer.
+    if isinstance(text, str) and _is_enumeration(resolved) and len(shown) < len(text):
         shown = clean(text, 2 * limits.doc)
     doc = "; ".join(filter(None, [hints_of(document, schema, limits.doc, limits.depth), shown]))
     if not limits.has_notes:
@@ -410,8 +412,8 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {str(k).upper(): v for k, v in cast("dict[Any, Any]", responses).items()}
 
 
-def _explains_values(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema is an enumeration, whose description may explain each value."""
+def _is_enumeration(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema, or one of the schemas that it combines, lists the allowed values."""
     alternatives = schema.get("allOf") or schema.get("oneOf")
     parts: Any = [
         schema,
@@ -435,8 +437,9 @@ def return_type(
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
     if result is None:
-        # A success status without content suggests the result None. Many specifications only forget
-        # the content, so that the result counts as declared only if a status forbids content.
+        # A success status without content suggests the result None. But many specifications omit
+        # the content by mistake. So the result counts as declared only with a status, such as 204,
+        # that cannot have content.
         statuses = _success_statuses(raw)
         has_status_without_content = bool(_STATUSES_WITHOUT_CONTENT.intersection(statuses))
         return has_status_without_content, "None" if statuses else "Any"
@@ -463,14 +466,16 @@ def _success_response(
     """Return the first declared success response that has content.
 
     Returns:
-        The response, the kind of its content, and its schema; None if no response has content.
+        The response, the kind of its content, and its schema; None if no response has content. Of
+        several kinds, JSON is preferred, then the first declared kind.
     """
     responses = responses_of(raw)
     for status in _success_statuses(raw):
         response = document.resolve_reference(responses[status])
         content: Any = response.get("content") or {}
         if content:
-            media = min(content, key=lambda m: kind_of(str(m)) != "json")
+            json_types = [media for media in content if kind_of(str(media)) == "json"]
+            media = next(iter(json_types or content))
             spec = document.resolve_reference(content[media])
             return response, kind_of(str(media)), spec.get("schema")
     return None

@@ -75,7 +75,8 @@ class APITool(Connection[OpenAPISettings]):
         metadata: Data of the embedding program; delf does not read it.
         trust: ``own`` if only the user writes the service's data, else ``outside``; or a mapping
             from action to one of these.
-        contents: A mapping from operation to its parameters whose text people will read.
+        contents: A mapping from operation to those of its parameters that contain a text for
+            people, such as the body of a comment.
         llm: The model that improves descriptions; the agent's light model when omitted.
         options: The fields of ``OpenAPISettings``; omitted fields come from the environment
             variables ``DELF_<NAME>_<FIELD>``.
@@ -289,6 +290,15 @@ class APITool(Connection[OpenAPISettings]):
         parameter_cache: dict[Argument, Parameter],
         servers: str,
     ) -> Action:
+        """Make the action of an operation.
+
+        Args:
+            api: The specification.
+            entry: The compiled operation.
+            configured: The place and the lower-case name of each parameter that the settings set.
+            parameter_cache: The parameters of earlier actions, which equal arguments share.
+            servers: The addresses of the service; a change of them changes the action's version.
+        """
         # Scripts cannot pass arguments whose values come from the settings.
         accepted: Sequence[Argument] = entry.arguments
         has_key = has_credentials(self._settings)
@@ -306,7 +316,10 @@ class APITool(Connection[OpenAPISettings]):
 
         @functools.cache
         def full_types() -> FullTypes:
-            """Return the action's types without truncation, with all observed result types."""
+            """Return the types of the action's parameters and result, which the stub may shorten.
+
+            The result has all observed types. Parameters that the stub lacks are left out.
+            """
             names = {argument.arg for argument in stub_arguments}
             full_entry = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
@@ -341,7 +354,14 @@ class APITool(Connection[OpenAPISettings]):
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Return a description of the actions as data: their names, or all facts if ``verbose``."""
+        """Return a description of the actions as data.
+
+        Args:
+            verbose: Whether to describe each action completely, instead of naming the actions.
+
+        Returns:
+            The description; its ``left_out`` is the number of operations without an action.
+        """
         api = self._load()
         description = describe_actions(
             self.name, self.summary, self._actions or (), verbose=verbose

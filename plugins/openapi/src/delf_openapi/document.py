@@ -84,13 +84,15 @@ class Trees:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
         if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
             path = path_of(uri).resolve()
-            roots = [
-                path_of(uri_of(r)) if r.startswith("file:") else r for r in self._allowed_roots
+            # An allowed root is a path, a ``file:`` URL, or the URL of an origin, which contains no
+            # path.
+            folders = [
+                path_of(uri_of(root)) if root.startswith("file:") else Path(root)
+                for root in self._allowed_roots
             ]
-            folders = (
-                [str(path_of(main_uri).resolve().parent)] if main_uri.startswith("file:") else []
-            )
-            if any(path.is_relative_to(_absolute(root)) for root in [*folders, *roots]):
+            if main_uri.startswith("file:"):
+                folders.append(path_of(main_uri).resolve().parent)
+            if any(path.is_relative_to(_absolute(folder)) for folder in folders):
                 return
         elif uri.startswith(("http://", "https://")):
             origins = {origin_of(root) for root in self._allowed_roots if "://" in root}
@@ -140,7 +142,7 @@ class Document:
     """A specification, with functions to resolve its references.
 
     Args:
-        trees: The parsed documents.
+        trees: The parsed documents by address.
         version: The OpenAPI version, such as ``(3, 1)``.
         converts_dates: Whether dates in responses become date objects.
     """
@@ -255,7 +257,12 @@ class Document:
         return item
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Follow a chain of references; combine the target with the keywords next to them."""
+        """Follow a chain of ``$ref``, and add the keywords beside each ``$ref`` to the target.
+
+        An annotation beside a ``$ref`` replaces the target's; of several, the first in the chain
+        counts. Other keywords beside a ``$ref`` count only from OpenAPI 3.1 on: the result is then
+        an ``allOf`` of the target and these keywords.
+        """
         followed_refs: list[str] = []
         annotations: dict[str, Any] = {}
         siblings: list[dict[str, Any]] = []
@@ -269,13 +276,15 @@ class Document:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
             if len(followed_refs) > _MAX_CHAINED_REFS:
                 raise SpecError(
-                    f"$ref {followed_refs[0][:200]!r} leads over {_MAX_CHAINED_REFS} others"
+                    f"$ref {followed_refs[0][:200]!r} leads to a chain of more than "
+                    f"{_MAX_CHAINED_REFS} others"
                 )
             followed_refs.append(ref)
             if len(mapping) > 1:
-                annotations = {
+                own_annotations = {
                     k: v for k, v in mapping.items() if k in _ANNOTATIONS and k != "$ref"
-                } | annotations
+                }
+                annotations = own_annotations | annotations
                 sibling_keywords = {
                     k: v for k, v in mapping.items() if k not in _ANNOTATIONS and k[:2] != "x-"
                 }

@@ -85,6 +85,15 @@ class Enrichment:
 
 
 def _summary_of(answer: Any) -> str | dict[str, str]:
+    """Return the summary of an operation in the model's answer.
+
+    Args:
+        answer: The summary as a text, or a mapping with the summary as ``does`` and the type of the
+            result as ``returns``.
+
+    Returns:
+        The cleaned text, or such a mapping if the type is valid.
+    """
     if not isinstance(answer, dict):
         return clean(answer, _SUMMARY_CHARS)
     fields = cast("dict[str, Any]", answer)
@@ -110,7 +119,8 @@ def _is_type(node: ast.expr) -> bool:
         return node.id in _TYPES
     if isinstance(node, ast.Constant):
         value = node.value
-        # A text is an option of a Literal or a key, if nothing of the text has to be removed.
+        # A text is an option of a Literal or a key of a dict. clean() would change a text with
+        # characters that are invisible or could imitate other parts of the stub.
         return value is None or value is ... or (isinstance(value, str) and clean(value) == value)
     if isinstance(node, ast.Dict):
         has_valid_keys = all(isinstance(k, ast.Constant) and _is_type(k) for k in node.keys)

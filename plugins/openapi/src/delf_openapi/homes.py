@@ -31,14 +31,15 @@ class KeyServers:
             addresses.append(settings.base_url)
         if urlsplit(spec).scheme.lower() in ("http", "https"):
             addresses.append(spec)
+        # The origins to which keys may be sent.
         self._origins = frozenset(map(origin_of, addresses))
 
-    def check(self, url: str, where: str) -> None:
+    def check(self, url: str, subject: str) -> None:
         """Raise if a key must not be sent to an address.
 
         Args:
             url: The address.
-            where: The action, for messages.
+            subject: The action, or a part of the action, with which the error message begins.
 
         Raises:
             ConnectionConfigurationError: If the address is not one of the servers.
@@ -48,7 +49,7 @@ class KeyServers:
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         raise ConnectionConfigurationError(
-            f"{where}: the specification sends your key to {server}, which you have not accepted",
+            f"{subject}: the specification sends your key to {server}, which you have not accepted",
             hint=f'if that is right, write servers = ["{server}"] in [connections.{self._name}] of '
             f"delf.toml, servers=[…] in a program, or set DELF_{self._name.upper()}_SERVERS",
         )

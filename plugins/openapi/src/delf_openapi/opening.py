@@ -38,7 +38,7 @@ def open_document(
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
     root = _resolve_sections(document, tree)
-    # The main document has the key ""; replacing it here changes what the document's methods read.
+    # ``document`` reads the specification from ``trees``, where it has the address "".
     trees.documents[""] = root
     if is_swagger:
         document.version = (3, 0)
@@ -56,17 +56,24 @@ def _resolve_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
         if name in result:
-            result[name] = _section(document, result[name], name)
+            result[name] = _resolve_reference(document, result[name], name)
     components: Any = result.get("components")
     if isinstance(components, dict):
         listed = cast("dict[str, Any]", components)
         result["components"] = {
-            k: _section(document, v, "components", str(k)) for k, v in listed.items()
+            k: _resolve_reference(document, v, "components", str(k)) for k, v in listed.items()
         }
     return result
 
 
-def _section(document: Document, node: Any, *tokens: str) -> Any:
+def _resolve_reference(document: Document, node: Any, *tokens: str) -> Any:
+    """Return the target of a node that is a reference; return any other node unchanged.
+
+    Args:
+        document: The specification.
+        node: The node.
+        tokens: The path of the node, which an error message names.
+    """
     if not isinstance(node, dict) or type(cast("dict[str, Any]", node).get("$ref")) is not str:
         return cast("Any", node)
     try:

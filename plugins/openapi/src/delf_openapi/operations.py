@@ -106,6 +106,27 @@ class Operation:
     body: Body | None
 
 
+def _free_name(
+    wanted_name: str, method: str, taken_names: set[str], last_numbers: dict[str, int]
+) -> str:
+    """Return ``list``, or a free name such as ``list_get``, ``list_2`` or ``list_3``.
+
+    Args:
+        wanted_name: The name, such as ``list``.
+        method: The HTTP method, which is the first suffix to try.
+        taken_names: The names of other operations.
+        last_numbers: The last number that was appended to each name. It is updated, because a
+            search from 2 on would be slow if many operations want the same name.
+    """
+    name = wanted_name
+    if wanted_name in taken_names and wanted_name not in last_numbers:
+        name = unique(wanted_name, taken_names, method)
+    while name in taken_names:
+        last_numbers[wanted_name] = last_numbers.get(wanted_name, 1) + 1
+        name = f"{wanted_name}_{last_numbers[wanted_name]}"
+    return name
+
+
 def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     """Return the positions and names of all operations.
 
@@ -125,14 +146,7 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
         short_id = _without_path(operation_id, method, path)
         shown_id = short_id if short_id_counts[short_id] == 1 else operation_id
         wanted_name = method_name(_operation_name(shown_id, method, path))
-        name = wanted_name
-        if name in taken_names:  # try the method as a suffix first, then numbers
-            # Continue from the name's last number, because many operations may want the name.
-            if wanted_name not in last_numbers:
-                name = unique(wanted_name, taken_names, method)
-            while name in taken_names:
-                last_numbers[wanted_name] = last_numbers.get(wanted_name, 1) + 1
-                name = f"{wanted_name}_{last_numbers[wanted_name]}"
+        name = _free_name(wanted_name, method, taken_names, last_numbers)
         taken_names.add(name)
         declared_tags: Any = operation.get("tags")
         listed_tags = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []

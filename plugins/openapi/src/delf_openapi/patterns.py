@@ -27,10 +27,11 @@ def matches(pattern: str, text: str) -> bool:
 def readable(pattern: object) -> str | None:
     """Return a pattern without enclosing slashes; None if the linear-time engine rejects it."""
     is_valid = isinstance(pattern, str) and _validator(pattern) is not None
-    return _without_slashes(pattern) if is_valid and isinstance(pattern, str) else None
+    return _without_delimiters(pattern) if is_valid and isinstance(pattern, str) else None
 
 
-def _without_slashes(pattern: str) -> str:
+def _without_delimiters(pattern: str) -> str:
+    """Return the pattern itself for a literal of JavaScript, such as ``/^a+$/``."""
     return pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
 
 
@@ -42,9 +43,10 @@ def _validator(pattern: str) -> Draft202012Validator | None:
     if len(pattern) > _MAX_CHARS or any(mark in pattern for mark in _AMBIGUOUS_SYNTAX):
         return None
     linear = jsonschema_rs.RegexOptions(size_limit=_MAX_BYTES, dfa_size_limit=_MAX_BYTES)
+    # Some specifications write a pattern as a literal of JavaScript: /^a+$/.
     try:
         return jsonschema_rs.Draft202012Validator(
-            {"pattern": _without_slashes(pattern)}, pattern_options=linear
+            {"pattern": _without_delimiters(pattern)}, pattern_options=linear
         )
     except ValueError:
         return None

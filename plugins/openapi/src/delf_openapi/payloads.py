@@ -62,6 +62,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     Raises:
         Misfit: If the value is not a file.
     """
+    # The argument that has the whole body.
     argument_name, media = body.whole_argument or "body", _concrete_media_type(body.media)
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
@@ -72,7 +73,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
         return value.encode(), media
     if isinstance(value, bytes):
         return value, media
-    raise Misfit(argument_name, "must be bytes or text, or a dict with them as 'content'")
+    raise Misfit(argument_name, "must be bytes or text, or a dict with bytes or text as 'content'")
 
 
 def _concrete_media_type(media: str) -> str:
@@ -112,22 +113,21 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     for name, part in value.items():
         encoding = _encoding(body, name)
         quoted = quote(name, safe=_UNRESERVED)
+        media = encoding.get("contentType")
+        if isinstance(media, str) and kind_of(media) == "json":
+            pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
+            continue
+        style, explode = encoding.get("style"), encoding.get("explode")
+        if style is None and uses_brackets and isinstance(part, (dict, list)):
+            style = "deepObject"
         is_nested = isinstance(part, dict) or (
             isinstance(part, list) and any(isinstance(i, (dict, list)) for i in _list(part))
         )
-        style = encoding.get("style")
-        if (
-            isinstance(encoding.get("contentType"), str)
-            and kind_of(encoding["contentType"]) == "json"
-        ):
-            pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
-            continue
-        if style is None and uses_brackets and isinstance(part, (dict, list)):
-            style = "deepObject"
         if style is None and is_nested and "explode" not in encoding:
-            pairs += [(quoted, quote(t, safe=_UNRESERVED)) for t in _documents(part)]
+            # Each item of a list gets a pair of its own.
+            items: list[Any] = _list(part) if isinstance(part, list) else [part]
+            pairs += [(quoted, quote(_json(item), safe=_UNRESERVED)) for item in items]
             continue
-        explode = encoding.get("explode")
         style = str(style or "form")
         pairs += styled_pairs(
             quoted,
@@ -145,10 +145,6 @@ def _list(value: Any) -> list[Any]:
 
 def _json(value: Any) -> str:
     return dumps(without_bytes(value)).decode()
-
-
-def _documents(value: Any) -> list[str]:
-    return [_json(item) for item in _list(value)] if isinstance(value, list) else [_json(value)]
 
 
 def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_text: str) -> bytes:
@@ -177,11 +173,19 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def _part(
-    name: str, value: Any, schema: Mapping[str, Any], declared: Any
+    name: str, value: Any, schema: Mapping[str, Any], declared_media_types: Any
 ) -> tuple[str | None, str | None, bytes]:
-    """Serialise a multipart part; return its media type, file name and bytes."""
-    filename: str | None = None
-    media = declared.split(",")[0].strip() if isinstance(declared, str) else None
+    """Serialise a multipart part; return its media type, file name and bytes.
+
+    Args:
+        name: The name of the part.
+        value: The value. A file may be a dict with ``content``, ``filename`` and ``content_type``.
+        schema: The schema of the value.
+        declared_media_types: The specification's media types, separated by commas, if any.
+    """
+    filename, media = None, None
+    if isinstance(declared_media_types, str):
+        media = declared_media_types.split(",")[0].strip()
     if (
         isinstance(value, dict)
         and "content" in value
@@ -197,7 +201,7 @@ def _part(
         media = media or "application/octet-stream"
         data = value if isinstance(value, bytes) else value.encode()
     elif isinstance(value, (dict, list)) and media and kind_of(media) == "text":
-        raise Misfit(name, f"must be text, as {media}")
+        raise Misfit(name, f"must be text, because its media type is {media}")
     elif isinstance(value, (dict, list)):
         media, data = media or "application/json", _json(value).encode()
     else:

@@ -120,6 +120,9 @@ class RequestBuilder:
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments and convert them to the values to be sent.
 
+        With the setting ``check_arguments`` other than ``raise``, only a warning is logged for
+        missing arguments and for values that violate their schema.
+
         Raises:
             ToolRefusedError: If an argument is invalid; the error names all invalid arguments, and
                 the signature.
@@ -144,9 +147,9 @@ class RequestBuilder:
         for arg in required:
             if arg not in validated and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
-                # Without a part of its path, a request cannot be sent whatever the settings are.
-                is_path = arg in self._params and self._params[arg].place == "path"
-                problems += missing if is_path else self._warn_or_refuse(missing)
+                # A request cannot be sent without a part of its path.
+                is_part_of_path = arg in self._params and self._params[arg].place == "path"
+                problems += missing if is_part_of_path else self._warn_or_refuse(missing)
         if body is not None and not problems:
             problems += self._warn_or_refuse(self._check_body(body, validated))
         if problems:
@@ -169,7 +172,11 @@ class RequestBuilder:
         return tuple(n for n in names if n is not None)
 
     def _store_argument(self, arg: str, value: Any, arguments: dict[str, Any]) -> list[str]:
-        """Convert an argument, store it in ``arguments``, and return its faults.
+        """Convert an argument and store it in ``arguments``.
+
+        Returns:
+            The faults of a parameter, if the settings make faults an error. The fields of the body
+            are validated later, together.
 
         Raises:
             Misfit: If the value cannot be sent.
@@ -178,7 +185,7 @@ class RequestBuilder:
         if param is not None:
             if value is None:
                 return []  # None omits a parameter
-            value = self._checker.with_decimals(param.schema, value)
+            value = self._checker.with_numbers_as_text(param.schema, value)
             value = self._checker.coerced(param.schema, plain(value, arg))
             faults = [
                 _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
@@ -200,9 +207,9 @@ class RequestBuilder:
                 arguments[arg] = None  # removes the property in a merge patch
             return []
         if body_field is not None:
-            value = self._checker.with_decimals(body_field.schema, value)
+            value = self._checker.with_numbers_as_text(body_field.schema, value)
         elif body is not None and arg in (body.whole_argument, body.extra_argument):
-            value = self._checker.with_decimals(body.schema, value)
+            value = self._checker.with_numbers_as_text(body.schema, value)
         value = plain(value, arg)
         if body is not None and arg == body.extra_argument:
             if value is None:
@@ -248,6 +255,7 @@ class RequestBuilder:
             return []
         if body.kind == "multipart":
             fields = {name: _content_of_file(value) for name, value in fields.items()}
+        # In a merge patch, null removes a property, whatever the property's schema is.
         if body.is_patch:
             fields = {name: value for name, value in fields.items() if value is not None}
         # Hidden fields count as given, because the connection fills them.
@@ -360,7 +368,8 @@ class RequestBuilder:
         return path
 
     def _check_origin(self, url: str, base: str) -> None:
-        """Raise if arguments lead a request to another server than ``base``."""
+        """Raise if arguments lead a request to another server than ``base``, or cut its address."""
+        # A fragment is not sent. Some servers read a backslash as a slash.
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(
                 f"{self._action_name}: its address leaves its server"
@@ -427,7 +436,9 @@ def _type_faults(body: Body, value: Any) -> list[str]:
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole_argument}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):
-        return [f"argument {body.whole_argument}: must be text, as {body.media}"]
+        return [
+            f"argument {body.whole_argument}: must be text, because its media type is {body.media}"
+        ]
     if body.kind == "binary":
         try:
             file_of(body, value)
@@ -447,7 +458,7 @@ def _content_of_file(value: Any) -> Any:
 
 
 def accept_header(document: Document, operation: Operation) -> str:
-    """Return the value of the Accept header."""
+    """Return the value of the Accept header: the declared media types, then any other type."""
     media_types: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":
@@ -461,7 +472,7 @@ def accept_header(document: Document, operation: Operation) -> str:
     exact = [k for k in media_types if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
     exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
     is_json = not exact or kind_of(exact[0]) == "json"
-    # With JSON alone, the service cannot choose another media type.
+    # If JSON is declared, it is the only preferred type, so that the service chooses JSON.
     max_types = 1 if is_json else 5
     preferred = (exact or ["application/json"])[:max_types]
     return ", ".join([*preferred, "*/*;q=0.5"])

@@ -62,9 +62,11 @@ def credentials_for(
             continue
         names = list(cast("dict[str, Any]", alternative))
         credentials = Credentials()
-        missing = [
-            n for n in names if not _add_scheme(document, n, schemes.get(n), settings, credentials)
-        ]
+        missing: list[str] = []
+        for name in names:
+            is_configured = _add_scheme(document, name, schemes.get(name), settings, credentials)
+            if not is_configured:
+                missing.append(name)
         if missing:
             unmet_schemes += missing
         elif names:
@@ -125,15 +127,16 @@ def _credentials_without_schemes(settings: OpenAPISettings) -> Credentials:
 
 
 def _credential(name: str, fallback: Any, settings: OpenAPISettings) -> str | None:
+    """Return the configured credential of a security scheme, or the fallback, if any."""
     credential = settings.credentials.get(name, fallback)
     return credential.get_secret_value() if credential is not None else None
 
 
-def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
-    if pair is None:
+def _basic(settings: OpenAPISettings, user_and_password: str | None = None) -> str:
+    if user_and_password is None:
         password = settings.password.get_secret_value() if settings.password else ""
-        pair = f"{settings.username or ''}:{password}"
-    return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
+        user_and_password = f"{settings.username or ''}:{password}"
+    return f"Basic {base64.b64encode(user_and_password.encode()).decode('ascii')}"
 
 
 def _add_scheme(
@@ -159,6 +162,7 @@ def _add_scheme(
             credentials.token_url = url
             return True
         return False
+    # mutualTLS needs no credentials in the request: the connection has a client certificate.
     return kind == "mutualTLS"
 
 
@@ -183,11 +187,19 @@ def _add_api_key(
 
 
 def _add_http(name: str, scheme: str, settings: OpenAPISettings, credentials: Credentials) -> bool:
+    """Add the Authorization header of an HTTP scheme; return False if no credential is configured.
+
+    Args:
+        name: The name of the security scheme, which ``settings.credentials`` may contain.
+        scheme: The kind of HTTP scheme, such as ``basic`` or ``bearer``.
+        settings: The settings.
+        credentials: The credentials that get the header.
+    """
     if scheme == "basic":
-        pair = _credential(name, None, settings)
-        if pair is None and settings.username is None:
+        user_and_password = _credential(name, None, settings)
+        if user_and_password is None and settings.username is None:
             return False
-        credentials.headers["Authorization"] = _basic(settings, pair)
+        credentials.headers["Authorization"] = _basic(settings, user_and_password)
         return True
     value = _credential(name, settings.token, settings)
     if value is None:

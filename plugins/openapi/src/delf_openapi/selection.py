@@ -61,16 +61,16 @@ class _OperationMatcher:
                 self._tags.setdefault(tag.lower(), []).append(endpoint.name)
 
     def find(self, selector: str) -> Iterable[str]:
+        """Return the names of the operations that a name, an id, a tag or a pattern selects."""
         if selector in self._names:
             return [selector]
         if selector in self._ids:
             return self._ids[selector]
+        # A name or id in another letter case must not select the operations of an equal tag.
         lower_case_names = {name.lower() for name in (*self._names, *self._ids)}
-        if selector.strip().lower() not in lower_case_names and (
-            tagged_names := self.tagged(selector)
-        ):
-            return tagged_names
-        return self._match_pattern(selector)
+        is_like_a_name = selector.strip().lower() in lower_case_names
+        tagged_names = () if is_like_a_name else self.tagged(selector)
+        return tagged_names or self._match_pattern(selector)
 
     def tagged(self, selector: str) -> Sequence[str]:
         """Return the names of the operations with a tag; ``tag:`` before the tag is optional."""
@@ -120,22 +120,22 @@ def selectors_of(value: Permission) -> tuple[str, ...] | None:
 def resolved_confirm(
     value: Permission,
     endpoints: Sequence[Endpoint],
-    chosen: Mapping[str, object],
+    actions: Mapping[str, object],
     connection_name: str,
 ) -> Permission:
-    """Replace the selectors in ``confirm`` by the names of the chosen actions they match.
+    """Replace the selectors in ``confirm`` by the names of the actions that they match.
 
     Args:
         value: The value of ``confirm``; a value without selectors is returned unchanged.
         endpoints: The endpoints of all operations.
-        chosen: A mapping whose keys are the names of the operations that became actions.
+        actions: A mapping whose keys are the names of the operations that became actions.
         connection_name: The name of the connection, for messages.
     """
     selectors = selectors_of(value)
     if selectors is None:
         return value
     matching = choose(endpoints, selectors, "confirm", connection_name)
-    return tuple(endpoint.name for endpoint in matching if endpoint.name in chosen)
+    return tuple(endpoint.name for endpoint in matching if endpoint.name in actions)
 
 
 def only_reads(name: str, path: str) -> bool:

@@ -35,7 +35,7 @@ class Source:
     """A parsed JSON or YAML document.
 
     Args:
-        uri: The address, ``file:///…`` or ``https://…``; empty for a mapping.
+        uri: The address, ``file:///…`` or ``https://…``; empty for a document given as a dict.
         tree: The content as plain data.
         digest: A digest of the content; empty if the content cannot be written as JSON.
     """
@@ -46,14 +46,17 @@ class Source:
 
 
 def of_mapping(tree: Mapping[str, Any]) -> Source:
-    """Make a document from a mapping."""
+    """Make a document from a mapping, without an address.
+
+    The digest is empty if the mapping cannot be written as JSON.
+    """
     try:
         # JSON has only text keys: numeric keys, such as statuses, cannot be sorted among text keys.
         tree_with_text_keys = json.loads(dumps(dict(tree)))
         text = json.dumps(tree_with_text_keys, sort_keys=True)
     except (ValueError, RecursionError):
-        return Source("", dict(tree), "")
-    return Source("", dict(tree), digest_of(text.encode()))
+        return Source(uri="", tree=dict(tree), digest="")
+    return Source(uri="", tree=dict(tree), digest=digest_of(text.encode()))
 
 
 def digest_of(data: bytes) -> str:

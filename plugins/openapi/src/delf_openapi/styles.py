@@ -58,7 +58,8 @@ def path_text(param: Param, value: Any) -> str:
         text = _expand(value, param.explode, ",", name, with_name=False)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
-    # Many servers decode a quoted slash, and then resolve ``.`` and ``..`` next to it.
+    # Many servers decode a quoted slash, and then resolve ``.`` and ``..`` next to it. Some of them
+    # first remove ``;`` and the text after it from each step.
     steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
     if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")

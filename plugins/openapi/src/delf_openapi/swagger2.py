@@ -96,6 +96,13 @@ def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dic
 
 
 def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
+    """Convert the operations of a path item, and add the parameters that they share to each.
+
+    Args:
+        document: The specification.
+        tree: The content of the specification.
+        item: The path item; an invalid item is returned unchanged.
+    """
     if not isinstance(item, dict):
         return item
     try:
@@ -111,8 +118,8 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
             try:
                 result[method] = _operation(document, tree, operation, shared_parameters)
             except (SpecError, TypeError, AttributeError):
-                # Keep the original, for which the compiler reports the fault and its location, with
-                # the path's shared parameters.
+                # Keep the invalid operation with the shared parameters added. The compiler reports
+                # the operation's fault and its location.
                 own_parameters: Any = operation.get("parameters") or []
                 result[method] = {
                     **operation,

@@ -51,7 +51,7 @@ class Transport:
         self._settings = settings
         self._client = HttpClient(settings.timeout, _MAX_CONNECTIONS)
         self._checked_hosts: set[str] = set()
-        self._tokens = Tokens(name, settings, self._attempts, keep_secret)
+        self._tokens = Tokens(name, settings, self._send_with_retries, keep_secret)
 
     async def send(self, request: Request) -> Answer:
         """Send a request and read the response, which may have any status.
@@ -61,18 +61,21 @@ class Transport:
             OutcomeUnknownError: If the request may have been executed, but no response was read.
             ToolExecutionError: If the response is too large or redirects to a forbidden address.
         """
-        if request.spec_host is not None and not self._settings.base_url:
+        # A specification from a server (``spec_host``) must not direct requests to a private
+        # network. The user's own settings may.
+        has_remote_spec = request.spec_host is not None
+        if has_remote_spec and not self._settings.base_url:
             await self._check_public(request.url, request, "the API")
         if request.token_url is None:
-            return _redact_credentials(await self._attempts(request), request)
-        if request.spec_host is not None and self._settings.token_url is None:
+            return _redact_credentials(await self._send_with_retries(request), request)
+        if has_remote_spec and self._settings.token_url is None:
             await self._check_public(request.token_url, request, "the token server")
         token = await self._tokens.get(request.token_url)
         _use_token(request, token)
-        answer = await self._attempts(request)
+        answer = await self._send_with_retries(request)
         if answer.status == 401:  # the token was revoked early
             _use_token(request, await self._tokens.get(request.token_url, instead_of=token))
-            answer = await self._attempts(request)
+            answer = await self._send_with_retries(request)
         return _redact_credentials(answer, request)
 
     async def aclose(self) -> None:
@@ -107,7 +110,7 @@ class Transport:
 
     # -- attempts -----------------------------------------------------------------------
 
-    async def _attempts(self, request: Request) -> Answer:
+    async def _send_with_retries(self, request: Request) -> Answer:
         attempts = Attempts[Answer](
             self._settings.retries,
             is_repeatable=request.is_repeatable,

@@ -217,23 +217,24 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
     follow_reference = validator.VALIDATORS["$ref"]
 
     # Only references can make validation endless, so they check the deadline.
-    def follow_until_deadline(checker: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    def follow_until_deadline(current: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
         if time.monotonic() > _deadline.get():
             raise _TooLongError
-        yield from follow_reference(checker, ref, instance, schema) or ()
+        yield from follow_reference(current, ref, instance, schema) or ()
 
-    def pattern(_checker: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    def pattern(_current: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
         from jsonschema.exceptions import ValidationError
 
         if isinstance(instance, str) and isinstance(regex, str) and not matches(regex, instance):
             yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(regex, 60)!r}")
 
     bounded_validator: Any = extend(validator, {"$ref": follow_until_deadline, "pattern": pattern})
-    checker = library.OAS30ReadValidator.FORMAT_CHECKER
+    # The formats of OpenAPI 3.0 are checked in all versions.
+    format_checker = library.OAS30ReadValidator.FORMAT_CHECKER
     library_types = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
     kinds = {**library_types.unmarshallers, "array": Items, "object": Properties}
     types = TypesUnmarshaller(kinds, library_types.default, library_types.multi)
-    return SchemaValidatorsFactory(bounded_validator, checker), types
+    return SchemaValidatorsFactory(bounded_validator, format_checker), types
 
 
 @lru_cache
@@ -263,11 +264,12 @@ def _without_validation(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
 
 
 def _whole_response_fault(text: str) -> Fault:
-    """Return a fault of a whole response; values in such a response are not converted.
+    """Return a fault that applies to a response as a whole, and not to one of its values.
 
     Args:
         text: The fault in words.
     """
+    # A fault is reported once for each place and kind; this fault has no place and no keyword.
     return Fault(text, kind=text)
 
 

@@ -60,8 +60,8 @@ class Checker:
         except (SpecError, ToolDefinitionError, RecursionError):
             return None
 
-    def with_decimals(self, schema: Any, value: Any) -> Any:
-        """Convert numbers to text where the schema expects text."""
+    def with_numbers_as_text(self, schema: Any, value: Any) -> Any:
+        """Convert numbers, such as decimals, to text where the schema expects text."""
         return with_decimals(value, schema, self._document.resolve)
 
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:

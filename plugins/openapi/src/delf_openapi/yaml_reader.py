@@ -123,7 +123,8 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
                 loader.merged_key_count += len(part.value)
                 if loader.merged_key_count > _MAX_MERGED:
                     raise SpecError("the specification's YAML merges too many values")
-    # This function replaces the loader's method, whose original now merges only flat mappings.
+    # This function replaces the loader's method. The original method is recursive, but finds only
+    # mappings that the loop has flattened.
     cast("Any", super(type(loader), loader)).flatten_mapping(node)
 
 
