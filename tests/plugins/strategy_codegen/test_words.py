@@ -8,10 +8,10 @@ from delf import Agent, tool
 from delf.protocols.sandbox import Failed, LimitReached, Rerun
 from delf_strategy_codegen.extract import find_script
 from delf_strategy_codegen.prompt import (
-    no_code_messages,
     rerun_messages,
     retry_messages,
     script_rules,
+    unusable_answer_messages,
 )
 from delf_strategy_codegen.strategy import compose
 
@@ -68,7 +68,7 @@ def test_rules_mention_missing_tools_and_allowed_libraries():
     [
         retry_messages("code", Failed(kind="E", message="m"), "", fresh=False),
         rerun_messages("code", Rerun(context="c", remaining="r"), ""),
-        no_code_messages(""),
+        unusable_answer_messages(""),
     ],
 )
 def test_follow_up_messages_begin_with_the_assistants_script(follow):

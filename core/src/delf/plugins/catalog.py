@@ -68,7 +68,7 @@ class Catalog:
     """
 
     def __init__(self, records: Sequence[PluginRecord], prefer: Sequence[str] = ()) -> None:
-        self._prefer = tuple(prefer)
+        self._preferred_plugins = tuple(prefer)
         self._offers: dict[tuple[str, str], list[Offer]] = {}
         offers = (Offer(spec, item.plugin) for item in records for spec in item.specs)
         for offer in sorted(offers, key=lambda o: (o.spec.kind, o.spec.name, o.plugin.origin)):
@@ -166,11 +166,11 @@ class Catalog:
 
     def _winning_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
         """Return the preferred offer; raise an error that says how to choose between several."""
-        plugin = choose([offer.plugin for offer in offers], self._prefer, purpose)
+        plugin = choose([offer.plugin for offer in offers], self._preferred_plugins, purpose)
         return next(offer for offer in offers if offer.plugin is plugin)
 
     def _winner(self, offers: Sequence[Offer]) -> Offer | None:
-        plugin = _winner([offer.plugin for offer in offers], self._prefer)
+        plugin = _winner([offer.plugin for offer in offers], self._preferred_plugins)
         return next((offer for offer in offers if offer.plugin is plugin), None)
 
     def find(self, kind: str, name: str) -> Spec:

@@ -94,7 +94,7 @@ class _BlockParser:
             position += len(line) + 1
         self.blocks: list[Block] = []
         # How often a closing fence may still count as text, because it is in a Python string.
-        self._remaining_fences_in_strings = _MAX_FENCES_IN_STRINGS
+        self._remaining_string_checks = _MAX_FENCES_IN_STRINGS
         self._last_block_end = 0
         index = 0
         while index < len(self._lines):
@@ -112,8 +112,10 @@ class _BlockParser:
             language, code = block
             self._add(language, code, fence["lead"], line.start, line.end)
             return index + 1
-        if fence is None or ("`" in fence["info"] and fence["marks"][0] == "`"):
-            fence = _fence_after_text(line.text)
+        # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
+        is_inline_code = fence is not None and fence["marks"][0] == "`" and "`" in fence["info"]
+        if fence is None or is_inline_code:
+            fence = _fence_after_text(line.text)  # an opening fence at the end of a line of prose
         if fence is None:
             return index + 1
         opened = _Open(index, fence["lead"], fence["marks"], _language(fence["info"]))
@@ -131,15 +133,19 @@ class _BlockParser:
                 continue
             if first_closing_line is None:
                 first_closing_line = index
-            may_be_in_string = may_be_python and self._remaining_fences_in_strings > 0
+            # The number of fences in strings is limited, because each check parses the block.
+            may_be_in_string = may_be_python and self._remaining_string_checks > 0
             if not (may_be_in_string and stops_in_string(self._between(opened, index))):
                 return self._close(opened, index)
-            self._remaining_fences_in_strings -= 1
-        # Either no line closes the block, or the string before the first closing line has no end.
+            self._remaining_string_checks -= 1
+        # Without a closing line (None), the block ends with the text. If there is one, the string
+        # before it has no end, so the first closing line closes the block.
         return self._close(opened, first_closing_line)
 
     def _close(self, opened: _Open, index: int | None) -> int:
         """Add a block that ends at a line; return the index of the next line.
+
+        A closing line such as ```python also opens the next block, so it is the next line itself.
 
         Args:
             opened: The opening fence of the block.

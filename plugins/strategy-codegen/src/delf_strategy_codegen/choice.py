@@ -87,16 +87,18 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         return _reading_of_longest_block(parts)
     candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
     if candidates and len(candidates) < len(scripts):
-        # Ignore examples, unless a candidate needs a name that only an example binds.
+        # Ignore the examples. If a candidate needs a name that only an example binds, the choice is
+        # ambiguous.
         example_names = _union(
             bound_names(block.code) for block in scripts if block not in candidates
         )
         candidate_names = _union(bound_names(block.code) for block in candidates)
-        if any(free_names(block.code) & example_names - candidate_names for block in candidates):
+        needed_names = _union(free_names(block.code) for block in candidates)
+        if needed_names & (example_names - candidate_names):
             return Reading(None, SEVERAL)
         scripts = candidates
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
-        return Reading(None, _UNREADABLE.format(_problem(parts[-1].code)))
+        return Reading(None, _UNREADABLE.format(_describe_problem(parts[-1].code)))
     return _join_or_choose(scripts)
 
 
@@ -177,8 +179,10 @@ def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
     return matcher.quick_ratio() > _MIN_SIMILARITY
 
 
-def _problem(code: str) -> str:
+def _describe_problem(code: str) -> str:
+    """Describe why code that is no valid Python cannot be parsed."""
     error = tree_or_syntax_error(code)
+    # Without a syntax error, the parser has usually stopped at code that is nested too deeply.
     if not isinstance(error, SyntaxError):
         return "it is nested too deeply"
     line = f" in its line {error.lineno}" if error.lineno else ""

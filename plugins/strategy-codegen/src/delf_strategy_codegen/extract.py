@@ -81,11 +81,13 @@ def find_script(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer may be a script without a fence. Python with a call is one, unless the text
-    # is JSON. Python without a call may be prose, and counts only if there is no other script.
-    script = repair_script(_SPECIAL_TOKENS.sub("", text))
-    if script is not None and has_call(script) and not script.lstrip().startswith(("{", "[{")):
-        return Reading(script)
+    # The whole answer may be a script without a fence. JSON is valid Python, too, but is no script.
+    bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
+    if bare_script is not None and bare_script.lstrip().startswith("{"):
+        bare_script = None
+    is_list_of_objects = bare_script is not None and bare_script.lstrip().startswith("[{")
+    if bare_script is not None and has_call(bare_script) and not is_list_of_objects:
+        return Reading(bare_script)
     text = _answer_text(text)
     blocks = blocks_of(text)
     if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
@@ -97,13 +99,18 @@ def find_script(text: str) -> Reading:
     tagged = [_tagged_block(*item, text) for item in from_tags(text)]
     if tagged:
         return choose_script(tagged)
-    if script is not None and is_script(script) and not script.lstrip().startswith("{"):
-        return Reading(script)
+    # Python without a call may be prose, so it counts only if the answer has no other script.
+    if bare_script is not None and is_script(bare_script):
+        return Reading(bare_script)
     return _script_in_prose(text)
 
 
 def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
-    """Return the script in fenced blocks: Python first, then calls as JSON, then other blocks."""
+    """Return the script in fenced blocks.
+
+    Blocks of Python are preferred, then calls written as JSON, then any other blocks, and last
+    scripts between tags such as ``<python>``.
+    """
     python_blocks = [block for block in blocks if block.is_python]
     if python_blocks:
         return choose_script(python_blocks)
@@ -121,21 +128,25 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
     return choose_script(tagged) if tagged else Reading()
 
 
-def _tagged_block(code: str, start: int, end: int, text: str) -> Block:
-    """Make a block from the text between tags.
+def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
+    """Make a block from the content between two tags of an answer.
 
-    The text may be the script itself, a Markdown fence with the script, or a tool call as JSON with
-    the script.
+    Args:
+        content: The script itself, a Markdown fence with the script, or a tool call as JSON with
+            the script.
+        start: The index in the answer at which the opening tag starts.
+        end: The index in the answer at which the closing tag ends.
+        answer: The text of the answer.
     """
-    fences = blocks_of(code)
+    fences = blocks_of(content)
     if fences:
         script = _script_in_blocks(fences, "").code
-    elif (call := from_json(code, find_script)) is not None:
+    elif (call := from_json(content, find_script)) is not None:
         script = call.code
     else:
-        script = repair_script(code)
-    end_of_previous_tag = text.rfind(">", 0, start) + 1
-    text_before = text[end_of_previous_tag:start]
+        script = repair_script(content)
+    end_of_previous_tag = answer.rfind(">", 0, start) + 1
+    text_before = answer[end_of_previous_tag:start]
     return Block(language="python", code=script or "", before=text_before, start=start, end=end)
 
 
@@ -180,11 +191,12 @@ def _script_in_prose(text: str) -> Reading:
             if isinstance(tree, SyntaxError):
                 if tree.lineno is None:
                     break
-                end = min(end - 1, start + tree.lineno - 1)  # try again with the lines before it
+                # Try again with the lines before the line with the error.
+                end = min(end - 1, start + tree.lineno - 1)
                 continue
             if not has_call(code):  # such as prose that happens to be valid Python
                 break
             rest = [*lines[:start], *lines[end:]]
-            is_only_code = not any(map(_LOOKS_LIKE_CODE.match, rest))
-            return Reading(code.rstrip()) if is_only_code else Reading(None, SEVERAL)
+            is_rest_prose = not any(map(_LOOKS_LIKE_CODE.match, rest))
+            return Reading(code.rstrip()) if is_rest_prose else Reading(None, SEVERAL)
     return Reading()

@@ -76,20 +76,22 @@ def script_rules(
     return f"{rules}\n\nTools:\n{tools}"
 
 
-def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tuple[Message, ...]:
-    """Return the feedback on an answer without exactly one script.
+def unusable_answer_messages(
+    reply: str, why: str = "", *, in_tool: bool = False
+) -> tuple[Message, ...]:
+    """Return the feedback on an answer with no script, or without one unambiguous script.
 
     Args:
         reply: The answer's text.
         why: The fault of the answer; empty for an answer without any script.
-        in_tool: Whether the next answer has to call ``run``.
+        in_tool: Whether the model has to give scripts by calling the tool ``run``.
     """
     instruction = _IN_TOOL if in_tool else "Answer with one ```python block."
     message = why or _NO_SCRIPT
-    return assistant(_without_oversize(reply) or "(nothing)"), user(f"{message} {instruction}")
+    return assistant(_shortened_if_too_long(reply) or "(nothing)"), user(f"{message} {instruction}")
 
 
-def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]:
+def requested_changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]:
     """Return the follow-up to a script that a person wants changed.
 
     Args:
@@ -104,7 +106,7 @@ def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]
         lines += _variable_lines(result.outcome.variables)
     if result.printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(result.printed)}")
-    lines += _change_lines(result.changes)
+    lines += _lines_about_earlier_changes(result.changes)
     lines.append(
         "Write another script that does the task with these changes, with the whole answer "
         "printed. Calls that succeeded before have had their effect; do not repeat those that "
@@ -140,7 +142,7 @@ def retry_messages(
         lines += _variable_lines(outcome.variables)
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
-    lines += _change_lines(done)
+    lines += _lines_about_earlier_changes(done)
     lines.append(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
@@ -213,7 +215,7 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
     return assistant(_fence_code(code)), user("\n".join(lines))
 
 
-def _change_lines(changes: Sequence[str]) -> list[str]:
+def _lines_about_earlier_changes(changes: Sequence[str]) -> list[str]:
     """Return a list of the write calls that were made, as lines for the model."""
     if not changes:
         return []
@@ -229,7 +231,7 @@ def _variable_lines(variables: Mapping[str, str]) -> list[str]:
     return [f"Variables still alive, use them as they are:\n{listed}"]
 
 
-def _without_oversize(text: str) -> str:
+def _shortened_if_too_long(text: str) -> str:
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_SHOWN_CHARS]}\n… ({len(text):,} letters)"

@@ -25,8 +25,8 @@ _EFFECT_NODES: Final = (
 _RUN_TOOL_NAMES: Final = frozenset(
     {"run", "python", "execute", "execute_python", "exec", "code_interpreter", "python_interpreter"}
 )
-_FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)")
-_PROMPT: Final = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
+_FIRST_CONSOLE_PROMPT: Final = re.compile(r"\s*>>>(?: |$)")
+_CONSOLE_PROMPT: Final = re.compile(r"[ \t]*(?:>>>|\.\.\.)(?: |$)")
 _ONLY_TAGS: Final = re.compile(r"\s*(?:</?[\w|:-]+>\s*|<\|\w+\|>\s*)+")
 _MAX_LINES: Final = 400
 
@@ -87,10 +87,11 @@ def stops_in_string(code: str) -> bool:
 
 
 def repair_script(code: str, indent: int = 0) -> str | None:
-    """Repair code if that makes it valid Python; otherwise return it unchanged.
+    """Repair code if that makes it valid Python.
 
-    The repair removes empty lines around the code, common indentation, console prompts, stray
-    fences and tags, and unescapes HTML entities.
+    The repair removes common indentation, console prompts, stray fences and tags, and unescapes
+    HTML entities. Code that stays invalid is returned without these changes. In any case, empty
+    lines around the code are removed, and ``run(code="…")`` is replaced by the script in this call.
 
     Args:
         code: The code in the answer.
@@ -114,20 +115,28 @@ def repair_script(code: str, indent: int = 0) -> str | None:
 
 
 def _candidates(code: str, indent: int) -> Iterator[str]:
-    """Yield the code, then the result of each possible repair."""
+    """Yield the code, then the result of each possible repair.
+
+    Args:
+        code: The code in the answer.
+        indent: The number of columns by which the enclosing fence is indented.
+    """
     yield code
     dedented = textwrap.dedent(code)
     yield dedented
     if indent:
         yield re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.MULTILINE)
     lines = dedented.split("\n")
-    if _FIRST_PROMPT.match(lines[0]):
-        typed = [line for line in lines if _PROMPT.match(line)]
-        yield "\n".join(_PROMPT.sub("", line, count=1) for line in typed)
+    # In a session of Python's console, only lines after a prompt (``>>>`` or ``...``) are code.
+    if _FIRST_CONSOLE_PROMPT.match(lines[0]):
+        typed = [line for line in lines if _CONSOLE_PROMPT.match(line)]
+        yield "\n".join(_CONSOLE_PROMPT.sub("", line, count=1) for line in typed)
+    # The code may end at a closing fence, in a line of its own or after the last statement.
     for number, line in enumerate(lines[:_MAX_LINES]):
         if line.rstrip().endswith("```"):
             yield "\n".join([*lines[:number], line.rstrip()[:-3]])
             break
+    # Tags such as ``</code>`` may follow the code.
     while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
         lines.pop()
         yield "\n".join(lines).rstrip("\n")
@@ -145,13 +154,17 @@ def _without_run_call(code: str) -> str:
         return code
     expression = getattr(tree.body[0], "value", None)
     parts = expression.elts if isinstance(expression, ast.List) else [expression]
-    scripts = [_argument(part) for part in parts]
+    scripts = [_script_in_run_call(part) for part in parts]
     run_scripts = [script for script in scripts if script is not None]
     has_other_parts = len(run_scripts) < len(scripts)
     return code if has_other_parts or not run_scripts else "\n\n".join(run_scripts)
 
 
-def _argument(node: ast.AST | None) -> str | None:
+def _script_in_run_call(node: ast.AST | None) -> str | None:
+    """Return the script in a call such as ``run("…")`` or ``await python(code="…")``.
+
+    Return None for any other node.
+    """
     if isinstance(node, ast.Await):
         node = node.value
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -181,14 +194,12 @@ def free_names(code: str) -> set[str]:
         loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
+        # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names that the value binds
+        # count, such as a comprehension's variable. A statement without a value, such as a loop, binds
+        # names that it then uses.
         value = getattr(node, "value", None)
-        if isinstance(value, ast.expr):
-            # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names bound within the value
-            # count, such as the variable of a comprehension.
-            names_bound_before_use = _stored([value])
-        else:  # a statement such as a loop or function, which binds names that it then uses
-            names_bound_before_use = _stored([node])
-        free |= loaded_names - names_bound_before_use - stored_names
+        bound_before_use = _stored([value if isinstance(value, ast.expr) else node])
+        free |= loaded_names - (bound_before_use | stored_names)
         stored_names |= _stored([node])
     return free
 

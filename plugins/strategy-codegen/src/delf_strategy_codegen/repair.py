@@ -23,7 +23,7 @@ _FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
 _PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
 _ASCII_QUOTE_BY_CURLY_QUOTES: Final = {"“”„‟": '"', "‘’‚‛": "'"}
 _QUOTES: Final = frozenset("\"'").union(*_ASCII_QUOTE_BY_CURLY_QUOTES)
-_ASCII_SIGNS: Final = {
+_ASCII_BY_TYPOGRAPHIC_SIGN: Final = {
     "≥": ">=",
     "≤": "<=",
     "≠": "!=",
@@ -122,7 +122,8 @@ class _Text:
 
     Args:
         prefix: The string's prefix, such as ``f``.
-        quotes: The quotes as ASCII, one or three.
+        quotes: The opening quotation mark, one or three ASCII characters. A typographic quotation
+            mark in the source is replaced by its ASCII form.
         parts: The pieces of source text, and the replacement fields of an f-string between them.
     """
 
@@ -146,6 +147,7 @@ class _Text:
     def __str__(self) -> str:
         if not self.is_f_string or not self.needs_str_format():
             return self.as_written()
+        # as_format_field() appends the expressions of a replacement field to the arguments.
         arguments: list[str] = []
         parts = [
             part.as_format_field(arguments) if isinstance(part, _Field) else part
@@ -201,6 +203,8 @@ class _Field:
         arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
         text_before, conversion = "", self.conversion
         if self.equals_sign:
+            # A field such as ``{name=}`` shows its expression, too. This text becomes part of the
+            # literal that ``format`` is called on, so braces, backslashes and quotes are escaped.
             text_before = f"{text}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
             text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
             conversion = conversion or ("!r" if self.spec is None else "")
@@ -210,7 +214,7 @@ class _Field:
                 p.as_format_field(arguments) if isinstance(p, _Field) else p for p in self.spec
             ]
             spec = ":" + "".join(parts)
-        return f"{text_before}{{{conversion}{spec}}}"
+        return text_before + "{" + conversion + spec + "}"
 
 
 class _Reader:
@@ -239,7 +243,8 @@ class _Reader:
         depth = 0
         while self._position < len(self._text):
             char = self._text[self._position]
-            if not depth and char in closing and not self._is_comparison(char):
+            # A ``!`` or ``=`` ends the expression of an f-string, but not within ``!=`` or ``==``.
+            if not depth and char in closing and not self._is_part_of_operator(char):
                 break
             if char == "#":
                 end = self._text.find("\n", self._position)
@@ -253,14 +258,14 @@ class _Reader:
                 plain.clear()
                 continue
             depth += (char in "([{") - (char in ")]}")
-            plain.append(_ASCII_SIGNS.get(char, char))
+            plain.append(_ASCII_BY_TYPOGRAPHIC_SIGN.get(char, char))
             self._position += 1
         if closing and self._position == len(self._text):
             raise _UnreadableError
         return [*parts, "".join(plain)]
 
-    def _is_comparison(self, char: str) -> bool:
-        """Return whether a ``!`` or ``=`` is part of a comparison such as ``!=`` or ``==``."""
+    def _is_part_of_operator(self, char: str) -> bool:
+        """Return whether ``!`` or ``=`` is part of an operator such as ``!=``, ``==`` or ``:=``."""
         around = self._text[max(0, self._position - 1) : self._position + 2]
         if char == "!":
             return around[1:] == "!="
@@ -376,7 +381,9 @@ def _pop_string_prefix(plain: list[str]) -> str:
 
 
 def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
-    """Yield the source text of a script's pieces, which are code or strings.
+    """Yield the source text of a script's pieces.
+
+    A piece is code (a ``str``) or a string literal of the script (a :class:`_Text`).
 
     Python concatenates adjacent strings such as ``"a" "b"``, but not with a ``str.format`` call. If
     one of the strings is written as such a call, the strings are joined with ``+``.

@@ -34,14 +34,14 @@ from delf.tools.stubs import stubs_of
 from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
     SILENT,
-    changes_messages,
     crash_messages,
-    no_code_messages,
     refused_answer_messages,
+    requested_changes_messages,
     rerun_messages,
     retry_messages,
     script_rules,
     silent_messages,
+    unusable_answer_messages,
 )
 from delf_strategy_codegen.repair import repair_code
 
@@ -126,7 +126,7 @@ class CodegenStrategy:
                     raise result.refused
                 if not result.can_retry:
                     raise as_error(result) from result.cause
-                messages += _as_sent_by_model(calls, changes_messages(code, result))
+                messages += _as_sent_by_model(calls, requested_changes_messages(code, result))
                 continue
             match result.outcome:
                 case Done(value=value, variables=variables):
@@ -215,7 +215,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
                 # 422 or 500.
                 tools, can_offer_tool = (), False
-                messages = (*messages[:-2], *no_code_messages(*last_feedback))
+                messages = (*messages[:-2], *unusable_answer_messages(*last_feedback))
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
@@ -241,7 +241,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
             last_feedback = reply.text, reading.why
-            feedback = no_code_messages(*last_feedback, in_tool=bool(tools))
+            feedback = unusable_answer_messages(*last_feedback, in_tool=bool(tools))
             messages = (*messages, *feedback)
 
 
@@ -312,8 +312,8 @@ class _RerunCounter:
     Before the first write call, more reruns are allowed, because reading again is harmless.
 
     Args:
-        max_reruns_after_change: The maximum number of reruns after a write call; 0 forbids all
-            reruns.
+        max_reruns_after_change: The maximum number of reruns after a write call; 0 also forbids
+            reruns before a write call.
     """
 
     def __init__(self, max_reruns_after_change: int) -> None:
@@ -356,9 +356,11 @@ def _last_answer(result: ScriptResult) -> str:
     The answer says that nothing was found, and lists the types and sizes of the calls' results.
 
     Raises:
-        SandboxExecutionError: If the script did not search, so that there is no answer.
+        SandboxExecutionError: If the script made no call, or a call had a result, so that the
+            silence of the script is no answer.
     """
-    if not result.found_nothing:
+    has_only_empty_results = result.found_nothing
+    if not has_only_empty_results:
         raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)
     listed = "\n".join(f"- {line}" for line in result.returned)
     return f"Nothing was found:\n{listed}"
@@ -367,6 +369,7 @@ def _last_answer(result: ScriptResult) -> str:
 def as_error(result: ScriptResult) -> DelfError:
     """Return the error of a task whose last script had this result."""
     outcome = result.outcome
+    # A person asked for changes of the script, but the model has no attempt left to make them.
     if result.changes_requested and isinstance(outcome, (Done, Rerun)):
         wanted = "; ".join(result.changes_requested)
         message = f"no other script may run, and changes were requested: {wanted}"

@@ -59,13 +59,15 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
 
 
 def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
-    """Find tool calls that a model wrote as JSON in ``text``, and return the script in them.
-
-    Return None if the text has no such call.
+    """Find tool calls that a model wrote as JSON.
 
     Args:
         text: An answer, or a block of an answer.
         extract: Extracts a script from a text.
+
+    Returns:
+        A reading with the joined scripts of the calls. If a call is invalid JSON, a reading without
+        a script, whose feedback is the error. None if the text has no call.
     """
     if _CODE_KEY.search(text) is None:
         return None
@@ -84,7 +86,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
                 break  # do not search within an invalid object
             position = start + 1
             continue
-        if _code_texts(content):
+        if _scripts_in(content):
             values.append(content)
     if values and not parse_error:
         return _join_scripts(values, extract)
@@ -97,9 +99,11 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
     """Return the scripts between tags; each with the indexes where its tags start and end."""
+    # A tool call as XML has the script in a parameter, as in <parameter name="code">.
     for pattern in _PARAMETER:
         if matches := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
             return matches
+    # Other tags, such as <python>, contain only the script.
     return [(_content(m["code"]), m.start(), m.end()) for m in _TAG.finditer(text)][:_MAX_CALLS]
 
 
@@ -122,40 +126,41 @@ def _parse_python_literal(text: str) -> Any:
         value: Any = read_literal(text)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return value if not isinstance(value, str) and _code_texts(value) else None
+    is_call = not isinstance(value, str) and bool(_scripts_in(value))
+    return value if is_call else None
 
 
 def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts in the parsed arguments of one or several calls."""
-    texts = _code_texts(content)
-    readings = [extract(text) for text in texts]
-    # Without a script, the text itself is the code; if invalid, the model gets its syntax error.
-    readings = [
-        Reading(repair_script(text)) if reading == Reading() else reading
-        for text, reading in zip(texts, readings, strict=True)
-    ]
+    readings: list[Reading] = []
+    for text in _scripts_in(content):
+        reading = extract(text)
+        has_no_script = reading == Reading()
+        # The text itself is then the code; if invalid, the model gets its syntax error.
+        readings.append(Reading(repair_script(text)) if has_no_script else reading)
     if not readings or any(reading.code is None for reading in readings):
+        # One unusable script makes the answer unusable; return the first feedback, if any.
         return next((reading for reading in readings if reading.why), Reading())
     return Reading("\n\n".join(reading.code for reading in readings if reading.code is not None))
 
 
-def _code_texts(content: Any, depth: int = 0) -> list[str]:
-    """Return the scripts in parsed JSON: the values of keys such as ``code``.
+def _scripts_in(content: Any) -> list[str]:
+    """Return the scripts of the first calls in parsed JSON: the values of keys such as ``code``.
 
     If the JSON is only a string, the string is the script.
     """
-    if isinstance(content, str) and not depth:
+    if isinstance(content, str):
         return [content]
-    return list(_nested_code_texts(content, depth))[:_MAX_CALLS]
+    return list(_nested_scripts(content, depth=0))[:_MAX_CALLS]
 
 
-def _nested_code_texts(content: Any, depth: int) -> Iterator[str]:
+def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
     """Yield the code in each call within parsed JSON, at any nesting depth up to a limit."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(content, list):
         for item in cast("list[Any]", content):
-            yield from _nested_code_texts(item, depth + 1)
+            yield from _nested_scripts(item, depth + 1)
     if not isinstance(content, dict):
         return
     fields = cast("dict[str, Any]", content)
@@ -175,7 +180,7 @@ def _nested_code_texts(content: Any, depth: int) -> Iterator[str]:
             except (ValueError, RecursionError):
                 continue
         if isinstance(value, (dict, list)):
-            yield from _nested_code_texts(value, depth + 1)
+            yield from _nested_scripts(value, depth + 1)
 
 
 def _items(value: Any) -> list[Any]:
