@@ -308,7 +308,7 @@ class LLMExecutionError(DelfError):
         self.provider = provider
         self.status = status
         self.too_long = too_long
-        """Whether the prompt was too long for the model."""
+        """True if the prompt was too long for the model."""
 
 
 class CodeGenerationError(DelfError):

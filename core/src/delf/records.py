@@ -62,7 +62,8 @@ def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
     """Mark base classes as not frozen inside the block.
 
     This module calls ``dataclasses.dataclass`` without ``frozen`` also for frozen classes, because
-    it adds their methods itself. Such a call raises if a base class is marked as frozen.
+    it adds their methods itself. Without ``frozen``, ``dataclasses.dataclass`` raises if a base
+    class is marked as frozen.
 
     Args:
         cls: The class.

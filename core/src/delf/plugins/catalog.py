@@ -155,7 +155,7 @@ class Catalog:
 
         Args:
             specs: Specs of plugins, at least one.
-            purpose: What the specs are for, such as ``the ending csv``, for error messages.
+            purpose: The subject of error messages, such as ``the ending csv``.
 
         Raises:
             PluginError: If there are several specs, and the user prefers none.
@@ -248,7 +248,7 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
     Args:
         plugins: The plugins that offer the name, at least one.
         prefer: Plugins or distributions that win, in order.
-        purpose: What the plugins offer, such as ``the name 'mail'``, for error messages.
+        purpose: The subject of error messages, such as ``the name 'mail'``.
 
     Raises:
         PluginError: If several plugins offer the name and none is preferred.

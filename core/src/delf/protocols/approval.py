@@ -255,7 +255,7 @@ class RememberedDecision:
 
         The caller checks that the decision holds for the call's task. A decision for all calls of
         an action may have been made about a call for which the connection itself required no
-        approval. Such a decision covers no call for which the connection requires approval.
+        approval. A call for which the connection requires approval is then not covered.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):

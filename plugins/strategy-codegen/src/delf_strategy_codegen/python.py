@@ -194,8 +194,8 @@ def free_names(code: str) -> set[str]:
         loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
-        # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names that the value binds
-        # count, such as a comprehension's variable. A statement without a value, such as a loop, binds
+        # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names that the value binds count,
+        # such as a comprehension's variable. A statement without a value, such as a loop, binds
         # names that it then uses.
         value = getattr(node, "value", None)
         bound_before_use = _stored([value if isinstance(value, ast.expr) else node])
