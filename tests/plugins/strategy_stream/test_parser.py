@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from delf_strategy_stream.calls import read_call
 from delf_strategy_stream.events import (
+    AnswerText,
     Called,
     Event,
-    Invented,
-    Misread,
-    Prose,
+    InventedResults,
     Thought,
+    UnparsableCall,
     join_texts,
 )
 from delf_strategy_stream.parser import Parser
@@ -36,7 +36,7 @@ streams = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 def parse(*pieces: str, calls: bool = True) -> list[Event]:
-    parser = Parser(calls=calls)
+    parser = Parser(parses_calls=calls)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return join_texts([*events, *parser.finish()])
 
@@ -74,7 +74,7 @@ def test_parser_returns_the_calls_that_a_model_wrote_as_json(
     place = data.draw(st.integers(0, len(text)))
     assert parse(text[:place], text[place:]) == [
         Thought("a"),
-        Prose("Let me look."),
+        AnswerText("Let me look."),
         *(Called(name, args) for name, args in calls),
     ]
 
@@ -89,16 +89,16 @@ def test_calls_are_parsed_as_soon_as_complete() -> None:
 @pytest.mark.parametrize(
     ("text", "events"),
     [
-        ("Use <execute> in text.", [Prose("Use <execute> in text.")]),
-        ("a < b </think> c", [Prose("a < b </think> c")]),
-        ("<think><think>x</think>y", [Thought("<think>x"), Prose("y")]),
-        ("<think><execute>[]</think>y", [Thought("<execute>[]"), Prose("y")]),
-        ("<think>x", [Thought("x"), Misread("", "<think> has no end")]),
-        ("&lt;execute&gt;[]", [Prose("&lt;execute&gt;[]")]),
-        ("<execute>", [Misread("<execute>", "no calls follow")]),
-        ('<execute>shell("ls")</execute>', [Misread('shell("ls")', NOT_JSON)]),
-        ("<execute>\nawait disk.read(", [Misread("await disk.read(", NOT_JSON)]),
-        ("<execute> begins the calls", [Prose("<execute> begins the calls")]),
+        ("Use <execute> in text.", [AnswerText("Use <execute> in text.")]),
+        ("a < b </think> c", [AnswerText("a < b </think> c")]),
+        ("<think><think>x</think>y", [Thought("<think>x"), AnswerText("y")]),
+        ("<think><execute>[]</think>y", [Thought("<execute>[]"), AnswerText("y")]),
+        ("<think>x", [Thought("x"), UnparsableCall("", "<think> has no end")]),
+        ("&lt;execute&gt;[]", [AnswerText("&lt;execute&gt;[]")]),
+        ("<execute>", [UnparsableCall("<execute>", "no calls follow")]),
+        ('<execute>shell("ls")</execute>', [UnparsableCall('shell("ls")', NOT_JSON)]),
+        ("<execute>\nawait disk.read(", [UnparsableCall("await disk.read(", NOT_JSON)]),
+        ("<execute> begins the calls", [AnswerText("<execute> begins the calls")]),
         ("<execute></execute>", []),
         ('<execute>[{"name": "a"}]', [Called("a", {})]),
         ('<execute>{"name": "a"}</execute>', [Called("a", {})]),
@@ -110,20 +110,23 @@ def test_calls_are_parsed_as_soon_as_complete() -> None:
         ),
         (
             '<execute>[{"name": "a"}]</execute>\n<results>[1]</results>So it is 1.',
-            [Called("a", {}), Invented("<results>[1]</results>So it is 1.")],
+            [Called("a", {}), InventedResults("<results>[1]</results>So it is 1.")],
         ),
-        ("Done.<results>[1]", [Prose("Done.<results>[1]")]),
+        ("Done.<results>[1]", [AnswerText("Done.<results>[1]")]),
         (
             '<execute>[{"name": "a", "args": {"x": [1}</execute>',
-            [Misread('{"name": "a", "args": {"x": [1}', "it has no end")],
+            [UnparsableCall('{"name": "a", "args": {"x": [1}', "it has no end")],
         ),
         (
             '<execute>[{"name": "a"}, {"name": "b", "ar',
-            [Called("a", {}), Misread('{"name": "b", "ar', "it has no end")],
+            [Called("a", {}), UnparsableCall('{"name": "b", "ar', "it has no end")],
         ),
         (
             '<execute>[read, {"name": "a"}]</execute>',
-            [Called("a", {}), Misread("read", "it is not a call; an array of objects is expected")],
+            [
+                Called("a", {}),
+                UnparsableCall("read", "it is not a call; an array of objects is expected"),
+            ],
         ),
     ],
 )
@@ -133,7 +136,7 @@ def test_parse_reads_what_models_write(text: str, events: list[Event]) -> None:
 
 def test_markers_beside_native_calls_are_plain_text() -> None:
     text = "<think>x</think><execute>[]</execute>"
-    assert parse(text, calls=False) == [Thought("x"), Prose("<execute>[]</execute>")]
+    assert parse(text, calls=False) == [Thought("x"), AnswerText("<execute>[]</execute>")]
 
 
 @pytest.mark.parametrize(
@@ -178,4 +181,4 @@ def test_malformed_call_is_repaired_if_unambiguous(text: str, arguments: object)
     ],
 )
 def test_ambiguous_call_is_refused(text: str) -> None:
-    assert isinstance(read_call(text), Misread)
+    assert isinstance(read_call(text), UnparsableCall)

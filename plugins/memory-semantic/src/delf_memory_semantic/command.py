@@ -69,19 +69,22 @@ class _ProjectMemory:
         self._options = options
 
     def use(self, work: Callable[[SemanticStore], Awaitable[T]]) -> T:
-        """Open the store, run work with it, and close it. Return the result of the work."""
+        """Open the store, do work with it, close it, and return the result of the work.
+
+        If the work waits for the embedding model to load, tell the user so.
+        """
 
         async def main() -> T:
             store = SemanticStore(self._context, **self._options)
             try:
-                return await _await_with_notice(store, work(store))
+                return await _await_with_loading_notice(store, work(store))
             finally:
                 await store.aclose()
 
         return asyncio.run(main())
 
 
-async def _await_with_notice(store: SemanticStore, work: Awaitable[T]) -> T:
+async def _await_with_loading_notice(store: SemanticStore, work: Awaitable[T]) -> T:
     """Await work; if it takes long because the embedding model is loading, print a notice."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task}, timeout=_NOTICE_DELAY_SECONDS)

@@ -193,7 +193,8 @@ class FactDatabase:
             for n, (content, source) in enumerate(facts)
         }
         with self._begin() as connection:
-            # By the counters, other processes notice the new facts, or load all facts again.
+            # Other processes watch two counters: after additions, they load the new facts; after
+            # invalidations, they load all facts again.
             self._count(connection, additions=1)
             if self._remove(connection, _facts.c.digest, rows):
                 self._count(connection, invalidations=1)
@@ -299,7 +300,8 @@ class FactDatabase:
     def facts(self, ids: Sequence[int]) -> dict[int, StoredFact]:
         """Return a mapping from number to fact; the numbers of removed facts are left out."""
         with self._read() as connection:
-            # With a condition on the namespace, SQLite would scan all of its facts.
+            # The namespace is checked in Python: with it in the WHERE clause, SQLite would use the
+            # index of the namespace, and scan all facts of the namespace.
             rows = connection.execute(sa.select(_facts).where(_facts.c.id.in_(ids)))
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
@@ -503,12 +505,17 @@ def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
 def significant_words(query: str) -> list[str]:
     """Return the significant words of a query, split in the same way as in the index.
 
+    A word in a writing system without spaces, such as Chinese, is split into pairs of letters.
+
     Args:
         query: The query in plain words.
     """
-    words = dict.fromkeys(re.findall(r"[^\W_]+", query))
-    # words_of() returns nothing for a stop word.
-    return list(dict.fromkeys(part for word in words if words_of(word) for part in parts_of(word)))
+    index_words: dict[str, None] = {}
+    for word in re.findall(r"[^\W_]+", query):
+        is_stop_word = not words_of(word)
+        if not is_stop_word:
+            index_words |= dict.fromkeys(parts_of(word))
+    return list(index_words)
 
 
 def prepare_for_index(content: str) -> str:

@@ -35,7 +35,10 @@ def is_database(path: Path) -> bool:
 
 
 def is_delfhos(path: Path) -> bool:
-    """Return True if a file is a memory of the program Delfhos. Does not change the file."""
+    """Return True if a file is a memory database that the program Delfhos wrote.
+
+    The file is only read.
+    """
     try:
         if not path.is_file() or not is_database(path):
             return False
@@ -70,8 +73,10 @@ def _open_database(path: Path) -> sqlite3.Connection:
 
 
 def _has_delfhos_tables(connection: sqlite3.Connection) -> bool:
+    """Return True if a database was written by Delfhos, the predecessor of delf."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if "memories" not in tables or "delf_memory_meta" in tables:
+    is_written_by_delf = "delf_memory_meta" in tables
+    if "memories" not in tables or is_written_by_delf:
         return False
     columns = {row[1] for row in connection.execute("PRAGMA table_info(memories)")}
     return columns >= _COLUMNS

@@ -24,7 +24,7 @@ def share_of_words(query: str, text: str) -> float:
 
 
 def fuse_rankings(
-    by_words: Mapping[int, float], similarities: Mapping[int, float], share: float
+    by_words: Mapping[int, float], similarities: Mapping[int, float], matched_word_ratio: float
 ) -> dict[int, float]:
     """Combine two rankings. Return a mapping from number to score, best first.
 
@@ -36,11 +36,13 @@ def fuse_rankings(
         by_words: A mapping from number to word score (BM25 or similar), best first.
         similarities: A mapping from number to vector similarity, from -1 to 1. Without a vector,
             the word score counts alone.
-        share: The share of the query's words in the best word match, from 0 to 1.
+        matched_word_ratio: The number of the query's words in the best word match, divided by the
+            number of all words of the query. The word scores are multiplied by this ratio.
     """
     best = max(by_words.values(), default=0.0) or 1.0
     scores: dict[int, float] = {}
     for number in {**by_words, **similarities}:
-        words = share * by_words.get(number, 0.0) / best
-        scores[number] = _WORD_WEIGHT * words + (1 - _WORD_WEIGHT) * similarities.get(number, words)
+        word_score = matched_word_ratio * by_words.get(number, 0.0) / best
+        similarity = similarities.get(number, word_score)
+        scores[number] = _WORD_WEIGHT * word_score + (1 - _WORD_WEIGHT) * similarity
     return {number: scores[number] for number in sorted(scores, key=lambda n: -scores[n])}

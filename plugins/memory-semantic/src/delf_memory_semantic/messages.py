@@ -69,7 +69,7 @@ class MessageIndex:
         self._owner = owner
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.create_function("searched", 1, prepare_for_index, deterministic=True)
+        self._database.create_function("searchable", 1, prepare_for_index, deterministic=True)
         self._database.executescript(_SCHEMA)
         self._vectors: dict[bytes, Any] = {}
         self._model: str | None = None
@@ -78,10 +78,11 @@ class MessageIndex:
         """Replace all messages of a conversation in the index."""
         rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
         with self._lock, self._database as database:
-            # The full-text index needs the old texts to delete their entries.
+            # The full-text index needs the old texts to delete their entries. The SQL function
+            # searchable() separates the words of a text, as prepare_for_index() does.
             database.execute(
                 "INSERT INTO words(words, rowid, content) "
-                "SELECT 'delete', id, searched(content) FROM messages WHERE conversation = ?",
+                "SELECT 'delete', id, searchable(content) FROM messages WHERE conversation = ?",
                 (conversation,),
             )
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
@@ -93,7 +94,7 @@ class MessageIndex:
             )
             database.execute(
                 "INSERT INTO words(rowid, content) "
-                "SELECT id, searched(content) FROM messages WHERE id > ?",
+                "SELECT id, searchable(content) FROM messages WHERE id > ?",
                 (last_id,),
             )
 
@@ -145,12 +146,14 @@ class MessageIndex:
                 values = (any_word, since, until, RANKING_SIZE)
                 by_words = dict(self._database.execute(_SEARCH, values).fetchall())
             similarities = self._similarities(vector, since, until, by_words)
-            # The word ranking counts as much as the share of the query's words in its best match.
+            # The word ranking is weighted by the share of the query's words that its first message
+            # contains.
             best_match = next(iter(by_words), None)
-            word_share = 0.0
+            matched_word_ratio = 0.0
             if best_match is not None:
-                word_share = share_of_words(query, self._message(best_match).message.content)
-            chosen = list(fuse_rankings(by_words, similarities, word_share))[:limit]
+                best_text = self._message(best_match).message.content
+                matched_word_ratio = share_of_words(query, best_text)
+            chosen = list(fuse_rankings(by_words, similarities, matched_word_ratio))[:limit]
             return [self._message(number) for number in chosen]
 
     def _similarities(
@@ -162,8 +165,8 @@ class MessageIndex:
     ) -> dict[int, float]:
         """Return the similarities of messages to a query.
 
-        The result has the messages that are nearest to the query's vector, and those of
-        ``by_words``.
+        The result has the messages that are nearest to the query's vector, and the messages of
+        ``by_words`` that have a vector.
 
         Args:
             vector: The vector of the query; None without an embedding model.

@@ -116,15 +116,16 @@ class Recall(Connection[RecallSettings]):
             if self._journal is None:
                 url = self.settings.url
                 url_text = None if url is None else url.get_secret_value()
-                # The journal that holds conversations; by default the agent's own journal.
+                # Open the journal that holds conversations; by default the agent's own journal.
                 self._journal = context.conversations(url_text)
             if self._index is None:
                 file = context.data_dir / "recall.db"
                 # Journals share the file, and each deletes the vectors of removed messages.
                 owner = f"{self.settings.namespace} of {self._journal.place}"
                 self._index = await asyncio.to_thread(MessageIndex, file, owner)
-            store = self._journal.conversations(self.settings.namespace)
-            await self._index_changes(store, self._index)
+            namespace = self.settings.namespace
+            conversations_of_namespace = self._journal.conversations(namespace)
+            await self._index_changes(conversations_of_namespace, self._index)
             return self._index
 
     async def _index_changes(self, store: ConversationStore, index: MessageIndex) -> None:

@@ -160,9 +160,10 @@ class SemanticStore:
         Args:
             query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: The minimum score of a fact as a share of the best score, from 0 to 1. In
-                addition, the fact's similarity to the query, or the share of the query's words in
-                the fact, must nearly reach the threshold.
+            threshold: A number from 0 to 1. A fact is returned if its score is at least
+                ``threshold`` times the best score. In addition, the fact's similarity to the query,
+                or the share of the query's words in the fact, must reach a minimum, which is a
+                little lower than ``threshold``.
 
         Raises:
             MemoryRetrievalError: If the database cannot be read.
@@ -183,14 +184,16 @@ class SemanticStore:
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the vector of a query, and a mapping from the nearest facts to their similarities.
 
-        Facts without a vector get one in the background. Without an embedder, the vector is None
-        and the mapping is empty.
+        If there are facts without a vector, wait for at most VECTOR_SECONDS until these facts get a
+        vector; this work continues in the background. Without an embedder, the vector is None and
+        the mapping is empty.
         """
         vector = await self._query_vector(query)
         if vector is None:
             return None, {}
         is_embedding = self._embedding is not None and not self._embedding.done()
         if self._has_gaps and not is_embedding:
+            # Set now, because a fact that is saved meanwhile without a vector sets this to True.
             self._has_gaps = False
             self._embedding = shared_task(self.fill())
             self._embedding.add_done_callback(_log_failure)
@@ -220,12 +223,11 @@ class SemanticStore:
             similarities = similarities | self._nearest.similarities(
                 vector, self._model, found_by_words_only
             )
-        # The word scores count as much as the share of the query's words in the best match.
-        best_match = self._database.facts(tuple(word_scores)[:1])
-        word_share = max(
-            (share_of_words(query, fact.content) for fact in best_match.values()), default=0.0
-        )
-        return fuse_rankings(word_scores, similarities, word_share), similarities
+        # The word scores are weighted by the share of the query's words that the best match has.
+        matched_word_ratio = 0.0
+        for fact in self._database.facts(tuple(word_scores)[:1]).values():
+            matched_word_ratio = share_of_words(query, fact.content)
+        return fuse_rankings(word_scores, similarities, matched_word_ratio), similarities
 
     def _above_threshold(
         self,
@@ -253,8 +255,9 @@ class SemanticStore:
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
-        # For a threshold of 0.3 this is 0.23, because similarities are lower than scores divided by
-        # the best score. For a threshold of 1 this is 1.
+        # Lower than the threshold, except for 0 and 1: a score divided by the best score is 1 for
+        # the best fact, whereas its similarity is seldom near 1. For a threshold of 0.3, the
+        # minimum is 0.23.
         min_similarity = threshold * (2 + threshold) / 3
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)
@@ -377,7 +380,8 @@ class SemanticStore:
     ) -> None:
         """Report that facts are found by words only, because the embedder failed.
 
-        The report goes to the log once, and to the notes of each task.
+        The first report is logged as a warning, and later reports as information. The notes of each
+        task get the report, too.
 
         Args:
             error: The error of the embedder.
@@ -394,7 +398,7 @@ class SemanticStore:
         message = f"facts are found by words alone, the embedder failed: {reason}"
         note(message)
         self._failure_message = message
-        (_log.info if self._has_reported else _log.warning)("%s", message)
+        _log.log(logging.INFO if self._has_reported else logging.WARNING, "%s", message)
         self._has_reported = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:

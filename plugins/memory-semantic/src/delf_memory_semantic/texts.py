@@ -32,6 +32,7 @@ def is_file_name(text: str) -> bool:
     if not text or "\n" in text or len(text) > _LONGEST_PATH:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
+        # A single word, such as "README", may be a fact although there is such a file.
         return bool(Path(text).suffix) or os.sep in text
     # A text that looks like a path is taken for the name of a missing file, not for a sentence.
     return _PATH_LIKE.fullmatch(text) is not None

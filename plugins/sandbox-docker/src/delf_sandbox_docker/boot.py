@@ -196,7 +196,7 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
     poll.register(0, 0)  # report only a closed other end, no data
     poll.register(wake_up_reader, select.POLLIN)
     _exit_if_guest_ended(child, processor_time)
-    # The loop ends when this process exits: at the end of the guest or the host, or of the time.
+    # This process exits when the guest or the host ends, or when the processor time is used up.
     while True:
         remaining = processor_time.milliseconds_left()
         if remaining is not None and remaining <= 0:
@@ -221,8 +221,9 @@ def _report_exit(
         processor_time: The processor time of the container.
         is_out_of_memory: Whether the kernel ended the guest because memory ran out.
     """
-    values = code, b"true" if is_out_of_memory else b"false", processor_time.used()
-    os.write(2, b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % values)
+    oom = b"true" if is_out_of_memory else b"false"
+    report = b'{"exit": %d, "oom": %s, "cpu": %.3f}\n' % (code, oom, processor_time.used())
+    os.write(2, report)
 
 
 def _exit_if_guest_ended(child: int, processor_time: _ProcessorTime) -> None:

@@ -255,8 +255,9 @@ class ContainerProcess:
         """Remove the container and its folder; log if the container could not be removed."""
         removal = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
-            # A container that is left over is no error: the next process removes the container.
-            with self._engine.leftovers.track(DelfError):
+            # A container that is left over is no error, because the next process removes the
+            # container: track() logs a DelfError instead of raising the error.
+            with self._engine.removal_outage.track(DelfError):
                 has_ended = await self._engine.finish({removal})
                 if not has_ended:  # the engine no longer responds
                     removal.cancel()

@@ -53,8 +53,9 @@ class Engine:
         self._info: dict[str, Any] | None = None
         # The monotonic time before which no ping is sent, because a ping failed a moment ago.
         self._next_ping_at = 0.0
-        self.leftovers = Outage(_log, "containers are left for the next process to remove")
+        self.removal_outage = Outage(_log, "containers are left for the next process to remove")
         """Logs once that containers cannot be removed, until a removal succeeds."""
+        # The event loop, and the semaphore that limits the number of concurrent requests on it.
         self._permits_of_loop: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, cast
 
 from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
-from delf_strategy_stream.events import Called, Misread
+from delf_strategy_stream.events import Called, UnparsableCall
 
 _ARGUMENT_KEYS: Final = ("args", "arguments", "parameters", "input")
 _TRAILING_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
@@ -27,7 +27,7 @@ _UNREADABLE: Final = (
 )
 
 
-def read_call(text: str) -> Called | Misread:
+def read_call(text: str) -> Called | UnparsableCall:
     """Parse a tool call that a model wrote as JSON.
 
     Some deviations from JSON are accepted: line breaks in strings, trailing commas, quotes as HTML
@@ -42,14 +42,14 @@ def read_call(text: str) -> Called | Misread:
         try:
             value = decode(text)
         except DuplicateKeyError as error:
-            return Misread(text, str(error))
+            return UnparsableCall(text, str(error))
         except _UNREADABLE as error:
             if decode is _DECODERS[0]:
                 why = f"it is not JSON: {getattr(error, 'msg', 'it is nested too deeply')}"
             continue
         if isinstance(value, dict):
-            return _call(cast("dict[str, Any]", value), text)
-    return Misread(text, why)
+            return _parse_call(cast("dict[str, Any]", value), text)
+    return UnparsableCall(text, why)
 
 
 def _parse_with_trailing_commas(text: str) -> Any:
@@ -81,24 +81,32 @@ _DECODERS: Final[tuple[Callable[[str], Any], ...]] = (
 )
 
 
-def _call(value: dict[str, Any], text: str) -> Called | Misread:
+def _parse_call(value: dict[str, Any], text: str) -> Called | UnparsableCall:
+    """Return the call that a JSON object describes.
+
+    Args:
+        value: The object.
+        text: The text of the object, for a call that cannot be parsed.
+    """
     name = value.get("name")
     if not isinstance(name, str) or not name:
-        return Misread(text, 'it has no "name"')
+        return UnparsableCall(text, 'it has no "name"')
     argument_keys = [key for key in _ARGUMENT_KEYS if key in value]
-    if len(argument_keys) > 1 or (not argument_keys and len(value) > 1):
-        return Misread(text, 'its arguments are to be in "args"')
+    has_several_keys = len(argument_keys) > 1
+    has_arguments_beside_name = not argument_keys and len(value) > 1
+    if has_several_keys or has_arguments_beside_name:
+        return UnparsableCall(text, 'its arguments are to be in "args"')
     arguments: Any = value[argument_keys[0]] if argument_keys else {}
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments or "{}")
         except DuplicateKeyError as error:
-            return Misread(text, str(error))
+            return UnparsableCall(text, str(error))
         except (ValueError, RecursionError):
-            return Misread(text, '"args" is not an object')
+            return UnparsableCall(text, '"args" is not an object')
     if arguments is None:
         arguments = {}
     if not isinstance(arguments, dict):
-        return Misread(text, '"args" is not an object')
+        return UnparsableCall(text, '"args" is not an object')
     named_arguments = cast("dict[Any, Any]", arguments)
     return Called(name, {str(key): item for key, item in named_arguments.items()})

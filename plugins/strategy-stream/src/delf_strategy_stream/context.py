@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from delf.messages import Message, ToolCall, user
-from delf_strategy_stream.events import Called, Invented, Misread, Result
+from delf_strategy_stream.events import Called, InventedResults, Result, UnparsableCall
 
 CHARS_PER_TOKEN: Final = 4
 """The estimated number of characters per token."""
@@ -43,7 +43,7 @@ class Turn:
     calls: tuple[Called, ...] = ()
     provider_calls: tuple[ToolCall, ...] = ()
     results: tuple[Result, ...] = ()
-    problems: tuple[Misread | Invented, ...] = ()
+    problems: tuple[UnparsableCall | InventedResults, ...] = ()
     is_cut: bool = False
     notices: tuple[str, ...] = ()
 
@@ -51,12 +51,15 @@ class Turn:
 class Notation(Protocol):
     """The form in which thoughts, calls and results are written in messages."""
 
-    def written(self, turn: Turn) -> Message:
+    def answer_message(self, turn: Turn) -> Message:
         """Return the message with the model's answer, as later requests repeat it."""
         ...
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the messages with the results of a turn's calls, and about its problems."""
+        """Return the messages that follow a turn: the results of its calls, and its problems.
+
+        Problems are the calls that could not be parsed, and the results that the model invented.
+        """
         ...
 
 
@@ -74,7 +77,7 @@ def assemble(
     """
     messages = list(beginning)
     for turn in turns:
-        messages += (notation.written(turn), *notation.messages_after(turn))
+        messages += (notation.answer_message(turn), *notation.messages_after(turn))
     return tuple(messages)
 
 
@@ -87,7 +90,7 @@ def problems_text(turn: Turn) -> str:
             if len(problem.text) <= _MAX_QUOTED_CHARS
             else f"{problem.text[:_MAX_QUOTED_CHARS]}…"
         )
-        if isinstance(problem, Invented):
+        if isinstance(problem, InventedResults):
             lines.append(
                 "What you wrote after your calls was cut off and counts for nothing: results come "
                 f"from the tools only. It was: {quoted}"

@@ -15,7 +15,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Prose:
+class AnswerText:
     """A piece of the text for the user."""
 
     text: str
@@ -30,7 +30,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Misread:
+class UnparsableCall:
     """Text that was expected to be calls but cannot be parsed.
 
     Args:
@@ -43,7 +43,7 @@ class Misread:
 
 
 @dataclass(frozen=True, slots=True)
-class Invented:
+class InventedResults:
     """Ignored text after the calls, in which models often invent the results of their calls."""
 
     text: str
@@ -66,7 +66,7 @@ class Result:
     is_untrusted: bool = False
 
 
-Event = Thought | Prose | Called | Misread | Invented
+Event = Thought | AnswerText | Called | UnparsableCall | InventedResults
 
 
 def join_texts(events: list[Event]) -> list[Event]:
@@ -76,8 +76,8 @@ def join_texts(events: list[Event]) -> list[Event]:
         last = joined[-1] if joined else None
         if isinstance(event, Thought) and isinstance(last, Thought):
             joined[-1] = Thought(last.text + event.text)
-        elif isinstance(event, Prose) and isinstance(last, Prose):
-            joined[-1] = Prose(last.text + event.text)
+        elif isinstance(event, AnswerText) and isinstance(last, AnswerText):
+            joined[-1] = AnswerText(last.text + event.text)
         else:
             joined.append(event)
     return joined

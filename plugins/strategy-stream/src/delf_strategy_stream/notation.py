@@ -22,13 +22,13 @@ from delf.protocols.strategy import ToolDescription
 from delf_strategy_stream.calls import read_call
 from delf_strategy_stream.context import Turn, problems_text
 from delf_strategy_stream.events import (
+    AnswerText,
     Called,
     Event,
-    Invented,
-    Misread,
-    Prose,
+    InventedResults,
     Result,
     Thought,
+    UnparsableCall,
     join_texts,
 )
 from delf_strategy_stream.parser import Parser
@@ -82,7 +82,7 @@ class Markers:
         """Return a parser for the next answer."""
         return Reader()
 
-    def written(self, turn: Turn) -> Message:
+    def answer_message(self, turn: Turn) -> Message:
         """Return the message with the model's answer: reasoning, text and calls between markers."""
         parts = [f"<think>{turn.thoughts.strip()}</think>"] if turn.thoughts.strip() else []
         parts += [turn.text.strip()] if turn.text.strip() else []
@@ -121,6 +121,7 @@ class FunctionCalls:
         self.model_tools = tuple(
             ModelTool(
                 name=self._names[tool.name],
+                # The rules explain "asks": a person is asked before such a call is made.
                 description=tool.summary + (" (asks)" if tool.asks else ""),
                 parameters=_without(tool.schema, "$schema"),
             )
@@ -138,23 +139,22 @@ class FunctionCalls:
         """Return a parser for the next answer."""
         return Reader(self._tools)
 
-    def written(self, turn: Turn) -> Message:
+    def answer_message(self, turn: Turn) -> Message:
         """Return the message with the model's answer: text, and the provider's function calls."""
-        return (
-            assistant(turn.text.strip(), turn.provider_calls)
-            if turn.provider_calls
-            else assistant(turn.text)
-        )
+        if not turn.provider_calls:
+            return assistant(turn.text)
+        # The text before calls often is only white space, which some providers refuse.
+        return assistant(turn.text.strip(), turn.provider_calls)
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
         """Return a message with a result for each call, and a message about the answer's problems.
 
-        Providers require a result even for a call that could not be parsed. Without calls or
-        without problems, the message about these is left out.
+        Without calls, the first message is left out; without problems, the second. Providers
+        require a result even for a call that could not be parsed.
         """
         # The results, and the problems of calls that could not be parsed, are in the order of the
         # calls. Parsing a call again shows which of the two belongs to the call.
-        misread = iter(p for p in turn.problems if isinstance(p, Misread))
+        misread = iter(p for p in turn.problems if isinstance(p, UnparsableCall))
         numbered_results = iter(enumerate(turn.results, 1))
         tool_results: list[ToolResult] = []
         for call in turn.provider_calls:
@@ -179,7 +179,7 @@ class Reader:
 
     def __init__(self, tools: Mapping[str, str] | None = None) -> None:
         self._tools = tools
-        self._parser = Parser(calls=tools is None)
+        self._parser = Parser(parses_calls=tools is None)
 
     def feed(self, delta: ModelDelta) -> list[Event]:
         """Parse the next piece of a streamed answer; return the events that are now complete."""
@@ -194,7 +194,8 @@ class Reader:
 
     def parse(self, reply: ModelReply) -> Turn:
         """Parse a complete reply; return the turn, whose calls have no results yet."""
-        parser = Parser(calls=self._tools is None)
+        calls_are_in_text = self._tools is None
+        parser = Parser(parses_calls=calls_are_in_text)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:
             events += [_parse_provider_call(call, self._tools) for call in reply.calls]
@@ -207,17 +208,20 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
     thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]
     return Turn(
         thoughts="".join(thoughts),
-        text="".join(e.text for e in joined if isinstance(e, Prose)),
+        text="".join(e.text for e in joined if isinstance(e, AnswerText)),
         calls=tuple(e for e in joined if isinstance(e, Called)),
         provider_calls=reply.calls,
+        # In a reply that was cut off, a call may be unparsable only because its end is missing.
         problems=tuple(
-            e for e in joined if isinstance(e, Invented) or (isinstance(e, Misread) and not is_cut)
+            e
+            for e in joined
+            if isinstance(e, InventedResults) or (isinstance(e, UnparsableCall) and not is_cut)
         ),
         is_cut=is_cut,
     )
 
 
-def _parse_provider_call(call: ToolCall, tools: Mapping[str, str]) -> Called | Misread:
+def _parse_provider_call(call: ToolCall, tools: Mapping[str, str]) -> Called | UnparsableCall:
     """Parse a function call of the provider, and replace the name by the tool's name in delf."""
     name = tools.get(call.name, call.name)
     return read_call(f'{{"name": {json.dumps(name)}, "args": {call.arguments or "{}"}}}')

@@ -9,11 +9,11 @@ from typing import Final
 from delf.answers import Opening, find_reasoning_opening, may_be_reasoning
 from delf_strategy_stream.calls import read_call
 from delf_strategy_stream.events import (
+    AnswerText,
     Event,
-    Invented,
-    Misread,
-    Prose,
+    InventedResults,
     Thought,
+    UnparsableCall,
 )
 
 _EXECUTE: Final = "<execute>"
@@ -41,11 +41,12 @@ class Parser:
     A tag in a code fence, in quotes or in a JSON string is ordinary text.
 
     Args:
-        calls: Whether to parse calls from the text; False if the API reports calls separately.
+        parses_calls: Whether to parse calls from the text; False if the API reports calls
+            separately.
     """
 
-    def __init__(self, *, calls: bool = True) -> None:
-        self._tags = ("<think>", _EXECUTE) if calls else ("<think>",)
+    def __init__(self, *, parses_calls: bool = True) -> None:
+        self._tags = ("<think>", _EXECUTE) if parses_calls else ("<think>",)
         # The end of the input, which no state has consumed yet.
         self._unparsed: str = ""
         # The method that parses the input at this point of the answer.
@@ -64,7 +65,7 @@ class Parser:
         # The number of open brackets, and whether a JSON string is open, in the current call.
         self._depth = 0
         self._in_string = False
-        self._is_over = False
+        self._is_input_complete = False
         # The text after the calls, in which models invent results of these calls.
         self._text_after_calls: list[str] = []
 
@@ -80,10 +81,11 @@ class Parser:
     def finish(self) -> list[Event]:
         """End the answer; return the remaining events.
 
-        A ``Misread`` event names a text that is no valid call, with the reason. An ``Invented``
-        event has the text after the calls, in which models make up results of these calls.
+        An ``UnparsableCall`` event names a text that is no valid call, with the reason. An
+        ``InventedResults`` event has the text after the calls, in which models make up results of
+        these calls.
         """
-        self._is_over = True
+        self._is_input_complete = True
         events = self.feed("")
         rest, state = self._unparsed, self._state
         self._unparsed = ""
@@ -91,19 +93,22 @@ class Parser:
             self._add_text_for_user(rest, events)
         elif state == self._inside_reasoning:
             events += [Thought(rest)] if rest else []
-            events.append(Misread(text="", why=f"{self._reasoning_tag} has no end"))
+            events.append(UnparsableCall(text="", why=f"{self._reasoning_tag} has no end"))
         elif state == self._after_execute_tag:
-            events.append(Misread(text=_EXECUTE, why="no calls follow"))
+            events.append(UnparsableCall(text=_EXECUTE, why="no calls follow"))
         elif state == self._inside_call:
-            events.append(Misread(text=rest, why="it has no end"))
-        elif state == self._between_calls and not _JSON_FENCE.startswith(rest):
-            self._text_between_calls.append(rest)
+            events.append(UnparsableCall(text=rest, why="it has no end"))
+        elif state == self._between_calls:
+            # An incomplete "```json" before a call is no text.
+            is_incomplete_fence = _JSON_FENCE.startswith(rest)
+            if not is_incomplete_fence:
+                self._text_between_calls.append(rest)
         self._report_text_between_calls(events)
         prose = "".join(self._shown_text_parts)
         if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(prose):
-            events.append(Misread(text=prose, why="calls are not written in a fence"))
+            events.append(UnparsableCall(text=prose, why="calls are not written in a fence"))
         if self._text_after_calls:
-            events.append(Invented("".join(self._text_after_calls)[:_MAX_INVENTED_CHARS]))
+            events.append(InventedResults("".join(self._text_after_calls)[:_MAX_INVENTED_CHARS]))
         return events
 
     # -- states: each consumes input, and returns False if more input is needed ---------------
@@ -119,7 +124,7 @@ class Parser:
             self._unparsed = self._unparsed[self._opening.length :]
             self._state = self._inside_reasoning
             return True
-        if may_be_reasoning(self._unparsed) and not self._is_over:
+        if may_be_reasoning(self._unparsed) and not self._is_input_complete:
             return False
         self._state = self._outside_tags
         return True
@@ -164,9 +169,9 @@ class Parser:
         if tag is not None and self._is_tag_in_effect(tag):
             self._choose_state_for_tag(tag)
             return True
-        # A piece may end within a mark: keep the mark's beginning until the next piece.
+        # A piece may end within a tag: keep the tag's beginning until the next piece.
         may_begin_tag = any(tag.startswith(self._unparsed) for tag in self._tags)
-        if tag is None and may_begin_tag and not self._is_over:
+        if tag is None and may_begin_tag and not self._is_input_complete:
             return False
         # A tag that is only mentioned, and a "<" that begins no tag, are text for the user.
         plain_text = tag or "<"
@@ -188,12 +193,15 @@ class Parser:
         return tag == _EXECUTE or is_first_in_line
 
     def _choose_state_for_tag(self, tag: str) -> None:
-        """Choose the state that parses the input from a tag on."""
+        """Choose the state that parses the input from a tag on.
+
+        The tag stays in the unparsed input if it may turn out to be text for the user.
+        """
         if tag == "<think>":
-            # Reasoning begins an answer. Later in the answer, the user sees it as text.
+            # <think> begins reasoning only at the start of an answer, and is text later on.
             self._state = self._think_tag_in_text
         elif "".join(self._current_line).strip():
-            # The search for the end tag starts after this tag.
+            # The next state decides whether the tag is text. It searches the end tag after the tag.
             self._search_start, self._state = len(tag), self._execute_in_line
         else:
             self._unparsed = self._unparsed[len(tag) :]
@@ -217,13 +225,13 @@ class Parser:
     def _execute_in_line(self, events: list[Event]) -> bool:
         """Parse ``<execute>`` in a line with other text. Return False if more input is needed.
 
-        If text follows ``</execute>`` in the same line, both tags are text for the user. Another
-        tag, such as ``</answer>``, does not count as text. Without ``</execute>``, the rest of the
-        output is the script.
+        The text between the tags is calls if nothing but white space or another tag, such as
+        ``</answer>``, follows ``</execute>`` in the line. Otherwise, both tags and the text between
+        the tags are text for the user. Without ``</execute>``, the rest of the answer is calls.
         """
         while True:
             end = self._unparsed.find(_END_EXECUTE, self._search_start)
-            if end < 0 and not self._is_over:
+            if end < 0 and not self._is_input_complete:
                 # The end mark may be split between pieces: search the last characters again.
                 self._search_start = max(
                     self._search_start, len(self._unparsed) - len(_END_EXECUTE)
@@ -233,7 +241,9 @@ class Parser:
                 break
             self._search_start = end + 1
         rest_of_line, line_break, _ = self._unparsed[end + len(_END_EXECUTE) :].partition("\n")
-        is_end_of_line_missing = not rest_of_line.strip() and not line_break and not self._is_over
+        is_end_of_line_missing = (
+            not rest_of_line.strip() and not line_break and not self._is_input_complete
+        )
         if end >= 0 and is_end_of_line_missing:
             self._search_start = end
             return False
@@ -247,7 +257,7 @@ class Parser:
         return True
 
     def _after_execute_tag(self, events: list[Event]) -> bool:
-        """Choose the state for what follows ``<execute>``: calls, a Python call, or else text.
+        """Choose the state after ``<execute>``: JSON calls, a call in Python's notation, or text.
 
         Return False if more input is needed for the choice.
         """
@@ -260,7 +270,7 @@ class Parser:
             self._state = self._between_calls
             return True
         name = _NAME.match(upcoming)
-        if name is not None and name.end() == len(upcoming) and not self._is_over:
+        if name is not None and name.end() == len(upcoming) and not self._is_input_complete:
             return False
         if name is not None and upcoming[name.end() :].startswith("("):
             self._state = self._inside_python_call
@@ -270,18 +280,18 @@ class Parser:
         return True
 
     def _inside_python_call(self, events: list[Event]) -> bool:
-        """Parse a call in Python's notation, and add a :class:`Misread` event for the call.
+        """Parse a call in Python's notation, and add an :class:`UnparsableCall` event for the call.
 
         Calls must be JSON.
 
-        Return False if more input is needed.
+        Return False to stop parsing: more input is needed, or the answer has ended.
         """
         text, end_tag, rest = self._unparsed.partition(_END_EXECUTE)
-        if not end_tag and not self._is_over:
+        if not end_tag and not self._is_input_complete:
             return False
-        events.append(Misread(text.strip()[:1000], _NOT_JSON))
+        events.append(UnparsableCall(text.strip()[:1000], _NOT_JSON))
         self._unparsed, self._state = rest, self._after_calls
-        return bool(end_tag)  # without an end tag, the answer is over and no input is left
+        return bool(end_tag)
 
     def _between_calls(self, events: list[Event]) -> bool:
         """Parse the characters between two calls, up to the next call or the end tag.
@@ -329,7 +339,7 @@ class Parser:
             if character == "<":
                 upcoming = self._unparsed[position : position + len(_END_EXECUTE)]
                 if upcoming == _END_EXECUTE:
-                    events.append(Misread(self._unparsed[:position], "it has no end"))
+                    events.append(UnparsableCall(self._unparsed[:position], "it has no end"))
                     self._unparsed, self._state = self._unparsed[position:], self._between_calls
                     return True
                 if _END_EXECUTE.startswith(upcoming) and position + len(upcoming) == len(
@@ -379,7 +389,7 @@ class Parser:
         """Add an event with text for the user, and note whether the text is in a code fence."""
         if not text:
             return
-        events.append(Prose(text))
+        events.append(AnswerText(text))
         self._shown_text_parts.append(text)
         *lines, last = text.split("\n")
         for line in lines:
@@ -393,7 +403,9 @@ class Parser:
         text = "".join(self._text_between_calls).strip()
         self._text_between_calls.clear()
         if text:
-            events.append(Misread(text[:1000], "it is not a call; an array of objects is expected"))
+            events.append(
+                UnparsableCall(text[:1000], "it is not a call; an array of objects is expected")
+            )
 
 
 def _partial_tag_length(text: str, tag: str) -> int:

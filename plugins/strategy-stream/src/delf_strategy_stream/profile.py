@@ -56,6 +56,8 @@ class Profile(Connection[ProfileSettings]):
         """The description of the user; empty by default."""
         return await asyncio.to_thread(_read, self._path)
 
+    # The result is the user's own text (``trust``). Untrusted data in ``text`` would be stored, so
+    # the argument is a sink.
     @action(effect="write", trust="own", sinks=["text"])
     async def update(self, text: str) -> str:
         """Replace the description of the user.

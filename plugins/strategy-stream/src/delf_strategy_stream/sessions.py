@@ -41,17 +41,20 @@ class SessionTurns:
 
     async def send(
         self,
-        new: Sequence[Message],
-        whole: Sequence[Message],
+        new_messages: Sequence[Message],
+        all_messages: Sequence[Message],
         *,
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
     ) -> ModelReply:
         """Send a turn and wait for the complete answer.
 
+        If the session breaks, open another session and send all messages. After the last session,
+        send all messages without a session.
+
         Args:
-            new: The messages since the last turn.
-            whole: The messages of the whole conversation, including ``new``.
+            new_messages: The messages since the last turn.
+            all_messages: The messages of the whole conversation, including the new messages.
             tools: The callable tools.
             on_delta: Receives each piece of the answer.
 
@@ -68,7 +71,7 @@ class SessionTurns:
                     break
                 is_continuation = self._session_knows_history
                 reply = await ask(
-                    new if is_continuation else whole,
+                    new_messages if is_continuation else all_messages,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,
@@ -84,10 +87,10 @@ class SessionTurns:
                     raise
                 continue
             self._session_knows_history = True
-            if reply.finish_reason == "cut":
+            if reply.finish_reason == "cut":  # the answer broke off, and so the session is broken
                 await self._close_broken("it broke off in the middle of an answer")
             return reply
-        return await ask(whole, tools=tools, on_delta=on_delta)
+        return await ask(all_messages, tools=tools, on_delta=on_delta)
 
     async def _connect(self) -> ModelSession | None:
         """Return the open session; open a session if none is open and attempts remain.

@@ -20,7 +20,7 @@ from delf.protocols.connection import ConnectionLike
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolChoice
 from delf.tools.find_tools import find_tools_if_needed
 from delf_strategy_stream.context import Turn, assemble, compact, tokens_of
-from delf_strategy_stream.events import Misread, Result
+from delf_strategy_stream.events import InventedResults, Result, UnparsableCall
 from delf_strategy_stream.notation import SUSPICIOUS, FunctionCalls, Markers
 from delf_strategy_stream.sessions import SessionTurns
 from delf_strategy_stream.settings import StreamSettings
@@ -33,7 +33,8 @@ Notifications = Callable[[], Awaitable[Sequence[str]]]
 Called before the first turn, and after each turn in which the model made calls.
 """
 
-_INSTANCE: Final = "strategy_stream"
+# The name in the environment variables ``DELF_STRATEGY_STREAM_…`` for the settings.
+_ENVIRONMENT_NAME: Final = "strategy_stream"
 _NOTIFICATION_SECONDS: Final = 10.0
 # The number of tokens of the conversation above which the oldest turns are shortened.
 #
@@ -65,7 +66,7 @@ class StreamStrategy:
         notifications: Notifications | None = None,
         **settings: Any,
     ) -> None:
-        self._settings = StreamSettings.for_instance(_INSTANCE, settings)
+        self._settings = StreamSettings.for_instance(_ENVIRONMENT_NAME, settings)
         self._notifications = notifications
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
@@ -142,18 +143,20 @@ class _Task:
             if host.has_answered:
                 return turn.text.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
-            if is_answer and turn.is_cut:
+            if not is_answer:
+                self._cut_off_answer = ""
+            elif turn.is_cut:
+                # The next turn has to continue the text of this and earlier turns.
                 joined_text = join_continuation(self._cut_off_answer, turn.text)
                 self._cut_off_answer = joined_text or turn.text
-            # If an earlier text was cut off and this text does not continue it, _joined_answer()
-            # returns None. Then no branch applies, and the model is asked again.
-            elif is_answer and (answer := self._joined_answer(turn.text)) is not None:
-                refusal = host.refuse(answer)
-                if refusal is None:
-                    return answer
-                turn = replace(turn, notices=(refusal,))
-            elif not is_answer:
-                self._cut_off_answer = ""
+            else:
+                # None if this text does not continue the cut-off text: the model is asked again.
+                answer = self._joined_answer(turn.text)
+                if answer is not None:
+                    refusal = host.refuse(answer)
+                    if refusal is None:
+                        return answer
+                    turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
             is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
             if is_empty:
@@ -185,8 +188,8 @@ class _Task:
 
         Args:
             beginning: The messages before the model's first turn.
-            new_messages: The messages since the model's last answer. A session sends only these
-                messages, because the server still has the earlier ones.
+            new_messages: The messages since the model's last answer. Only these messages are sent
+                in a session, which is a conversation that the model's server stores.
         """
         runner = TurnRunner(self._host, self._tools, self._notation.reader())
         conversation = assemble(beginning, self._earlier_turns, self._notation)
@@ -216,7 +219,7 @@ class _Task:
         return replace(result, value=value, is_untrusted=is_untrusted)
 
     async def _notices(self) -> tuple[str, ...]:
-        """Return the text of new notifications as the only item; empty if there are none."""
+        """Return a tuple with one text of all new notifications; an empty tuple without any."""
         if self._notifications is None:
             return ()
         source = self._notifications
@@ -247,6 +250,7 @@ class _Task:
         if after < before:
             self._earlier_turns = shorter
             message = f"about {before:,} tokens of earlier turns are {after:,} now"
+            # note() calls the function only if the journal does not have this record yet.
             await self._host.note("compaction", functools.partial(_as_coroutine, message))
 
     async def _count_failures(self, turn: Turn) -> None:
@@ -266,13 +270,11 @@ class _Task:
         elif turn.notices:
             reason = turn.notices[0]
         elif turn.problems:
-            first_problem = turn.problems[0]
-            is_call = isinstance(first_problem, Misread)
-            reason = (
-                f"a call could not be read: {first_problem.why}"
-                if is_call
-                else "it invented results"
-            )
+            match turn.problems[0]:
+                case UnparsableCall(why=why):
+                    reason = f"a call could not be read: {why}"
+                case InventedResults():
+                    reason = "it invented results"
         if self._failures > self._host.retry_count + 1:
             error_type = LLMExecutionError if turn.is_cut else CodeGenerationError
             excerpt = quote_answer(turn.text or turn.thoughts)

@@ -6,14 +6,14 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from delf.answers import truncation_error
 from delf.messages import ModelDelta, ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
 from delf_strategy_stream.context import Turn
-from delf_strategy_stream.events import Called, Event, Prose, Result, Thought
+from delf_strategy_stream.events import AnswerText, Called, Event, Result, Thought
 from delf_strategy_stream.names import normalise_spelling, spellings
 from delf_strategy_stream.notation import Reader
 from delf_strategy_stream.values import plain
@@ -23,6 +23,11 @@ _STATUS: Final[Mapping[str, str]] = {
     "ToolArgumentError": "refused",
     "ToolNotAllowed": "refused",
 }
+
+
+class _StartedCall(NamedTuple):
+    call: Called
+    answer: asyncio.Future[CallAnswer]
 
 
 class TurnRunner:
@@ -48,7 +53,8 @@ class TurnRunner:
         self._reader = reader
         self._tools = tools
         self._spellings = spellings(tools)
-        self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
+        self._started: list[_StartedCall] = []
+        # True once a call was parsed that has to wait for the end of the answer.
         self._must_wait = False
 
     async def run(self, ask: Callable[[OnDelta], Awaitable[ModelReply]]) -> Turn:
@@ -67,19 +73,21 @@ class TurnRunner:
             turn = self._reader.parse(reply)
             turn = replace(turn, calls=tuple(map(self._resolve_name, turn.calls)))
             turn_calls = self._all_calls(turn)
-            answers = await asyncio.gather(*(work for _, work in turn_calls))
+            answers = await asyncio.gather(*(started.answer for started in turn_calls))
         finally:
             # After a failure nobody reads the results of calls that were started early.
-            for _, work in self._started:
-                work.cancel()
-            await asyncio.gather(*(work for _, work in self._started), return_exceptions=True)
-        calls = tuple(call for call, _ in turn_calls)
+            for started in self._started:
+                started.answer.cancel()
+            await asyncio.gather(
+                *(started.answer for started in self._started), return_exceptions=True
+            )
+        calls = tuple(started.call for started in turn_calls)
         results = tuple(
             _result(call.name, answer) for call, answer in zip(calls, answers, strict=True)
         )
         return replace(turn, calls=calls, results=results)
 
-    def _all_calls(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
+    def _all_calls(self, turn: Turn) -> list[_StartedCall]:
         """Return all started calls of an answer that has ended.
 
         Calls that are not yet started are started first, unless the answer was truncated. Started
@@ -87,17 +95,19 @@ class TurnRunner:
         """
         # A retry may have replaced the pieces: only calls of the complete answer count.
         started_early = list(self._started)
-        turn_calls: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
+        turn_calls: list[_StartedCall] = []
         for call in turn.calls:
-            while started_early and started_early[0][0] != call:
-                started_early.pop(0)[1].cancel()
+            # Both lists are in written order, so the started calls before this call are not in the
+            # complete answer.
+            while started_early and started_early[0].call != call:
+                started_early.pop(0).answer.cancel()
             if started_early:
                 turn_calls.append(started_early.pop(0))
             elif not turn.is_cut:
                 self._start(call)
                 turn_calls.append(self._started[-1])
-        for _, work in started_early:
-            work.cancel()
+        for started_call in started_early:
+            started_call.answer.cancel()
         return turn_calls
 
     def _resolve_name(self, call: Called) -> Called:
@@ -131,8 +141,8 @@ class TurnRunner:
         return tool is not None and not tool.asks and tool.effect == "read"
 
     def _start(self, call: Called) -> None:
-        work = asyncio.ensure_future(self._host.call(call.name, call.arguments))
-        self._started.append((call, work))
+        answer = asyncio.ensure_future(self._host.call(call.name, call.arguments))
+        self._started.append(_StartedCall(call, answer))
 
 
 def _piece(event: Event) -> ModelDelta | None:
@@ -140,7 +150,7 @@ def _piece(event: Event) -> ModelDelta | None:
     match event:
         case Thought(text=text):
             return ModelDelta(text, kind="think")
-        case Prose(text=text):
+        case AnswerText(text=text):
             return ModelDelta(text, kind="respond")
         case Called(name=name, arguments=arguments):
             call = {"name": name, "args": dict(arguments)}
