@@ -250,8 +250,8 @@ class _Sizes:
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     """Return the direct parts of a value, and their number.
 
-    A text has no parts; its number is its length divided by ``VALUE_BYTES``, because a long text
-    takes as much memory as several values.
+    A text has no parts. Its number is nevertheless its length divided by ``VALUE_BYTES``, because a
+    long text takes as much memory as several values.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:

@@ -169,7 +169,8 @@ class SqlConversations:
         """Remove the messages of old conversations; return the removed records, oldest first.
 
         Args:
-            before: The Unix time; conversations changed since then are kept. None keeps none.
+            before: Conversations that were changed at this Unix time or later are kept; None for no
+                such limit.
             keep: The number of newest conversations that are always kept.
             dry_run: Whether to return the records without removing anything.
 

@@ -264,8 +264,8 @@ class SqlJournal:
             self._opened = False
 
         def close() -> None:
-            # False if the database does not respond: the watcher's thread and the other threads may
-            # then be blocked, too, so they are not waited for.
+            # The writer does not end if the database does not respond. The watcher's thread and the
+            # other threads may then be blocked, too, and are not waited for.
             has_writer_ended = writer is None or writer.stop()
             if watcher is not None and has_writer_ended:
                 watcher.stop_thread()

@@ -321,7 +321,7 @@ class _LiteralFinder(ast.NodeVisitor):
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                # Used only if another finder visits the script again, with the suggested names.
+                # The suggested names serve a second finder, which visits the script again.
                 self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
 

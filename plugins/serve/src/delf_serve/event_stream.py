@@ -60,7 +60,7 @@ class EventStreamResponse(Response):
 
             disconnection = asyncio.ensure_future(_until_gone(receive))
             disconnection.add_done_callback(end_if_disconnected)
-            # Called when the caller's session or key is no longer valid.
+            # The sessions call end() when the caller's session or key is no longer valid.
             open_request.end = end
             try:
                 async for chunk in self._frames:

@@ -143,5 +143,5 @@ def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     # Other parameters are compared with fields of the tasks' records.
     record_fields = {name: getattr(query, name) for name in filterable_fields()}
     given_fields = {name: value for name, value in record_fields.items() if value is not None}
-    # Both are owner names, of which each API key has one; None for all tasks.
+    # ``keys`` and ``owners`` are both the owner names of the visible tasks; None for all tasks.
     return TaskFilter(**conditions, fields=given_fields, keys=key.owners)

@@ -101,7 +101,7 @@ class Routines:
             return None
 
     async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
-        """Return a preview of a task as a routine, and save the routine if the caller has seen it.
+        """Preview a task as a routine, and save the routine if the caller has seen the preview.
 
         Args:
             given: The task, the name, and the digest of the preview that the caller has seen, if

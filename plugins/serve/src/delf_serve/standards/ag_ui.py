@@ -114,7 +114,7 @@ async def _task(call: Call, body: RunInput) -> tuple[str, int]:
 
 
 async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
-    """Decide approval requests, as a client asks that resumes a run after its interrupts.
+    """Decide approval requests with a client's answers to the interrupts of a run.
 
     A cancelled interrupt rejects its request.
 

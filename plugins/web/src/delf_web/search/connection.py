@@ -151,7 +151,7 @@ class WebSearch(Connection[WebSearchSettings]):
         for _ in range(_MAX_ROUNDS):
             data = await self._post(address, headers, body, endpoint)
             try:
-                # Adds results to the findings. None if the answer is complete.
+                # The method adds results to the findings, and returns None after the last response.
                 body = engine.read(data, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(
