@@ -611,6 +611,18 @@ async def test_conversations_and_messages_are_paged(serve):
     assert (end.status_code, end.json()["messages"]) == (200, [])
 
 
+async def test_task_of_a_text_is_found_behind_longer_texts(serve, tmp_path):
+    server = await serve()
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    texts = ["Pay Ada.", *(f"Pay Ada. And again: {number}" for number in range(60))]
+    for at, text in enumerate(texts):
+        event = TaskQueued(task_id=f"task_{at}", seq=1, at=float(at), task=text, queue="q")
+        await journal.append(event)
+    await journal.aclose()
+    assert await server.app.tasks.newest("Pay Ada.", ANYBODY) == "task_0"
+    assert await server.app.tasks.newest("Pay Ada", ANYBODY) is None
+
+
 async def test_conversations_that_clients_keep_hide_no_others(serve, tmp_path):
     server = await serve(agent={"chat": {"persist": True}})
     journal = SqlJournal(str(tmp_path / "journal.db"))

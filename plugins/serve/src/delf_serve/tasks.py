@@ -85,7 +85,8 @@ _RESUMES_SECONDS: Final = 600.0
 _MAX_OWNERS: Final = 10_000
 CLIENT_CONVERSATION_PREFIX: Final = "client-turn:"
 """The prefix of names of conversations that the client keeps and sends with each request."""
-_MAX_CANDIDATES: Final = 50
+_CANDIDATES_PER_PAGE: Final = 50
+_MAX_CANDIDATE_PAGES: Final = 40
 # The number of characters by which the journal searches for a task's text.
 _SEARCH_CHARACTERS: Final = 200
 # The separator between owner and name of a stored conversation. Names do not contain it.
@@ -611,8 +612,17 @@ class Tasks:
         """
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SEARCH_CHARACTERS]
-        records = await find_tasks(self.journal, _MAX_CANDIDATES, text=text, since=since, keys=keys)
-        return next((record.task_id for record in records if record.task == words), None)
+        place: ListPlace | None = None
+        # The journal finds tasks that contain the text; many newer ones may contain more.
+        for _ in range(_MAX_CANDIDATE_PAGES):
+            records = await find_tasks(
+                self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, keys=keys, after=place
+            )
+            match = next((record.task_id for record in records if record.task == words), None)
+            if match is not None or len(records) < _CANDIDATES_PER_PAGE:
+                return match
+            place = records[-1].place
+        return None
 
     async def record(self, id_or_prefix: str, key: Key) -> TaskRecord:
         """Return the record of a task that the caller may see.
