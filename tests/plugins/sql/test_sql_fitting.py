@@ -18,7 +18,7 @@ from delf_sql.backends.duckdb_child import DuckdbEngine
 from delf_sql.placeholders import BoundStatement, bind
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
-from delf_sql.targets import assigned
+from delf_sql.targets import stored_parameters
 from delf_sql.tokens import normalise
 from delf_sql.values import for_duckdb
 
@@ -220,7 +220,7 @@ STORED = {
 @pytest.mark.parametrize("text", STORED)
 def test_parameters_are_matched_to_their_columns(text):
     pieces = text.split("?")
-    found = assigned(BoundStatement(pieces, [None] * (len(pieces) - 1)), "mysql")
+    found = stored_parameters(BoundStatement(pieces, [None] * (len(pieces) - 1)), "mysql")
     assert [(column, parameter) for _, column, parameter in found] == STORED[text]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf.types import Trust
-from delf_sql.catalog import Relation, Table
+from delf_sql.catalog import INVALID_DEFINITION, Relation, Table
 from delf_sql.functions import is_listed
 from delf_sql.gate import check_query
 from delf_sql.placeholders import Params, without_placeholders
@@ -31,7 +31,8 @@ class OwnTables:
     """The tables and columns whose contents are declared as the user's own.
 
     Args:
-        trust: The trust by ``table``, ``schema.table`` or ``table.column``.
+        trust: ``own`` by ``table``, ``schema.table`` or ``table.column`` if only the user writes
+            the contents, else ``outside``.
         dialect: The database's dialect.
         functions: The functions that the user allows in addition to those known to only read.
     """
@@ -82,16 +83,17 @@ class OwnTables:
         """Return a table without its comment, unless only the user writes the table's columns."""
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
-    def with_own_comments(self, table: Table) -> Table:
-        """Return a table without comments except those that the setting ``trust`` calls ``own``."""
+    def with_trusted_comments(self, table: Table) -> Table:
+        """Return a table with only the comments that the setting ``trust`` declares as ``own``."""
         name = table.relation.full_name
         columns = [
             column if self.has_column(name, column.name) else replace(column, comment=None)
             for column in table.columns
         ]
-        # The database's own message may quote the definition, which other people may have written.
-        broken = None if table.broken is None else "its definition makes no sense"
-        return Table(self.without_comment(table.relation), columns, broken)
+        # The database's message about a broken view may quote the view's definition, which other
+        # people may have written. A fixed text replaces the message.
+        broken_reason = None if table.broken is None else INVALID_DEFINITION
+        return Table(self.without_comment(table.relation), columns, broken_reason)
 
     def trust_of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
         """Return the trust level of a query's rows, or a mapping from column to trust level."""
@@ -134,10 +136,13 @@ class OwnTables:
         return self._trust_by_column(tree, tables[0]) if is_one_table else _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
-        """Return the names of the tables that a query reads, and None for each doubtful source.
+        """Return the names of the tables that a query reads.
 
-        A table may have the same name as a common table expression (CTE). In the query of this CTE
-        and of earlier CTEs, the name may mean the table: the result then has None for it.
+        Returns:
+            The names, with None for each source that may be a table or a common table expression
+            (CTE): the name of a CTE, in the query of this CTE or of an earlier one, may mean a
+            table. Names are not resolved if CTEs are nested or recursive: the result is then
+            ``[None]``.
         """
         from sqlglot import exp
 
@@ -178,6 +183,8 @@ class OwnTables:
     def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
         """Return the trust level of the columns of a query that reads one table.
 
+        In a mapping by column name, ``*`` stands for all columns that are not named.
+
         A column of the result is trusted (``own``) if it is computed only from columns of the table
         that are declared as the user's own. All columns are untrusted (``outside``) unless the
         query selects columns by name, without ``*`` and without subqueries, and all columns outside
@@ -215,9 +222,10 @@ class OwnTables:
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.
 
-        None if the database chooses a column's name, if two columns of the result have the same
-        name, or if an alias is also the name of a column that the settings declare, because ORDER
-        BY with this name is then ambiguous.
+        The trust is ``own`` if the column is computed only from columns that the user writes, else
+        ``outside``. The result is None if the database chooses a column's name, if two columns of
+        the result have the same name, or if an alias is also the name of a column that the settings
+        declare, because ORDER BY with this name is then ambiguous.
         """
         from sqlglot import exp
 
@@ -246,10 +254,10 @@ class OwnTables:
 
         ORDER BY with this name may mean the alias or the column.
         """
-        # If the whole table is declared as the user's own, any name may be that of such a column.
-        is_own_column = self.has_column(table, alias)
+        # has_column() returns True for any name if the whole table is declared as the user's own.
+        may_be_own_column = self.has_column(table, alias)
         is_listed_column = f"{table}.{alias.lower()}" in self.trust
-        return is_own_column or is_listed_column
+        return may_be_own_column or is_listed_column
 
     def _folded_name(self, name: exp.Expression) -> str:
         """Return the name of an identifier, in lower case if the database ignores its case."""

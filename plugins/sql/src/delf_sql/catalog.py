@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
+INVALID_DEFINITION: Final = "its definition makes no sense"
+"""The reason why a view is broken, without the database's message."""
 RelationKind = Literal["table", "view"]
 
 
@@ -170,8 +172,10 @@ def tables_of(
         else:
             column.references = other
     for table in tables.values():
+        # A catalogue has no columns for a view with an invalid definition, such as one of a table
+        # that was dropped.
         if not table.columns:
-            table.broken = "its definition makes no sense"
+            table.broken = INVALID_DEFINITION
     return list(tables.values())
 
 

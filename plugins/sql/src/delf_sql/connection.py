@@ -103,7 +103,7 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The prompt then has only comments of tables and columns that only the user writes.
+                # The comments of all other tables and columns are left out of the prompt.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
@@ -116,7 +116,7 @@ class SQL(Connection[SQLSettings]):
             statements = _as_list(call.arguments["statement"])
             try:
                 checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
-                changes = _changes(checked, call.arguments.get("params"))
+                changes = _with_parameter_sets(checked, call.arguments.get("params"))
                 note = await self._note_on_missing_transactions(changes)
             except ToolRefusedError as error:
                 return Refused(message=str(error))
@@ -181,9 +181,9 @@ class SQL(Connection[SQLSettings]):
         a list of dicts or lists: it runs once for each, and `rows` holds what RETURNING gives.
         """  # noqa: D205 - the model reads the whole paragraph
         checked = await asyncio.to_thread(check_writes, _as_list(statement), self.target.dialect)
-        changes = _changes(checked, params)
-        _, parameter_sets = changes[0]
-        if not parameter_sets:  # an empty list of parameters
+        changes = _with_parameter_sets(checked, params)
+        _, first_parameter_sets = changes[0]
+        if not first_parameter_sets:  # a single statement with an empty list of parameters
             return Changes(rowcount=0, rows=[], committed=True)
 
         if len(changes) > 1:
@@ -257,6 +257,7 @@ class SQL(Connection[SQLSettings]):
         """Return a table with descriptions of column values; unchanged if rows are unreadable."""
         name, own_tables = table.relation.full_name, self._own_tables
         rows: list[Sequence[Any]] = []
+        # Read the first rows, and then the last ones unless the table has no more rows.
         for reads_last_rows in (False, True):
             statement = statement_of(table, self.target.dialect, is_last=reads_last_rows)
             has_all_rows = reads_last_rows and len(rows) < ROWS
@@ -291,7 +292,8 @@ class SQL(Connection[SQLSettings]):
         if not tables:
             return ""
         listed = ", ".join(f"{name} ({engine})" for name, engine in tables)
-        if len(changes) > 1 or len(changes[0][1]) > 1:
+        run_count = sum(len(parameter_sets) for _, parameter_sets in changes)
+        if run_count > 1:
             raise ToolRefusedError(
                 f"no transactions in {listed}: if one change fails, those before it stay",
                 hint="call write for each change alone, or ask for a table of InnoDB",
@@ -299,7 +301,12 @@ class SQL(Connection[SQLSettings]):
         return f"no transactions in {listed}: if it fails halfway, a part is changed"
 
     async def _preview(self, changes: Sequence[Change], note: str) -> str:
-        """Return a preview of a write: the number of rows that each statement affects now."""
+        """Return a preview of a write: the number of rows that each statement affects now.
+
+        Args:
+            changes: The statements with their sets of parameters.
+            note: A warning to show below a single statement; empty for several statements.
+        """
         if len(changes) == 1:
             return "\n".join(filter(None, [await self._describe_affected_rows(*changes[0]), note]))
         lines = ["one transaction:"]
@@ -369,7 +376,7 @@ class SQL(Connection[SQLSettings]):
 
         backend = make_backend(self.target, self.settings)
         if self.settings.create:
-            # Needed for the first reader, too, because a task first reads the schema.
+            # Create the database now, not with the first write: a task reads the schema first.
             create_missing(self.target, backend.create)
         return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
@@ -460,7 +467,7 @@ class SQL(Connection[SQLSettings]):
         tables = backend.tables(session, relations)
         if self._own_tables is None:
             return tables
-        return [self._own_tables.with_own_comments(table) for table in tables]
+        return [self._own_tables.with_trusted_comments(table) for table in tables]
 
     def _without_untrusted_comment(self, relation: Relation) -> Relation:
         return relation if self._own_tables is None else self._own_tables.without_comment(relation)
@@ -468,9 +475,11 @@ class SQL(Connection[SQLSettings]):
     def _describe(
         self, backend: Backend, session: Any, task: str
     ) -> tuple[str, str, Sequence[Table]]:
-        """Return a heading, the schema's lines, and its tables, the most relevant first.
+        """Return a heading, the lines of the schema, and its tables.
 
-        The lines have all tables with columns if these fit the budget, else the most relevant ones.
+        The lines have all tables with their columns if the budget allows; then the tables are in
+        the order of the schema. Otherwise, the lines have the tables that are most relevant to the
+        task, and the tables are in the order of their relevance.
         """
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = backend.version(session)
@@ -499,10 +508,13 @@ def _as_list(statement: str | list[str]) -> list[str]:
     return [statement] if isinstance(statement, str) else statement
 
 
-def _changes(
+def _with_parameter_sets(
     statements: Sequence[Statement], params: Params
 ) -> list[tuple[Statement, Sequence[Params]]]:
-    """Pair each statement with its sets of parameters."""
+    """Pair each statement with the sets of parameters to run it with.
+
+    Only a single statement may have several sets, or none.
+    """
     if len(statements) == 1:
         statement = statements[0]
         return [(statement, _parameter_sets(statement.text, statement.tokens, params))]
@@ -526,6 +538,7 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
     has_positional = bool(find_placeholders(text, tokens, named=False))
     if not params:  # an empty list means no set, except for a statement without placeholders
         return [] if has_positional or find_placeholders(text, tokens, named=True) else [None]
+    # With positional placeholders, a dict is itself a value, as JSON.
     if all(isinstance(item, Mapping) for item in params) and not has_positional:
         return cast("Sequence[Params]", params)
     if all(isinstance(item, (list, tuple)) for item in params):

@@ -9,6 +9,8 @@ from delf_sql.gate import Statement
 from delf_sql.placeholders import Params, find_placeholders
 from delf_sql.tokens import Token
 
+# The label of the number of rows that a change or a deletion affects now.
+_ROWS_NOW: Final = "rows now"
 # Keywords of an UPDATE or DELETE whose affected rows delf cannot count.
 _UNCOUNTED_KEYWORDS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
 # Keywords of an INSERT that may add fewer rows than its statement lists.
@@ -61,10 +63,13 @@ def count_of(statement: Statement, params: Params) -> Count | None:
     if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
         # The word TABLE is optional after TRUNCATE, and so is IF EXISTS before the name.
         has_one_keyword = words[0] == "TRUNCATE" and words[1] != "TABLE"
-        name = outer_tokens[1:] if has_one_keyword else outer_tokens[2:]
-        name = name[2:] if [token.word for token in name[:2]] == ["IF", "EXISTS"] else name
-        if name and _is_table_name(name) and not {"CASCADE", "RESTRICT", "RESTART"} & {*words}:
-            return _counting_query("rows now", statement.text[name[0].start : end], "", None)
+        name_tokens = outer_tokens[1:] if has_one_keyword else outer_tokens[2:]
+        if [token.word for token in name_tokens[:2]] == ["IF", "EXISTS"]:
+            name_tokens = name_tokens[2:]
+        has_option = not {"CASCADE", "RESTRICT", "RESTART"}.isdisjoint(words)
+        if name_tokens and _is_table_name(name_tokens) and not has_option:
+            table_name = statement.text[name_tokens[0].start : end]
+            return _counting_query(_ROWS_NOW, table_name, "", None)
     return None
 
 
@@ -104,7 +109,7 @@ def _count_update_or_delete(
         token for token in statement.tokens if where and where.start < token.start < end
     ]
     condition_params = _used_params(statement, condition_tokens, params)
-    return _counting_query("rows now", text[name_start:name_end], condition, condition_params)
+    return _counting_query(_ROWS_NOW, text[name_start:name_end], condition, condition_params)
 
 
 def _count_insert(

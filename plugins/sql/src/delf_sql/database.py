@@ -77,7 +77,7 @@ class Database:
 
         job = _Job(schedule_deadline)
         run = copy_context().run
-        future = self._executor(read_only).submit(run, self._in_thread, job, work, read_only)
+        future = self._executor(read_only).submit(run, self._open_and_work, job, work, read_only)
         try:
             async with deadline:
                 return await asyncio.wrap_future(future)
@@ -97,7 +97,8 @@ class Database:
         finally:
             job.is_abandoned = True
 
-    def _in_thread(self, job: _Job, work: Callable[[Any], T], read_only: bool) -> T:
+    def _open_and_work(self, job: _Job, work: Callable[[Any], T], read_only: bool) -> T:
+        """Open a session, and do a job's work in the session. Call this in a worker thread."""
         with contextlib.ExitStack() as stack:
             try:
                 session = stack.enter_context(self._backend.session(read_only=read_only))

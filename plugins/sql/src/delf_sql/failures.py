@@ -40,7 +40,10 @@ class SQLSchemaError(DelfError):
 
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
-    """Return the problem behind an error; None if a database did not cause it."""
+    """Return the problem behind an error; None if a database did not cause the error.
+
+    The problem of a FailedAt is that of its cause, with the number of the statement that failed.
+    """
     if isinstance(error, FailedAt):
         cause_problem = None if error.__cause__ is None else problem_of(error.__cause__, backend)
         return None if cause_problem is None else replace(cause_problem, number=error.number)

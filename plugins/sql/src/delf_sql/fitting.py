@@ -97,6 +97,7 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
     Raises:
         TypeError: If the value does not fit, with the allowed values.
     """
+    # A list for a column of JSON, texts or bytes is a single value.
     if isinstance(value, list) and (dimensions or family not in ("json", "text", "bytes")):
         for item in cast("list[Any]", value):
             check_fits(item, family, max(dimensions - 1, 0))
@@ -128,7 +129,8 @@ def convert_values(
             continue
         family, dimensions = family_of(kind)
         try:
-            if is_write and not bound.casts[number]:
+            has_cast = bound.casts[number]  # the database checks a value that is cast
+            if is_write and not has_cast:
                 check_fits(value, family, dimensions)
             values.append(_convert(value, family, dimensions, is_write=is_write))
         except (TypeError, ValueError) as error:
@@ -191,8 +193,8 @@ def _fits(value: Any, family: Family) -> bool:
         return isinstance(value, bytes)
     if family in _MOMENTS:
         if isinstance(value, str):
-            return _fits_moment_text(value, family)
-        return _fits_moment(value, family)
+            return _keeps_date_and_time(value, family)
+        return _keeps_moment(value, family)
     return True
 
 
@@ -215,8 +217,12 @@ def _number(text: str) -> decimal.Decimal | None:
         return None
 
 
-def _fits_moment_text(text: str, family: Family) -> bool:
-    """Return False if the column type would drop the text's date, time or zone."""
+def _keeps_date_and_time(text: str, family: Family) -> bool:
+    """Return whether a column keeps the date, the time and the zone that a text has.
+
+    The result is True for a text that is no date or time. ``family`` is the family of the column's
+    type.
+    """
     match = _MOMENT.fullmatch(text.strip())
     if match is None or family == "timestamptz":
         return True
@@ -231,7 +237,11 @@ def _fits_moment_text(text: str, family: Family) -> bool:
     return not has_date and bool(clock) and (family == "timetz" or not zone)
 
 
-def _fits_moment(value: Any, family: Family) -> bool:
+def _keeps_moment(value: Any, family: Family) -> bool:
+    """Return whether a column keeps all of a date, time or duration.
+
+    ``family`` is the family of the column's type.
+    """
     is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.timedelta):
         is_time = dt.timedelta(0) <= value < dt.timedelta(days=1)

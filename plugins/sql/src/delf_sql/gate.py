@@ -73,7 +73,7 @@ class Statement:
 
     @property
     def is_about_rows(self) -> bool:
-        """True if the statement inserts, updates or deletes rows, or drops a table."""
+        """True if the statement inserts, updates or deletes rows, also by dropping a table."""
         words = [token.word for token in self.tokens[:2]]
         return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
 
@@ -307,7 +307,11 @@ def _check_one_statement(tokens: Sequence[Token]) -> None:
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """Check that a parsed query has only known elements; return the positions of its aliases."""
+    """Check that a query has only known elements, once it is parsed.
+
+    Returns:
+        The positions in the text of the table aliases with column names, which look like calls.
+    """
     from sqlglot import errors, exp
 
     trees: list[Any] = []

@@ -40,7 +40,7 @@ class Placeholder:
         end: The end position.
         key: The name, or the index of a positional placeholder.
         in_list: Whether the placeholder belongs to an IN, so that a list adds several values.
-        bare_list: Whether the IN has no parentheses of its own: ``IN :names``.
+        needs_parentheses: Whether the IN has no parentheses of its own: ``IN :names``.
         is_cast: Whether the statement casts the value to a type.
     """
 
@@ -48,7 +48,7 @@ class Placeholder:
     end: int
     key: str | int
     in_list: bool
-    bare_list: bool
+    needs_parentheses: bool
     is_cast: bool
 
 
@@ -120,6 +120,7 @@ def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | in
     """Build the placeholder at a token; the neighbouring tokens show IN lists and casts."""
     previous = tokens[index - 1] if index else None
     before_previous = tokens[index - 2] if index > 1 else None
+    # The placeholder stands for the whole list in ``IN :ids``, and for an item in ``IN (:id)``.
     is_whole_list = previous is not None and previous.word == "IN"
     is_in_list = (
         previous is not None
@@ -135,7 +136,12 @@ def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | in
         and before_previous.word == "CAST"
     )
     return Placeholder(
-        tokens[index].start, end, key, is_in_list or is_whole_list, is_whole_list, is_cast
+        start=tokens[index].start,
+        end=end,
+        key=key,
+        in_list=is_in_list or is_whole_list,
+        needs_parentheses=is_whole_list,
+        is_cast=is_cast,
     )
 
 
@@ -179,10 +185,11 @@ def bind(
         markers = _add_value(placeholder, value, adapt, bound)
         parts += [
             text[position : placeholder.start],
-            f"({markers})" if placeholder.bare_list else markers,
+            f"({markers})" if placeholder.needs_parentheses else markers,
         ]
         position = placeholder.end
     parts.append(text[position:])
+    # A value for an IN list has a marker for each item.
     bound.pieces.extend("".join(parts).split(_VALUE_MARKER))
     return bound
 
@@ -198,6 +205,7 @@ def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:
     """Return whether a placeholder is compared, as in ``a = ?`` but not in ``SET a = ?``."""
     before = [token for token in tokens if token.end <= placeholder.start]
     after = next((token.text for token in tokens if token.start >= placeholder.end), "")
+    # Of an operator after the placeholder, such as ``>=``, the first character is enough.
     sides = {before[-1].text if before else "", after[:1]}
     if not (placeholder.in_list or sides & _COMPARING):
         return False

@@ -60,15 +60,15 @@ class TableIndex:
             + _score_from_neighbours(neighbours.get(number, ()), own_scores)
             for number in range(len(tables))
         }
-        best = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
-        top_tables = [
+        matches = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
+        best_matches = [
             n
-            for n in best[:_MAX_CONNECTED_TABLES]
-            if scores[n] >= _MIN_CONNECTED_SHARE * scores[best[0]]
+            for n in matches[:_MAX_CONNECTED_TABLES]
+            if scores[n] >= _MIN_CONNECTED_SHARE * scores[matches[0]]
         ]
-        # The tables on the paths of foreign keys between two top tables, which joins need.
-        connecting = [n for ends in combinations(top_tables, 2) for n in _path(neighbours, *ends)]
-        ranked = list(dict.fromkeys([*top_tables, *connecting, *best]))
+        # The tables on the paths of foreign keys between two best matches, which joins need.
+        connecting = [n for ends in combinations(best_matches, 2) for n in _path(neighbours, *ends)]
+        ranked = list(dict.fromkeys([*best_matches, *connecting, *matches]))
         return _with_rest(tables, ranked), len(ranked)
 
 

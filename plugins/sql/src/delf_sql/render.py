@@ -55,8 +55,8 @@ _MAX_LINE_CHARS: Final = 600
 
 def quoted(name: str, dialect: Dialect) -> str:
     """Quote a name for a statement if necessary."""
-    unquoted_name = _ANY_CASE_NAME if dialect in _CASE_INSENSITIVE else _LOWER_CASE_NAME
-    if unquoted_name.fullmatch(name) and name.lower() not in _reserved_words(dialect):
+    valid_unquoted = _ANY_CASE_NAME if dialect in _CASE_INSENSITIVE else _LOWER_CASE_NAME
+    if valid_unquoted.fullmatch(name) and name.lower() not in _reserved_words(dialect):
         return name
     sign = "`" if dialect in _BACKTICKS else '"'
     return f"{sign}{_one_line(name, 200).replace(sign, sign * 2)}{sign}"
@@ -189,11 +189,11 @@ class PartialSchema:
         """
         all_relations = [*(table.relation for table in ranked), *others]
         names = [relation_name(relation, self._dialect) for relation in all_relations]
+        # Some characters are reserved for the names of the tables that get no line.
         names_budget = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - names_budget)
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
-        # Each line shows one table, and the lines have the first tables.
-        remaining_names = names[len(lines) :]
+        remaining_names = names[len(lines) :]  # each line shows one of the first tables
         listed_names = list(takewhile(_fits_into(remaining_chars), remaining_names))
         if listed_names:
             lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
@@ -204,7 +204,11 @@ class PartialSchema:
         return "\n".join(lines)
 
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
-        """Format as many tables as fit; wide tables are shortened to share the remaining budget."""
+        """Format as many tables as fit, one a line, the most relevant first.
+
+        Wide tables are shortened at first. The rest of the budget then lengthens their lines, the
+        first ones first.
+        """
         lines: list[str] = []
         remaining = budget
         for table in ranked:

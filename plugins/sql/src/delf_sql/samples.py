@@ -101,7 +101,8 @@ def with_samples(
 
     Args:
         table: The table.
-        rows: The rows of :func:`statement_of`.
+        rows: The rows that the query of :func:`statement_of` returned, with a value for each
+            sampled column.
         is_shown: Returns whether the prompt may describe a column.
     """
     # A small lookup table is described by whole rows, and so by the values of all columns.
@@ -130,19 +131,25 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
     keys = [number for number, column in enumerate(columns) if column.primary_key]
     if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
         return {}
+    # A table about people is no lookup table.
+    if any(_is_personal(column.name) for column in columns):
+        return {}
     notes: dict[str, str] = {}
     for number, column in enumerate(columns):
         pairs = [(row[keys[0]], row[number]) for row in rows]
         if column.primary_key or not _LABEL_NAME.search(_CAMEL.sub("_", column.name).lower()):
             continue
-        has_only_short_values = all(
-            isinstance(key, (int, str)) and isinstance(text, str) and _is_plain(f"{text}")
+        are_all_plain = all(
+            isinstance(key, (int, str))
+            and isinstance(text, str)
+            and _is_plain(text)
+            and _is_plain(f"{key}")
             for key, text in pairs
-        ) and all(_is_plain(f"{key}") for key, _ in pairs)
+        )
         texts_by_key = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
-        if has_only_short_values and len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
+        if are_all_plain and len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
             notes[column.name] = f"{{{texts_by_key}}} by {columns[keys[0]].name}"
-    return notes if not any(_is_personal(column.name) for column in columns) else {}
+    return notes
 
 
 def _describe_values(column: Column, values: Sequence[Any]) -> str:
@@ -250,6 +257,7 @@ def _is_plain(value: str) -> bool:
 
 def _date_format(values: Sequence[str]) -> str:
     """Return the ``strptime`` format that all texts have; empty if there is none."""
+    # A cheap test of length and first character before strptime().
     if not all(5 <= len(v) <= 8 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
         return ""
     distinct = list(dict.fromkeys(values))
@@ -268,7 +276,9 @@ def _fits(value: str, form: str) -> bool:
     except ValueError:
         return False
     has_only_time = form.startswith("%H")
-    is_full_length = len(value) >= len(form)  # strptime also accepts fewer digits
+    # strptime() also accepts numbers with fewer digits. A code of the format, such as ``%m``, is no
+    # longer than the digits that it stands for.
+    is_full_length = len(value) >= len(form)
     return has_only_time or (is_full_length and 1900 <= moment.year <= 2100)
 
 

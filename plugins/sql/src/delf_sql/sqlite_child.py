@@ -61,7 +61,7 @@ class OpenOptions(NamedTuple):
         functions: Additional functions that a process which only reads may call, by name or
             pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The maximum number of bytes of all temporary files together. With ``read_only``,
+        max_temporary_bytes: The maximum size of all temporary files together. With ``read_only``,
             also the maximum size of each file that the process writes.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
@@ -75,7 +75,7 @@ class OpenOptions(NamedTuple):
     max_bytes: int
     functions: list[str]
     attached: list[tuple[str, str]]
-    temporary: int
+    max_temporary_bytes: int
     readable: list[str]
     writable: list[str]
     library: str
@@ -177,6 +177,7 @@ class _Session:
         if open_options.read_only:
             self.unparsable_definition = _unparsable_definition(connection)
         else:
+            # A write cannot be repeated if a text of RETURNING is not valid UTF-8.
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # If the process of an earlier write was killed, this read makes SQLite roll it back.
@@ -197,8 +198,8 @@ class _Session:
     def run(self, work: Work) -> tuple[Any, ...]:
         """Run statements within the timeout."""
         self._deadline = time.monotonic() + self._open_options.timeout
-        # The progress handler is not called within one long function; then the alarm ends the
-        # process.
+        # SQLite does not call the progress handler, which checks the deadline, while a long call of
+        # an SQL function runs. The alarm then ends the process.
         signal.setitimer(signal.ITIMER_REAL, self._open_options.timeout + _GRACE_SECONDS)
         try:
             return self._read(work) if self._open_options.read_only else self._write(work)
@@ -294,6 +295,7 @@ class _Session:
             return _allow_if(any(fnmatchcase(name, pattern) for pattern in allowed))
         if action == sqlite3.SQLITE_PRAGMA:
             return _allow_if((first or "").lower() in _READING_PRAGMAS)
+        # A query that uses a virtual table for the first time seems to change the schema.
         return _allow_if(_opens_virtual_table(action, first, database))
 
     def _authorize_writer(
@@ -398,16 +400,17 @@ def _heap_bytes(open_options: OpenOptions) -> int:
 
 
 def _limit_resources(open_options: OpenOptions) -> None:
-    """Limit this process's memory. For reads, also limit the size of each file that is written.
+    """Limit this process's memory.
 
-    A read writes only temporary files.
+    If the database is opened read-only, the size of each file is limited, too, because only
+    temporary files are written then.
     """
     # Rows take the memory of Python objects and of their encoded form.
     row_bytes = 6 * open_options.max_bytes
     limits = {resource.RLIMIT_AS: _heap_bytes(open_options) + row_bytes + _SPARE_MEMORY}
     limits[resource.RLIMIT_CORE] = 0
     if open_options.read_only:
-        limits[resource.RLIMIT_FSIZE] = open_options.temporary
+        limits[resource.RLIMIT_FSIZE] = open_options.max_temporary_bytes
     for limit, value in limits.items():
         with contextlib.suppress(ValueError, OSError):  # the system's limit is lower
             resource.setrlimit(limit, (value, value))
@@ -443,6 +446,7 @@ def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, read_only: bool) -> t
     except MemoryError:
         return "failed", "out of memory: the statement needs more than it may have"
     except sqlite3.OperationalError as error:
+        # A process that only reads writes only temporary files, up to a limit.
         if read_only and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
             return "failed", NO_ROOM
         return "failed", str(error)
@@ -461,11 +465,11 @@ def main() -> None:
     confine(open_options)
     sessions: list[_Session] = []  # stays empty if the database cannot be opened
 
-    def open_() -> tuple[Any, ...]:
+    def open_session() -> tuple[Any, ...]:
         sessions.append(_Session(open_options))
         return (sessions[0].unparsable_definition,)
 
-    send(answers, _outcome_frame(open_, read_only=open_options.read_only))
+    send(answers, _outcome_frame(open_session, read_only=open_options.read_only))
     if not sessions:
         return
     session = sessions[0]

@@ -157,7 +157,7 @@ def make_target(name: str, settings: SQLSettings) -> Target:
         port=settings.port or _PORTS[_SCHEMES[kind]],
         user=settings.user,
         password=password,
-        secrets=_spellings(password),
+        secrets=_encoded_forms(password),
     )
 
 
@@ -213,7 +213,7 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
         user=unquote(parts["user"]) or None,
         password=password,
         options=options,
-        secrets=_spellings(password, encoded_password),
+        secrets=_encoded_forms(password, encoded_password),
     )
 
 
@@ -268,11 +268,11 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
         port=parsed_url.port,
         user=parsed_url.username,
         url=parsed_url,
-        secrets=_spellings(*secrets_in_url),
+        secrets=_encoded_forms(*secrets_in_url),
     )
 
 
-def _spellings(*passwords: str | None) -> tuple[str, ...]:
+def _encoded_forms(*passwords: str | None) -> tuple[str, ...]:
     spellings: dict[str, None] = {}
     for password in filter(None, passwords):
         forms = (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])

@@ -16,7 +16,7 @@ Assigned = tuple[str, str | int, int]
 """The table's name, the column's name or index, and the index of the parameter stored there."""
 
 
-def assigned(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
+def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
     """Return the parameters that a statement stores unchanged, with the columns that get them.
 
     Args:
@@ -34,10 +34,12 @@ def assigned(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
         return []
     if first.upper() == "REPLACE":  # sqlglot does not parse REPLACE
         first = "INSERT"
-    pieces = [f"{first} {rest}", *bound.pieces[1:]]
-    pieces[:-1] = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
+    *pieces_before_values, last_piece = [f"{first} {rest}", *bound.pieces[1:]]
+    marked_pieces = [
+        f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces_before_values)
+    ]
     try:
-        trees = parse("".join(pieces), dialect)
+        trees = parse("".join([*marked_pieces, last_piece]), dialect)
     except (SqlglotError, RecursionError):
         return []
     assignments: list[Assigned] = []
@@ -51,6 +53,7 @@ def assigned(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
 
 
 def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
+    """Yield the columns to which a branch of a MERGE assigns parameters."""
     from sqlglot import exp
 
     table = _name(tree.this)
@@ -80,6 +83,10 @@ def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
 
 
 def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
+    """Yield the columns to which an INSERT or UPDATE assigns parameters.
+
+    If an INSERT has no list of columns, the index of the column stands for its name.
+    """
     from sqlglot import exp
 
     target = tree.this
@@ -92,10 +99,10 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     table = _name(target)
     if isinstance(tree, exp.Insert):
         for row in _rows(tree.args.get("expression")):
-            for number, item in enumerate(row):
+            for index, item in enumerate(row):
                 parameter = _parameter_index(item)
-                if parameter is not None and (not columns or number < len(columns)):
-                    yield table, columns[number] if columns else number, parameter
+                if parameter is not None and (not columns or index < len(columns)):
+                    yield table, columns[index] if columns else index, parameter
     changes = list(tree.args.get("expressions") or ())
     conflict = tree.args.get("conflict")
     if conflict is not None:
@@ -134,13 +141,13 @@ def kinds_of(
     """
     kinds: list[str | None] = [None] * len(bound.values)
     tables: dict[str, Table | None] = {}
-    for name, column, parameter in assigned(bound, dialect):
+    for name, column, parameter in stored_parameters(bound, dialect):
         if name not in tables:
             tables[name] = find_table(name)
         table = tables[name]
         if table is None:
             continue
-        if isinstance(column, int):
+        if isinstance(column, int):  # the index of the column: the statement does not name columns
             target = table.columns[column] if column < len(table.columns) else None
         else:
             lower_name = column.lower()

@@ -101,10 +101,10 @@ _BACKTRACKED_PER_TOKEN: Final = 5
 # Ordinary statements backtrack less than one token for each of their tokens. Nested type names
 # backtrack twice as many tokens with each level.
 _MIN_BACKTRACKED_TOKENS: Final = 20_000
-_LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
-# Operators without a space before them, as in ``a.b``. Operators in ``_LEADING`` have no space
-# after them, as in ``:name``.
-_FOLLOWING: Final = frozenset({".", ":"})
+_NO_BLANK_AFTER: Final = frozenset({".", ":", "@", "@@", "!"})
+# Operators without a space before them, as in ``a.b``. Operators in ``_NO_BLANK_AFTER`` have no
+# space after them, as in ``:name``.
+_NO_BLANK_BEFORE: Final = frozenset({".", ":"})
 
 # Operators that sqlglot splits into two tokens.
 _SHIFTS: Final = frozenset({"<<", ">>"})
@@ -137,9 +137,10 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     """Return the tokenizer class, the parser class and the grammar of a dialect.
 
     The tokenizer must not treat keywords as commands, because it would skip the text after them.
-    The import goes through the package: concurrent imports of a package and of a module inside it
-    deadlock, and one thread then gets a half-initialised module.
     """
+    # Import from ``sqlglot`` itself, not from a module inside it. If two threads import a package
+    # and a module inside it at the same time, Python resolves the deadlock by giving one of them a
+    # half-initialised module.
     from sqlglot import Dialect as SqlglotDialect
 
     name = _SQLGLOT_NAMES.get(dialect, dialect)
@@ -152,14 +153,15 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
 def _limit_backtracking(base: Any) -> Any:
     """Return a subclass of a parser that raises RecursionError after too much backtracking."""
 
-    def go_back(parser: Any, index: int) -> None:
+    def retreat(parser: Any, index: int) -> None:
+        """Replace sqlglot's method that goes back to an earlier token."""
         parser.backtracked += parser._index - index  # noqa: SLF001 - there is no other way to see it
         token_count = parser._tokens_size  # noqa: SLF001
         if parser.backtracked > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:
             raise RecursionError
         base._retreat(parser, index)  # noqa: SLF001
 
-    return type("Bounded", (base,), {"backtracked": 0, "_retreat": go_back})
+    return type("Bounded", (base,), {"backtracked": 0, "_retreat": retreat})
 
 
 def parse(text: str, dialect: Dialect) -> list[Any]:
@@ -177,7 +179,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     """Return a statement with single blanks and without comments, and its tokens.
 
     Raises:
-        ToolRefusedError: For anything that the database might parse differently.
+        ToolRefusedError: For anything that the database might parse differently than sqlglot.
     """
     from sqlglot import TokenError
 
@@ -193,7 +195,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     tokens: list[Token] = []
     for token in raw_tokens:
         start, end = token.start, token.end + 1
-        _check_gap(text, previous_end, start, dialect)
+        _check_gap(text, previous_end, start, dialect)  # only blanks and comments are allowed
         previous_end = end
         tokens += _tokens(text[start:end], start, dialect)
     _check_gap(text, previous_end, len(text), dialect)
@@ -276,8 +278,8 @@ def _forbids_blank(before: Token, token: Token) -> bool:
         return before.kind in ("word", "name")
     if before.kind == token.kind == "operator" and before.text + token.text in _SHIFTS:
         return True
-    is_leading = before.kind == "operator" and before.text in _LEADING
-    return is_leading or (token.kind == "operator" and token.text in _FOLLOWING)
+    allows_no_blank_after = before.kind == "operator" and before.text in _NO_BLANK_AFTER
+    return allows_no_blank_after or (token.kind == "operator" and token.text in _NO_BLANK_BEFORE)
 
 
 def _shown(piece: str) -> str:

@@ -150,9 +150,9 @@ class _Session:
         # A killed write is not reported as a timeout, because its outcome is unknown.
         cause = "timeout" if self._is_stopped and self._is_read_only else "unavailable"
         text = child_death_error(status, _STATEMENT).message
-        raise _DuckdbError(
-            Problem(cause=cause, text=text, is_connection_lost=not self._is_read_only)
-        )
+        # A lost connection makes the caller report an unknown outcome, which a read does not have.
+        is_outcome_unknown = not self._is_read_only
+        raise _DuckdbError(Problem(cause=cause, text=text, is_connection_lost=is_outcome_unknown))
 
     def stop(self) -> None:
         """Kill the running statement's process, and refuse further statements."""

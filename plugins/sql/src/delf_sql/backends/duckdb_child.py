@@ -320,7 +320,8 @@ def _text_item(name: str, kind: str) -> str:
 def _unrepresentable_inside(kind: str) -> str | None:
     """Return a SQL condition for a list, struct or map with values that Python cannot represent.
 
-    None if the type has no such values.
+    In the condition, ``{0}`` stands for the list, struct or map. The result is None if the type has
+    no such values.
     """
     patterns = [pattern for word, pattern in _UNREPRESENTABLE_TEXTS.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')" if patterns else None

@@ -165,8 +165,8 @@ class _Connection(_Base):
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
-        # The server describes parameters and columns; unread, these packets would answer the next
-        # command.
+        # Read the descriptions of parameters and columns, too. Otherwise, they would be taken for
+        # the answer to the next command.
         for count in (params, columns):
             packet_count = count + 1 if count else 0  # an end packet follows the descriptions
             for _ in range(packet_count):
@@ -331,6 +331,7 @@ class MysqlBackend(EngineBackend):
     def version(self, session: sa.Connection) -> str:
         """Return the server's product and version."""
         driver = _pymysql_connection(session)
+        # MariaDB puts "5.5.5-" before its version, for old clients.
         number = re.match(r"(?:5\.5\.5-)?([\d.]+)", driver.get_server_info())
         product = "MariaDB" if _is_mariadb(driver) else "MySQL"
         return f"{product} {number.group(1) if number else ''}".strip()

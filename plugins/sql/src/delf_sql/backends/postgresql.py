@@ -101,7 +101,7 @@ ORDER BY k.conname
 STOP_SECONDS: Final = 3.0
 _UNAVAILABLE: Final = ("08", "28", "3D", "53", "57P")
 _LOST: Final = ("08", "57P")
-_CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
+_CONNECTION_FAILED_PREFIX: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]*:\s*)+")
 
 
 class PostgresBackend(EngineBackend):
@@ -233,14 +233,16 @@ class PostgresBackend(EngineBackend):
         names = statement.calls | statement.names_after_dot
         names_to_check = {name for name in names if not is_listed(name, allowed)}
         known_names = known_functions("postgresql") & names_to_check
+        # A volatile or user-defined function is refused. Known names are always included, because a
+        # user-defined function may have a name that delf knows as PostgreSQL's own.
+        refused_if_unsafe = (names_to_check & statement.calls) | known_names
+        # A function with at least one parameter is refused.
+        refused_if_with_parameter = (names_to_check & statement.names_after_dot) - known_names
         parameters = {
-            # A volatile or user-defined function is refused. Known names are always included,
-            # because a user-defined function may have a name that delf knows as PostgreSQL's own.
-            "calls": sorted(names_to_check & statement.calls | known_names),
+            "calls": sorted(refused_if_unsafe),
             # PostgreSQL's own function with such a name is allowed even if it is volatile.
             "known": sorted(known_names),
-            # Any function with such a name and at least one parameter is refused.
-            "names_after_dot": sorted(names_to_check & statement.names_after_dot - known_names),
+            "names_after_dot": sorted(refused_if_with_parameter),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
@@ -278,9 +280,11 @@ def _message(error: psycopg.Error) -> str:
     """Return the server's message with its detail and hint, in one line."""
     primary = error.diag.message_primary
     if primary is None:  # an error of the client: the server sent no message
-        lines = [first_line(_CONNECTIONS_ENDED.sub("", line)) for line in str(error).splitlines()]
+        lines = [
+            first_line(_CONNECTION_FAILED_PREFIX.sub("", line)) for line in str(error).splitlines()
+        ]
         return next((line for line in lines if line), type(error).__name__)
     parts = [primary]
-    with contextlib.suppress(AttributeError):
+    with contextlib.suppress(AttributeError):  # for a message without detail and hint
         parts += [part for part in (error.diag.message_detail, error.diag.message_hint) if part]
     return first_line(parts[0]) + "".join(f"; {first_line(part)}" for part in parts[1:])

@@ -57,14 +57,15 @@ def placeholder_types(
     user_defined = sorted({oid for oid in oids if oid >= _FIRST_USER_DEFINED_OID})
     # For a domain the server returns the domain, but the text form depends on the base type.
     bases = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall()) if user_defined else {}
-    return [_name(driver, bases.get(oid, oid)) for oid in oids]
+    return [_type_name(driver, bases.get(oid, oid)) for oid in oids]
 
 
-def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
+def _type_name(driver: psycopg.Connection[Any], oid: int) -> str | None:
+    """Return the name of the PostgreSQL type with an oid; None for an unknown type."""
     info = driver.adapters.types.get(oid)
     if info is None:
         return None
-    # psycopg finds an array's type under the name of its elements.
+    # For the oid of an array type, psycopg returns the type of the array's elements.
     return f"{info.name}[]" if info.array_oid == oid else info.name
 
 

@@ -51,17 +51,17 @@ class JSONNotes:
         from psycopg.adapt import Loader
 
         self._reader = _new_json_reader()
-        value = self._value
+        parse_json = self._parse_json
 
         # A loader of this connection only: psycopg's set_json_loads() keeps each function forever.
         class JSONLoader(Loader):
             def load(self, data: Any) -> Any:
-                return value(bytes(data).decode())
+                return parse_json(bytes(data).decode())
 
         for name in ("json", "jsonb"):
             driver.adapters.register_loader(name, JSONLoader)
 
-    def _value(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
         return self._reader.value(text)
 
     def take_notes(self) -> tuple[str, ...]:

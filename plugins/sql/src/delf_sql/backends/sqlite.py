@@ -33,7 +33,7 @@ from delf.machine.interpreter import own_python
 from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line
-from delf_sql.catalog import Column, Relation, Table, find_relation
+from delf_sql.catalog import INVALID_DEFINITION, Column, Relation, Table, find_relation
 from delf_sql.fitting import convert_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
@@ -170,10 +170,14 @@ class _Child:
     def _wait_for_answer(self) -> None:
         """Wait for the child's answer; raise if its temporary files exceed the limit."""
         # The system limits only each file, and nested sorts with many files could fill the disk.
+        # SQLite deletes its temporary files when it opens them.
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS):
-                if _bytes_of_deleted_files(self._process.pid) > self._open_options.temporary:
+                if (
+                    _bytes_of_deleted_files(self._process.pid)
+                    > self._open_options.max_temporary_bytes
+                ):
                     self.close()
                     raise _SqliteError(sqlite_child.NO_ROOM)
 
@@ -186,7 +190,8 @@ class _Child:
     def is_stale(self) -> bool:
         """True if a file has got a write-ahead log, or lost it, since the process started.
 
-        The process may write only the logs that existed at its start, even for reading.
+        SQLite writes a write-ahead log even to read, and the process may write only the logs that
+        existed at its start. So a stale process must be replaced.
         """
         return self._files_with_write_ahead_log != self._find_files_with_write_ahead_log()
 
@@ -290,6 +295,7 @@ class SqliteBackend:
         files = [Path(os.path.realpath(each)) for each in (path, *others)]
 
         def is_written(file: Path) -> bool:
+            # Readers, too, write the shared memory beside a write-ahead log.
             return (not read_only and file == files[0]) or _has_write_ahead_log(file)
 
         write_mode = "rwc" if settings.create else "rw"
@@ -303,7 +309,8 @@ class SqliteBackend:
                 max_bytes=settings.max_bytes,
                 functions=sorted(known_functions("sqlite") | settings.functions),
                 attached=attached,
-                temporary=4 * (size or 0) + SPARE_FILE_BYTES,
+                # Sorting and VACUUM may need several copies of the data.
+                max_temporary_bytes=4 * (size or 0) + SPARE_FILE_BYTES,
                 readable=[place for each in files for place in _database_files(each)],
                 writable=[str(each.parent) for each in files if is_written(each)],
                 library=_LIBRARY,
@@ -332,12 +339,12 @@ class SqliteBackend:
         statements = [(bound.text(), list(bound.values or ())) for bound in bound_statements]
         is_batch = len(changes) == 1 and can_batch(changes[0][0], bound_statements)
         try:
-            fetched = session.run(Work(statements, self._settings.max_rows, is_batch))
+            outcome = session.run(Work(statements, self._settings.max_rows, is_batch))
         except TimeoutError:
             self._recover()
             raise
         result = WriteResult()
-        result.add(fetched.changed, fetched)
+        result.add(outcome.changed, outcome)
         return result
 
     def _refuse_integers_that_would_be_rounded(
@@ -368,9 +375,12 @@ class SqliteBackend:
         return ()
 
     def relations(self, session: _Child) -> list[Relation]:
-        """Return all tables and views except SQLite's own, with the schema of attached files."""
-        own = self._relations(session, None)
-        return own + [
+        """Return all tables and views except SQLite's internal ones.
+
+        Those of an attached file have the file's name as their schema.
+        """
+        main_relations = self._relations(session, None)
+        return main_relations + [
             relation
             for schema in self._settings.attach
             for relation in self._relations(session, schema)
@@ -443,7 +453,7 @@ class SqliteBackend:
                 )
         for table in tables:
             if not table.columns:
-                table.broken = "its definition makes no sense"
+                table.broken = INVALID_DEFINITION
         return tables
 
     def version(self, session: _Child) -> str:
