@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from delf.errors import ToolRefusedError
 from delf.tools.action import action_from_function
-from delf_engine.tolerance import respelled, validate_arguments
+from delf_engine.tolerance import validate_arguments, with_spelling_of_parameters
 
 
 class Event(BaseModel):
@@ -86,12 +86,12 @@ def test_fields_of_a_single_record_parameter_are_accepted():
 
 
 def test_parameter_names_in_other_spellings_are_accepted():
-    assert respelled({"customerId": 1, "Day": 2}, ["customer_id", "day"]) == {
+    assert with_spelling_of_parameters({"customerId": 1, "Day": 2}, ["customer_id", "day"]) == {
         "customer_id": 1,
         "day": 2,
     }
-    assert respelled({"customerId": 1, "customer_id": 2}, ["customer_id"]) == {
+    assert with_spelling_of_parameters({"customerId": 1, "customer_id": 2}, ["customer_id"]) == {
         "customerId": 1,
         "customer_id": 2,
     }
-    assert respelled({"aB": 1}, ["a_b", "ab"]) == {"aB": 1}
+    assert with_spelling_of_parameters({"aB": 1}, ["a_b", "ab"]) == {"aB": 1}

@@ -73,7 +73,7 @@ def make(
             f"{message}: {describe_exception(error)}", hint=f"its factory is {spec.factory}"
         )
         raise_because(plugin_error, error)
-    check_made(spec.kind, instance, f"the {spec.kind} {spec.name!r}")
+    check_protocol(spec.kind, instance, f"the {spec.kind} {spec.name!r}")
     return instance
 
 
@@ -176,7 +176,7 @@ def _fit(hint: Any, value: Any, place: str) -> Any:
         raise ConfigurationError(f"{place}: {'; '.join(sorted(problems))}") from None
 
 
-def check_made(kind: str, instance: object, subject: str) -> None:
+def check_protocol(kind: str, instance: object, subject: str) -> None:
     """Raise if an object does not implement the protocol of its kind; None is accepted.
 
     Args:

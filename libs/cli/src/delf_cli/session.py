@@ -38,7 +38,7 @@ from delf_engine.agent import Agent, leave_tasks
 from delf_engine.agent_context import as_chat
 from delf_engine.project.any_project import journal_name
 from delf_engine.redact import REDACTED
-from delf_engine.response import Response, left_response, past_response
+from delf_engine.response import Response, past_response, response_of_interrupted_task
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -414,7 +414,7 @@ def _run_work(
             response = past_response(events, events[-1])
         elif is_resumable and events:
             message = f"{signal_error} ended its process; it can be resumed"
-            response = left_response(events, message, time.monotonic() - began)
+            response = response_of_interrupted_task(events, message, time.monotonic() - began)
         else:
             raise
         return response, show(response), signal_error

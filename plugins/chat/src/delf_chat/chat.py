@@ -40,7 +40,7 @@ from delf_chat.on_loop import StoreOnLoop
 from delf_chat.summary import Ask, ConversationCompressionError, summarize_old_messages
 from delf_engine.agent_context import AgentContext
 from delf_engine.journal.factory import need_durable_journal
-from delf_engine.sync import LoopThread, call, call_async
+from delf_engine.sync import LoopThread, await_on_loop, run_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -301,7 +301,7 @@ class Chat(FixedAttributes):
         Raises:
             ConversationCompressionError: If summarising fails. No message is dropped then.
         """
-        return call(self.acompress(), self._loop())
+        return run_on_loop(self.acompress(), self._loop())
 
     async def acompress(self) -> bool:
         """Async version of :meth:`compress`."""
@@ -385,7 +385,7 @@ class Chat(FixedAttributes):
             if journal is not None:
                 self._store = None
         if journal is not None:
-            await call_async(journal.aclose(), self._loop())
+            await await_on_loop(journal.aclose(), self._loop())
 
     def __enter__(self) -> Self:
         return self
@@ -417,7 +417,7 @@ class Chat(FixedAttributes):
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end from sync code."""
-        return call(work, self._loop()) if self.persist else _run_without_waiting(work)
+        return run_on_loop(work, self._loop()) if self.persist else _run_without_waiting(work)
 
 
 def _run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:

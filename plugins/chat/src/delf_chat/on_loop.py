@@ -13,7 +13,7 @@ from delf.protocols.conversation import (
     ConversationStore,
 )
 from delf.types import Trust
-from delf_engine.sync import call_async
+from delf_engine.sync import await_on_loop
 
 T = TypeVar("T")
 
@@ -84,4 +84,4 @@ class StoreOnLoop:
         async def run() -> T:
             return await work(self._open_store())
 
-        return await call_async(run(), self._loop)
+        return await await_on_loop(run(), self._loop)

@@ -14,7 +14,7 @@ from delf.tools.action import Action
 from delf.types import Trust
 from delf.values.encoding import dumps
 from delf_engine.secrets import without_secrets
-from delf_engine.tolerance import respelled
+from delf_engine.tolerance import with_spelling_of_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,9 @@ class BoundAction:
         keywords = dict(kwargs)
         if keywords:
             names = [parameter.name for parameter in parameters]
-            keywords = respelled(keywords, names if "desc" not in keywords else [*names, "desc"])
+            keywords = with_spelling_of_parameters(
+                keywords, names if "desc" not in keywords else [*names, "desc"]
+            )
         description = None
         if "desc" in keywords and all(parameter.name != "desc" for parameter in parameters):
             description = str(keywords.pop("desc"))

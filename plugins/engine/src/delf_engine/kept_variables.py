@@ -32,15 +32,17 @@ async def load_variables(run: TaskRun) -> None:
     events = run.log.events
     recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
     if recorded is not None:
-        run.variables = KeptVariables(values=dict(recorded.variables), trust=recorded.trust)
+        run.conversation_variables = KeptVariables(
+            values=dict(recorded.variables), trust=recorded.trust
+        )
     # If the model of a resumed task was called without variables, the task goes on without them.
     elif not any(isinstance(event, ModelCalled) for event in events):
-        run.variables = variables = conversation.variables()
+        run.conversation_variables = variables = conversation.variables()
         if variables.values:
             await run.log.record(
                 VariablesRestored, variables=variables.values, trust=variables.trust
             )
-    kinds = {name: described(value) for name, value in run.variables.values.items()}
+    kinds = {name: described(value) for name, value in run.conversation_variables.values.items()}
     run.context = replace(run.context, variables=kinds)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from delf.environment import using_environ
 from delf.errors import DelfError
-from delf.plugins.factories import check_made, make
+from delf.plugins.factories import check_protocol, make
 from delf.protocols.connection import (
     ConnectionLike,
     SupportsNotices,
@@ -71,16 +71,16 @@ class Closing:
 
     Args:
         parts: Objects of plugins, by the names that error messages use for them.
-        pools: Functions that each close several objects, with a time limit for each.
+        closers: Functions that each close several objects, with a time limit for each.
     """
 
     parts: dict[str, object]
-    pools: list[Close] = field(default_factory=list[Close])
+    closers: list[Close] = field(default_factory=list[Close])
 
     async def close(self, redactor: Redactor) -> None:
         """Close everything concurrently; log failures."""
         try:
-            await all_ended((close_all(self.parts), *(close_pool() for close_pool in self.pools)))
+            await all_ended((close_all(self.parts), *(close() for close in self.closers)))
         except Exception as error:
             for failure in failures_in(error):
                 message = redactor.redact_text(f"{type(failure).__name__}: {failure}")
@@ -212,7 +212,7 @@ class Resources:
         redactor = Redactor((*agent_secrets, *agent_context.secrets))
         closing = Closing({f"the connection {each.name!r}": each for each in agent.connections})
         if agent.close is not None:
-            closing.pools.append(agent.close)
+            closing.closers.append(agent.close)
         try:
             return await cls._open(agent, redactor, closing)
         except BaseException as error:
@@ -232,7 +232,7 @@ class Resources:
                     connection.tell_secrets(redactor)
         # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
-        closing.pools.append(models.aclose)
+        closing.closers.append(models.aclose)
         limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         names_by_path = find_inputs(config.files)
@@ -242,7 +242,7 @@ class Resources:
         closing.parts[_name(sandbox)] = sandbox.backend
         inputs = input_files(names_by_path, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(agent_context.host))
-        closing.pools.append(files.formats.aclose)
+        closing.closers.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, agent_context)
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
@@ -261,10 +261,10 @@ class Resources:
                 with failures_named(f"the approval channel {each.name!r}", "use_journal"):
                     each.channel.use_journal(journal)
         closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in channels)
-        check_made("strategy", agent.strategy, "strategy")
-        check_made("memory", agent.memory, "memory")
+        check_protocol("strategy", agent.strategy, "strategy")
+        check_protocol("memory", agent.memory, "memory")
         context = agent.plugin_context
-        closing.pools.append(agent.embedders.aclose)
+        closing.closers.append(agent.embedders.aclose)
         if config.embedder is not None:
             agent.embedders.spec(config.embedder)  # raises for an unknown name
         for connection in agent.connections:
@@ -274,12 +274,12 @@ class Resources:
         prefilters = Prefilters(
             agent_context.host, agent_context.plugin_options, context, config.prefilter_mode
         )
-        closing.pools.append(prefilters.aclose)
+        closing.closers.append(prefilters.aclose)
         memories = _memories_of(agent, context)
         if memories is not None:
-            closing.pools.append(memories.aclose)
+            closing.closers.append(memories.aclose)
         observers = open_observers(agent_context.host, config.observers, agent.make, redactor)
-        closing.pools.append(observers.aclose)
+        closing.closers.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # raises now for an unknown name
         strategy = agent.strategy or _plugin(agent, closing, StrategySpec, config.strategy)
@@ -368,7 +368,9 @@ class Resources:
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
     ) -> AgentTools:
-        """Return the tools of a task with its own connections or input files.
+        """Return the tools of a task that has its own connections or input files.
+
+        The redactor first learns the secrets of the connections.
 
         Args:
             connections: The connections of a child task; None for the agent's connections.
@@ -378,7 +380,7 @@ class Resources:
             connections = self.agent.connections
         for connection in connections:
             self.redactor.learn(
-                f"child tasks: {connection.name}",
+                f"tasks with own tools: {connection.name}",
                 [*secrets_of_settings(getattr(connection, "settings", None))],
             )
             if isinstance(connection, SupportsSecrets):
@@ -501,12 +503,15 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
 
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
-    """Create the memories, and start opening the local user's store."""
+    """Create the memories, and start opening the local user's store.
+
+    None if the agent has neither a memory store as an object nor the name of a memory plugin.
+    """
     options, memory, name = agent.config.memory_config, agent.memory, agent.config.memory
     if memory is None and name is None:
         return None
     if memory is None and name is not None:
-        # Raises here if the plugin is missing, instead of later in the thread.
+        # Raises now if the plugin is missing, because the store itself is made later, in a thread.
         agent.context.host.spec(MemorySpec, name)
 
     def make_memory(owner: str | None) -> AgentMemory:

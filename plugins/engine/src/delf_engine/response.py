@@ -112,6 +112,8 @@ class Response(Generic[T]):
             return TaskState.STOPPED
         if not self._has(TaskQueued, TaskStarted):
             return TaskState.FAILED  # not begun: there is nothing to resume
+        # This process has stopped working on the task. If the journal has no end of the task, the
+        # task is therefore interrupted. The other ends without success are failures.
         state = state_of(self.events, interrupted=True)
         return state if state is TaskState.INTERRUPTED else TaskState.FAILED
 
@@ -174,9 +176,10 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
         outcome: The outcome.
         output: The declared type of the answer.
     """
+    has_succeeded = outcome.error is None
     return Response(
         text=outcome.text,
-        status=outcome.error is None,
+        status=has_succeeded,
         error=None if outcome.error is None else outcome.error.message,
         cost_usd=cost_of(outcome.events),
         duration_ms=round(outcome.duration_ms),
@@ -191,8 +194,10 @@ def _object(plain_value: Any, output: Output[Any] | None) -> Any:
     return plain_value if output is None or plain_value is None else output.value(plain_value)
 
 
-def left_response(events: Sequence[Event], reason: str, seconds: float) -> Response[Any]:
-    """Build the response of a task that stopped without an end in the journal.
+def response_of_interrupted_task(
+    events: Sequence[Event], reason: str, seconds: float
+) -> Response[Any]:
+    """Build the response of a task whose journal has no end, because its process stopped.
 
     Args:
         events: The task's events.

@@ -112,10 +112,11 @@ class Runtime:
         return self._stops.stop(task_id, by)
 
     async def stop_anywhere(self, task_id: str, by: StoppedBy) -> bool:
-        """Stop a task of any process for a person.
+        """Stop a task at a person's request, even if another process runs the task.
 
         Returns:
-            False if the task was already over.
+            False if the task was already over, or if it does not run in this process and other
+            processes do not share the journal.
         """
         if await self.stop_task(task_id, by):
             return True
@@ -135,7 +136,8 @@ class Runtime:
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
-        # Before the work has begun: a resume in between must find that this agent has the task.
+        # Registered before the work begins, so that a concurrent resume finds that this agent has
+        # the task.
         self._claims.claimed.add(request.task_id)
         with self._stops.stoppable(request.task_id, work) as stop:
             try:
@@ -152,7 +154,7 @@ class Runtime:
                     raise AgentStateError("the agent was stopped") from None
                 return await outcome_of(self.journal, request.task_id)
             finally:
-                if _has_final_end(work):  # the usual case
+                if _has_final_end(work):  # the task cannot be resumed, as is usual
                     self._claims.claimed.discard(request.task_id)
                 else:
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
@@ -162,7 +164,8 @@ class Runtime:
 
         Called in the context of the task's caller, because observers read ContextVars.
         """
-        if request.past or request.child is not None:
+        is_resumed = bool(request.past)
+        if is_resumed or request.child is not None:
             return request
         noted: dict[str, Any] = {}
         for make_setup in self.resources.observers.setups:
@@ -200,7 +203,7 @@ class Runtime:
                         request.task_id, None
                     )
                     children = self._children_of(run)
-                    self._let_connections_learn(request)
+                    self._tell_connections_about_task(request)
                     while True:
                         pipeline = self._prepare(run, children)
                         outcome = await self._run(pipeline, request)
@@ -236,8 +239,8 @@ class Runtime:
     async def _reserve_descriptors(self, request: TaskRequest) -> None:
         """Wait until enough file descriptors are free for a task, and reserve them.
 
-        A child task uses the descriptors of its parent. The descriptors stay reserved while a
-        person is asked; the permit to run (``max_tasks``) does not.
+        A child task uses the descriptors of its parent. Unlike the permit to run (``max_tasks``),
+        the descriptors stay reserved while the task waits for a person.
         """
         if request.child is None:
             await self._descriptor_permits.acquire()
@@ -254,6 +257,7 @@ class Runtime:
 
     async def _record_cancelled_start(self, request: TaskRequest) -> None:
         """Record the end of a task that was cancelled while it waited for its start."""
+        # Only a task that was queued or resumed has events, and so needs an end in the journal.
         if request.past and not is_over(request.past):
             stop_error = TaskStoppedError("the task was stopped")
             end = end_of(request.past, stop_error, self._stops.author_of(request.task_id))
@@ -340,7 +344,12 @@ class Runtime:
         return await claiming
 
     async def _claim(self, task_id: str, *, even_if_ended_at_limit: bool) -> Sequence[Event]:
-        """Claim a task for :meth:`claim`; release the task if the agent was stopped meanwhile."""
+        """Claim a task, and release the task if the agent was stopped meanwhile.
+
+        Args:
+            task_id: The id of the task.
+            even_if_ended_at_limit: As for :meth:`claim`.
+        """
         events = await self._claims.claim(
             self.journal, task_id, even_if_ended_at_limit=even_if_ended_at_limit
         )
@@ -351,16 +360,15 @@ class Runtime:
             raise AgentStateError("the agent was stopped")
         return events
 
-    def _let_connections_learn(self, request: TaskRequest) -> None:
-        """Let connections learn from the text of a task when it first starts, in the background."""
+    def _tell_connections_about_task(self, request: TaskRequest) -> None:
+        """Tell connections the text of a new task, so that they learn from it in the background."""
         has_started_before = any(isinstance(event, TaskStarted) for event in request.past)
         if request.child is not None or has_started_before:
             return
         agent, redactor = self.resources.agent, self.resources.redactor
         # Despite its name, a FinishedTask has only the text of a task, which is known already.
-        lesson = FinishedTask(
-            task=redactor.redact_text(request.task), ask=partial(agent.context.ask, None)
-        )
+        ask_light_model = partial(agent.context.ask, None)  # None: the model for small questions
+        lesson = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
@@ -393,13 +401,13 @@ class Runtime:
         return self._all_stay_resumable or request.task_id in self._resumable_ids
 
     def keep_all_resumable(self) -> None:
-        """Let all running tasks be resumed if they are cancelled: their ends are not recorded."""
+        """From now on, record no end of a task that is cancelled, so that it can be resumed."""
         self._all_stay_resumable = True
         for pipeline in self._pipelines.values():
             pipeline.keep_resumable()
 
     def keep_resumable(self, task_id: str) -> None:
-        """Let a task be resumed if it is cancelled: its end is then not recorded."""
+        """Record no end of the task if it is cancelled, so that it can be resumed."""
         self._resumable_ids.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.keep_resumable()

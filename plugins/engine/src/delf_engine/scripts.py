@@ -162,13 +162,13 @@ class ScriptRunner(ScriptHost):
             self._restarts_after_crashes.reset()
             if not isinstance(outcome, Done):  # before the model or another script continues
                 await self._gate.wait_for_calls(LATE_SECONDS)
-                await self._children.end()
+                await self._children.end()  # cancels the child tasks of the script's calls
             status, error = describe_outcome(outcome)
             self.variables = outcome.variables if isinstance(outcome, Done) else {}
             # Discard the session after a crash or at a limit: how far the script got depends on the
             # machine, so a resumed task could not reproduce the session's variables.
-            is_lost = isinstance(outcome, (Crashed, LimitReached))
-            if is_lost:
+            is_session_lost = isinstance(outcome, (Crashed, LimitReached))
+            if is_session_lost:
                 await self.sandbox.end_session()
                 self._is_session_used = False
             await self._log.record(
@@ -179,9 +179,11 @@ class ScriptRunner(ScriptHost):
                 line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
                 attempt=attempt,
                 limit=outcome.limit if isinstance(outcome, LimitReached) else None,
-                lost=is_lost,
+                lost=is_session_lost,
             )
         if not isinstance(outcome, Done):
+            # A call that waited for a person may have released the permit. The next script of the
+            # model needs the permit again.
             await self._permit_to_run.wait_until_held()
         return outcome
 
@@ -193,15 +195,16 @@ class ScriptRunner(ScriptHost):
         In a resumed task, a script that lost its sandbox is not run again: the recorded outcome is
         returned.
         """
-        # Gate and replay count the scripts, even a script that is not run again.
+        # In the gate and in the replay, each script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
         has_lost_sandbox = recorded_end is not None and recorded_end.status in ("crashed", "limit")
         if recorded_script is not None and recorded_end is not None and has_lost_sandbox:
             # The recorded output belongs to the answer, and the script does not print it again.
             self.printed_text += recorded_script.printed
+            # After a crash, the replay does not miss the calls that the script makes no more.
             self._replay.end_script("crashed", "")
-            return _lost_as_recorded(recorded_end)
+            return _recorded_loss(recorded_end)
         if self._is_session_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
@@ -297,7 +300,8 @@ class ScriptRunner(ScriptHost):
         exceeded the limit of calls gets the corresponding outcome.
         """
         if isinstance(outcome, LimitReached) and self._budget.calls_left < 0:
-            # delf refused a call, so the script did not reach the limit that the sandbox reports.
+            # The call limit was exceeded, so delf stopped answering. The limit that the sandbox
+            # reports is only a consequence.
             return self._budget.too_many_calls
         if not isinstance(outcome, Done):
             return outcome
@@ -318,7 +322,7 @@ class ScriptRunner(ScriptHost):
                 # The calls within the limit end first: their results would be lost with the
                 # sandbox.
                 await self._gate.until_idle()
-                await self._stop(self._budget.too_many_calls)
+                await self._stop(self._budget.too_many_calls)  # never returns
             check_size([request.args, request.kwargs], self.sandbox.limits.frame_bytes)
             answer = await self._gate.call(request)
             if isinstance(answer, Raised):
@@ -329,7 +333,7 @@ class ScriptRunner(ScriptHost):
         except UnsupportedValueError as error:
             return Raised("ToolArgumentError", f"the arguments cannot be passed: {error}")
         except TaskLeftError as error:
-            return await self._stop(error)
+            await self._stop(error)  # never returns
         except Exception as error:
             self._log.redactor.log_failure(_log, "a tool call failed outside of its tool", error)
             return Raised("ToolError", "the call failed inside delf; see the log")
@@ -388,7 +392,7 @@ class ScriptRunner(ScriptHost):
         self.output.start_writing(name, data, is_rows=True)
 
 
-def _lost_as_recorded(recorded_end: ScriptFinished) -> Crashed | LimitReached:
+def _recorded_loss(recorded_end: ScriptFinished) -> Crashed | LimitReached:
     """Return the outcome of a recorded script that ended with the death of its sandbox."""
     message = recorded_end.error or "the sandbox is gone"
     if recorded_end.status == "limit":

@@ -54,7 +54,7 @@ _FILE: Final = re.compile(
     r"(?:[\w.~ @+\-]*/)*[\w. @+\-]+\.(?:json|pem|key|crt|cer|p12|pfx|jks|txt|toml|ya?ml|ini|cfg)",
     re.IGNORECASE,
 )
-_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+_VARIABLES_WITH_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 _PLAIN_HEADERS: Final = re.compile(
     r"accept.*|.*-beta|.*-version|cache-control|content-type|host|.*referer|user-agent|x-title",
     re.IGNORECASE,
@@ -85,12 +85,12 @@ def secrets_of_agent(
     environ: Mapping[str, str],
     keys: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield all secrets given to an agent, except those of its project.
+    """Yield the secrets in an agent's configuration, connections and environment variables.
 
     Args:
         config: The configuration.
-        connections: The tools.
-        environ: The environment of the agent.
+        connections: The agent's connections, whose attribute ``settings`` may have secrets.
+        environ: The environment variables of the agent.
         keys: Names of variables with keys, as model plugins declare them.
     """
     if config is not None:
@@ -145,6 +145,7 @@ def without_secrets(settings: Any) -> Any:
     if settings is None or isinstance(settings, (str, int, float)):
         return settings
     if isinstance(settings, _SECRET_TYPES):
+        # Empty, unless the secret is a URL.
         return _address_in(str(cast("Any", settings).get_secret_value()))
     if _is_url(settings):
         return _address_in(str(settings))
@@ -194,7 +195,7 @@ def _secrets_within(
     if isinstance(value, (bytes, bytearray)):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        yield from _declared(value) if is_declared else secrets_in(value)
+        yield from _forms_of_declared_secret(value) if is_declared else secrets_in(value)
     elif isinstance(value, int):
         yield from (str(value),) if is_declared else ()
     elif _is_url(value):
@@ -244,12 +245,12 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
         keys: The names of further variables with secrets.
     """
     for name, value in environ.items():
-        min_length = (
-            MIN_SECRET_LENGTH if name.upper().startswith(PREFIX) else _MIN_ENVIRON_SECRET_LENGTH
-        )
+        # A short value of a variable of another program is more likely an ordinary word.
+        is_own_variable = name.upper().startswith(PREFIX)
+        min_length = MIN_SECRET_LENGTH if is_own_variable else _MIN_ENVIRON_SECRET_LENGTH
         if name in keys:
-            yield from _declared(value)
-        elif name not in _FOLDERS and len(value) >= min_length:
+            yield from _forms_of_declared_secret(value)
+        elif name not in _VARIABLES_WITH_FOLDERS and len(value) >= min_length:
             yield from _secrets_in_named_text(name, value)
 
 
@@ -275,7 +276,7 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _secrets_in_named_text(name: str, value: str) -> Iterator[str]:
     is_secret = _NAME.search(name) and not _is_path(value)
-    yield from _declared(value) if is_secret else secrets_in(value)
+    yield from _forms_of_declared_secret(value) if is_secret else secrets_in(value)
 
 
 def _is_path(text: str) -> bool:
@@ -286,10 +287,11 @@ def _is_path(text: str) -> bool:
     return text.startswith(("/", "~")) and os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111
 
 
-def _declared(text: str) -> Iterator[str]:
+def _forms_of_declared_secret(text: str) -> Iterator[str]:
     """Yield the texts to redact for a declared secret.
 
-    The texts are the secret itself, for a URL also its password, and for a private key each line.
+    The texts are the secret itself, for a URL also its password, for a private key each line, and
+    for the key file of a service account the secrets in the file.
     """
     yield text
     yield from secrets_in(text)
@@ -328,11 +330,13 @@ def _of_login(url: str) -> Iterator[str]:
         user, host = parts.username or "", parts.hostname or ""
     except ValueError:
         user, host = "", ""
-    if len(user) >= _MIN_TOKEN_LENGTH and not _LOGIN.search(url):
+    has_password = _LOGIN.search(url) is not None
+    if len(user) >= _MIN_TOKEN_LENGTH and not has_password:
         yield from _raw_and_decoded(user)  # https://TOKEN@host
-    public_texts = {user.lower(), unquote(user).lower(), host.lower()}
+    # A password that equals the user name or the host is not redacted, because these are no secret.
+    names = {user.lower(), unquote(user).lower(), host.lower()}
     for _, password in _LOGIN.findall(url):
-        if password.lower() not in public_texts:
+        if password.lower() not in names:
             yield from _raw_and_decoded(password)
 
 

@@ -74,7 +74,7 @@ class LoopThread:
             self._thread.join(STOP_SECONDS)
 
 
-def call(
+def run_on_loop(
     coroutine: Coroutine[Any, Any, T],
     loop: asyncio.AbstractEventLoop,
     *,
@@ -150,7 +150,7 @@ def busy_at(loop: asyncio.AbstractEventLoop) -> str:
     return ""
 
 
-async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+async def await_on_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """Await a coroutine on a given loop, which may run in another thread."""
     if asyncio.get_running_loop() is loop:
         return await coroutine
@@ -264,8 +264,8 @@ class RuntimeLoop:
         loop = self._bind(to_running_loop=False)
         try:
             if loop.is_running() or self._thread is not None:
-                return call(self._do(work), loop)
-            # The caller runs the agent's loop itself.
+                return run_on_loop(self._do(work), loop)
+            # No thread runs the loop, so the caller runs the loop until the work is done.
             return loop.run_until_complete(self._do(work))
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
@@ -284,7 +284,7 @@ class RuntimeLoop:
 
     async def call_async(self, work: Work[T]) -> T:
         """Run work on the runtime's loop and await it."""
-        return await call_async(self._do(work), self._bind(to_running_loop=True))
+        return await await_on_loop(self._do(work), self._bind(to_running_loop=True))
 
     def post(self, work: Work[T]) -> Future[T]:
         """Schedule work of the started runtime from any thread; return its future."""
@@ -305,7 +305,7 @@ class RuntimeLoop:
             loop.create_task(self._stop_runtime())
         else:
             with suppress(TimeoutError):
-                call(self._stop_runtime(), loop, raises_when_blocked=True)
+                run_on_loop(self._stop_runtime(), loop, raises_when_blocked=True)
         if thread is not None:
             thread.stop()
 
@@ -317,7 +317,7 @@ class RuntimeLoop:
         """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
-            await call_async(self._stop_runtime(keep_resumable=keep_resumable), loop)
+            await await_on_loop(self._stop_runtime(keep_resumable=keep_resumable), loop)
         if thread is not None:
             thread.stop()
 
@@ -377,7 +377,7 @@ class RuntimeLoop:
     async def _started(self) -> Runtime:
         """Return the runtime; start it, or wait if another caller is starting it."""
         if self._runtime_future is None:
-            # An event loop closes all generators that have begun before it ends itself. This
+            # Before an event loop ends, it closes all async generators that have begun. This
             # generator then calls _handle_end_of_loop().
             loop_watcher = self._loop_watcher = _at_end_of_loop(
                 lambda: self._handle_end_of_loop(loop_watcher)
@@ -398,13 +398,16 @@ class RuntimeLoop:
             raise
 
     async def _handle_end_of_loop(self, loop_watcher: AsyncGenerator[None]) -> None:
-        """Stop the runtime before its event loop ends; free the runtimes whose stop is unfinished.
+        """Stop the runtime before its event loop ends, and complete the stops that are unfinished.
 
         Args:
             loop_watcher: The async generator that noticed the end of the loop.
         """
-        if self._loop_watcher is loop_watcher:  # otherwise a later runtime has another loop
+        # Otherwise the runtime was started again, in another loop that goes on.
+        is_loop_of_runtime = self._loop_watcher is loop_watcher
+        if is_loop_of_runtime:
             await self._stop_runtime()
+        # _stop_runtime() could not stop these runtimes to the end, for example in a cancelled call.
         for runtime_future in list(self._being_stopped):
             self._being_stopped.discard(runtime_future)
             has_runtime = runtime_future.done() and not runtime_future.cancelled()

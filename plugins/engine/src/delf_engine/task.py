@@ -31,9 +31,9 @@ MODEL: Final = "own_llm"
 VARIABLES: Final = "variables"
 """The key, in a task's setup, of the data that its scripts find as variables."""
 TRUST: Final = "trust"
-"""The key, in a task's setup, of the trust in the task's text: ``own`` or ``outside``.
+"""The key, in a task's setup, that says who wrote the text of the task.
 
-If the key is missing, the user wrote the text, and the trust is ``own``.
+The value is ``own`` if the user wrote all of it, also if the key is missing; else ``outside``.
 """
 
 
@@ -217,8 +217,8 @@ class TaskContext:
         Args:
             task: The task in words.
             output: The declared type of the answer.
-            now: The Unix time. It is in this last message, so that the provider can cache the
-                messages before.
+            now: The Unix time. Only the returned message, the last of the prompt, has the time, so
+                that the provider can cache the earlier messages.
             zone: The time zone for display; the machine's when None.
         """
         parts: list[str] = []

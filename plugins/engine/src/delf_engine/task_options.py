@@ -154,7 +154,7 @@ def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskReque
 
 
 class TaskRequests:
-    """Builds the requests of an agent's tasks.
+    """Builds the ``TaskRequest`` with which each task of an agent is started.
 
     Args:
         config: Returns the agent's configuration.
@@ -241,7 +241,9 @@ class TaskRequests:
     def resumed(
         self, task_id: str, events: Sequence[Event], timeout: float | None, **changes: Any
     ) -> TaskRequest:
-        """Build the request of a resumed task, with the choices recorded in its journal.
+        """Build the request of a resumed task.
+
+        The task, the files, the answer type and the setup are those that the journal recorded.
 
         Args:
             task_id: The task.
@@ -251,15 +253,17 @@ class TaskRequests:
         """
         start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
         conversation = None if start is None or self.chat is None else start.conversation
-        unknown_task = "resumed"  # replaced below, if the journal has the start of the task
-        request = self.make(unknown_task, timeout, conversation, task_id=task_id)
+        # make() needs a text; the recorded text of the task replaces it below.
+        placeholder_text = "resumed"
+        request = self.make(placeholder_text, timeout, conversation, task_id=task_id)
         request = replace(request, past=events, **changes)
-        if start is None:
+        if start is None:  # the journal has no start of the task
             return request
         setup = start.setup
         return replace(
             request,
             task=start.task,
+            # Nobody watched the start of the task, so the task waits for people.
             wait_approvals=not start.interactive,
             files=setup.get("input_files"),
             setup=setup,

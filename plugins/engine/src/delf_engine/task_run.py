@@ -147,7 +147,7 @@ class TaskRun:
         )
         self.tools = tools.tools
         """The callable actions, and the actions that the model is shown."""
-        self.variables = KeptVariables(values={})
+        self.conversation_variables = KeptVariables(values={})
         """The variables that the conversation's previous task left for scripts."""
         self.context = TaskContext(
             files=[file.line for file in inputs],
@@ -167,7 +167,10 @@ class TaskRun:
 
     @classmethod
     async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
-        """Create the run of a task, with the task's own tools and files or the agent's.
+        """Create the run of a task.
+
+        A child task may bring its own tools, and a request may name its own input files. Otherwise
+        the tools and the input files are those of the agent.
 
         Raises:
             DelfError: If the tools or files are not available.
@@ -268,7 +271,8 @@ class TaskRun:
         untrusted_names = {
             bound_action.name
             for bound_action in self.tools.shown
-            if _trust_of_texts(bound_action.connection, "description_trust", "own") == "outside"
+            if _trust_of_texts(bound_action.connection, "description_trust", default="own")
+            == "outside"
         }
         shown_tools = [
             _without_descriptions(tool) if tool.name in untrusted_names else tool
@@ -283,6 +287,7 @@ class TaskRun:
         async with self.failures_as_warnings(
             "the model could not say which calls the task asks for"
         ):
+            # The reply is logged under this purpose, and read from the log.
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:
@@ -292,8 +297,9 @@ class TaskRun:
 
         def earlier_texts() -> Iterator[tuple[Trust, str, str]]:
             """Yield the trust, the text and the place of each text that the model gets."""
-            if not is_task_trusted:
+            if not is_task_trusted:  # a script of the parent task wrote the text of this task
                 yield "outside", self.request.task, PARENT
+            # The variables that were passed with this task.
             for name, value in self.request.variables.items():
                 yield "outside", repr(value), f"{VARIABLE} {name}"
             for message in self.context.history:
@@ -303,8 +309,9 @@ class TaskRun:
                     yield message.trust, message.text, ANSWER
             if self.context.summary:
                 yield self.context.summary_trust, self.context.summary, ANSWER
-            for name, value in self.variables.values.items():
-                yield self.variables.trust, repr(value), f"{VARIABLE} {name}"
+            # The variables that the conversation's previous task left.
+            for name, value in self.conversation_variables.values.items():
+                yield self.conversation_variables.trust, repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
                 yield "own" if is_own_fact(fact) else "outside", fact, MEMORY
             yield from self._texts_of_connections()
@@ -344,8 +351,12 @@ class TaskRun:
                 text,
                 f"the facts about {name}",
             )
+        # Descriptions that are trusted need no search: their values count as the user's own.
         for bound_action in self.tools.shown:
-            if _trust_of_texts(bound_action.connection, "description_trust", "own") == "outside":
+            if (
+                _trust_of_texts(bound_action.connection, "description_trust", default="own")
+                == "outside"
+            ):
                 place = f"the descriptions of {bound_action.connection.name}"
                 for text in filter(None, bound_action.action.texts()):
                     yield "outside", text, place
@@ -363,12 +374,19 @@ class TaskRun:
         return "outside" if self._values.has_received_untrusted else "own"
 
 
-def _trust_of_texts(connection: object, attribute: str, undeclared: Trust = "outside") -> Trust:
-    """Return the trust of a connection's texts: as the user set it, or as its class declares it."""
-    declared_trust = getattr(connection, "trust", None)
-    if isinstance(declared_trust, str):
-        return "own" if declared_trust == "own" else "outside"
-    return "own" if getattr(connection, attribute, undeclared) == "own" else "outside"
+def _trust_of_texts(connection: object, attribute: str, *, default: Trust = "outside") -> Trust:
+    """Return the trust of a connection's texts: as the user set it, or as its class declares it.
+
+    Args:
+        connection: The connection.
+        attribute: The attribute with which the class declares the trust.
+        default: The trust if neither the user nor the class has declared the trust.
+    """
+    trust = getattr(connection, "trust", None)
+    is_set_by_user = isinstance(trust, str)
+    if not is_set_by_user:
+        trust = getattr(connection, attribute, default)
+    return "own" if trust == "own" else "outside"
 
 
 def _without_descriptions(tool: ToolDescription) -> ToolDescription:
@@ -389,10 +407,11 @@ def _beginning_of(path: str) -> str:
 
 def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
     """Return the configuration of a task, with the task's own model and strategy."""
+    # The configuration of a child task has the child's own model already.
     if request.model is not None and request.child is None:
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     name = request.strategy or config.strategy
-    if name == resources.config.strategy:
+    if name == resources.config.strategy:  # its requirements were applied when the agent started
         return config
     chosen = config.model_copy(update={"strategy": name})
     return with_strategy(chosen, resources.agent.context.host)

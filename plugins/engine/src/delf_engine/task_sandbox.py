@@ -39,8 +39,10 @@ class TaskSandbox:
         self._spec = run.session_spec
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
+        # The session whose start is in the journal.
         self._recorded_session: SandboxSession | None = None
-        self._ran_unapproved = False
+        # True if this session has run a script that nobody approved as a whole.
+        self._has_run_unapproved_script = False
         self.budget = ResourceBudget(self._spec.limits)
 
     @property
@@ -89,11 +91,11 @@ class TaskSandbox:
         left an object whose ``__format__`` makes calls. A later script may then do something else
         than the text that a person approves.
         """
-        return self._ran_unapproved and self.alive
+        return self._has_run_unapproved_script and self.alive
 
     def note_unapproved(self) -> None:
         """Record that the open session runs a script that nobody approved as a whole."""
-        self._ran_unapproved = True
+        self._has_run_unapproved_script = True
 
     async def close(self) -> None:
         """Kill the sandbox with all its processes, and wait until the processes are gone."""
@@ -141,12 +143,12 @@ class TaskSandbox:
             session = await self._open_again()
         if session is not self._recorded_session:
             self._recorded_session = session
-            self._ran_unapproved = False
+            self._has_run_unapproved_script = False
             self.budget.begin_session()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
             run = self._run
-            variables = {**run.variables.values, **run.request.variables}
+            variables = {**run.conversation_variables.values, **run.request.variables}
             if variables:
                 problem = await restore_variables(session, variables)
                 if problem is not None:

@@ -24,7 +24,9 @@ def normalised_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def respelled(arguments: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def with_spelling_of_parameters(
+    arguments: Mapping[str, Any], names: Iterable[str]
+) -> dict[str, Any]:
     """Rename arguments to the spelling of the parameter that they mean.
 
     Args:
@@ -107,7 +109,9 @@ def _spread_only_dict(keywords: Mapping[str, Any], names: list[str]) -> dict[str
     if len(values) != 1 or not isinstance(values[0], dict):
         return None
     inner = cast("dict[Any, Any]", values[0])
-    arguments = respelled({str(key): value for key, value in inner.items()}, names)
+    given = {str(key): value for key, value in inner.items()}
+    # The keys may be spelled otherwise, such as ``maxResults`` for ``max_results``.
+    arguments = with_spelling_of_parameters(given, names)
     return arguments if arguments and all(name in names for name in arguments) else None
 
 
@@ -119,7 +123,7 @@ def _gather_into_record(
         return None
     for option in _Converter(schema).options(schema.get("properties", {}).get(names[0], {})):
         fields = cast("Mapping[str, Any]", option.get("properties", {}))
-        arguments = respelled(keywords, fields) if fields else {}
+        arguments = with_spelling_of_parameters(keywords, fields) if fields else {}
         if arguments and all(name in fields for name in arguments):
             return {names[0]: arguments}
     return None
@@ -153,7 +157,7 @@ class _Converter:
     def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
         """Convert the fields of a record to the types of a schema."""
         fields = cast("Mapping[str, Any]", schema.get("properties", {}))
-        arguments = respelled(values, fields) if fields else values
+        arguments = with_spelling_of_parameters(values, fields) if fields else values
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
     def value(self, argument: Any, schema: _Schema) -> Any:

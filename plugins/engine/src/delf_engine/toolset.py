@@ -10,7 +10,7 @@ from typing import Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.events import ANSWER, ASK
-from delf.plugins.factories import check_made
+from delf.plugins.factories import check_protocol
 from delf.protocols.connection import (
     ConnectionLike,
     SupportsCheck,
@@ -214,8 +214,8 @@ class Toolset:
         copy = Toolset(
             allowed_actions, self._forbidden_names, shown_names, shows_questions=shows_questions
         )
-        # Keep what is slow to compute for many tools. A copy differs in built-in actions at most,
-        # which neither the catalog nor the size covers.
+        # The catalog and the size are slow to compute for many tools. They leave out the built-in
+        # actions, and a copy differs only in these.
         copy._catalog = self._catalog
         copy._size = self._size
         return copy
@@ -233,7 +233,7 @@ class Toolset:
         return self._with({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy with the built-in connections of another set."""
+        """Return a copy with the built-in actions of another set, and whether it shows ``ask``."""
         builtins_by_key = {
             key: bound_action
             for key, bound_action in other._allowed.items()
@@ -282,6 +282,7 @@ class Toolset:
         changing: dict[str, list[str]] = {}
         for (connection, method), bound_action in self._allowed.items():
             method_names = methods.setdefault(connection, [])
+            # The name of the method is empty for a connection that is itself a function.
             if method:
                 method_names.append(method)
             if bound_action.action.effect != "read":
@@ -308,9 +309,9 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     allowed_actions: dict[tuple[str, str], BoundAction] = {}
     all_forbidden_names: set[str] = set()
     for connection in connections:
-        check_made("connection", connection, f"the connection {connection.name!r}")
-        of_connection, forbidden_names = await _bind(connection)
-        allowed_actions |= of_connection
+        check_protocol("connection", connection, f"the connection {connection.name!r}")
+        actions_of_connection, forbidden_names = await _bind(connection)
+        allowed_actions |= actions_of_connection
         all_forbidden_names |= forbidden_names
     return Toolset(allowed_actions, frozenset(all_forbidden_names))
 
@@ -336,9 +337,9 @@ async def _bind(
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # A connection whose results count as the user's own words may return stored texts later.
-        # Therefore each value that it stores is reviewed, unless the action declares which of its
-        # parameters matter: with contents=(), no parameter is exempt as mere content.
+        # A connection whose results count as the user's own words may return a text that it stores
+        # now. Therefore all parameters of an action that stores texts are reviewed, unless the
+        # action declares which are content; contents=() declares that none is.
         is_undeclared = action.sinks is None and action.contents is None
         stores_texts = returns_own and action.effect != "read"
         reviewed_action = replace(action, contents=()) if stores_texts and is_undeclared else action
@@ -349,7 +350,11 @@ async def _bind(
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
-    """Apply what the user declared: the trust of results, and which parameters are mere content."""
+    """Apply the user's declarations about an action.
+
+    The user may declare the trust of its results, and the parameters with content, such as the body
+    of a mail, which need no review because they do not decide the effect of a call.
+    """
     trust = getattr(connection, "trust", None)
     content_parameters = getattr(connection, "contents", {}).get(action.name)
     if content_parameters is not None:
@@ -368,7 +373,9 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
-    """Check that no two connections have the same name, and no name is reserved.
+    """Check that no two connections, which are the tools of scripts, have the same name.
+
+    A connection must not have a name that scripts need either.
 
     Raises:
         ToolDefinitionError: If names conflict; the message lists them.

@@ -30,7 +30,7 @@ class Permit:
     """
 
     def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
+        self._permits = places
         self._held = False
         # The asyncio task of each call that waits for a person.
         self._waiting_calls: list[asyncio.Task[Any] | None] = []
@@ -72,33 +72,35 @@ class Permit:
         the task has no permit, and this method returns at once.
         """
         while not (self._held or self._is_over or self._waits_for_person):
-            # As no call waits for a person, the script has cancelled all calls that are left here.
-            # (A call that is None, outside of an asyncio task, counts as waiting.) A cancelled call
-            # records its end, and only then starts to reacquire the permit: wait for these calls
-            # first, then for the reacquisition.
+            if self.reacquisition is not None:
+                await asyncio.wait({self.reacquisition})
+                continue
+            # As no call waits for a person, the script has cancelled all calls in _waiting_calls. A
+            # cancelled call records its end, and then starts the reacquisition of the permit.
             cancelled_calls = {call for call in self._waiting_calls if call is not None}
-            pending = cancelled_calls if self.reacquisition is None else {self.reacquisition}
-            if not pending:
+            if not cancelled_calls:
                 return
-            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def _waits_for_person(self) -> bool:
         """True while a call waits for a person, unless the call is being cancelled."""
+        # A call outside of an asyncio task is None, and cannot be cancelled.
         return any(call is None or not call.cancelling() for call in self._waiting_calls)
 
     async def _acquire(self) -> None:
-        await self._places.acquire()
+        await self._permits.acquire()
         self._held = True
 
     def _release(self) -> None:
         if self.reacquisition is not None:
-            # The task needs no permit now, because another of its calls asks a person.
+            # The permit is being reacquired after one call, while another call of the task now asks
+            # a person: the task needs no permit until then.
             self.reacquisition.cancel()
             self.reacquisition = None
         if self._held:
             self._held = False
-            self._places.release()
+            self._permits.release()
 
 
 class TaskClock:
@@ -144,8 +146,8 @@ class TaskClock:
         timeout = self._timeout
         if timeout is not None and not self._ignores_pauses and not timeout.expired():
             self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
-            # Not a new timeout: the block that waits under this one cannot be left and entered
-            # again.
+            # The timeout is rescheduled and not replaced, because wait() awaits the work inside its
+            # block.
             timeout.reschedule(None)
 
     def _resume(self) -> None:
@@ -242,7 +244,8 @@ class Stops:
     @contextmanager
     def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
         """Let the work of a task be stopped while the block runs."""
-        # One poll for all tasks of the agent: a timer per task would query the journal as often.
+        # One timer polls the journal for all tasks; a timer for each task would multiply the
+        # queries.
         stop = self._tasks[task_id] = Stop(work)
         if self._next_poll is None and self._journal is not None:
             self._poll_later(self._journal)
@@ -281,7 +284,7 @@ class Stops:
 
     async def _poll(self, journal: SharedJournal) -> None:
         stops_by_task: Mapping[str, StoppedBy] = {}
-        with self._outage.track(DelfError):
+        with self._outage.track(DelfError):  # logs an error; no task is then stopped
             stops_by_task = await journal.asked_to_stop(self._tasks.keys())
         for task_id, stopper in stops_by_task.items():
             self.stop(task_id, stopper)

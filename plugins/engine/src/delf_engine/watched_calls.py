@@ -12,7 +12,9 @@ from delf_engine.toolset import load_toolset
 
 
 async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -> None:
-    """Check that a schedule can repeat a call without asking a person.
+    """Check that a schedule can repeat a call in order to find new items.
+
+    Nobody is asked about these calls, so the call must only read, and need no approval.
 
     Args:
         connections: The connections of the agent that makes the call.
@@ -33,7 +35,7 @@ async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -
             )
         if bound_action.asks:
             raise ConfigurationError(
-                f"each call of {action} needs approval, and nobody is asked when a schedule looks",
+                f"each call of {action} needs approval, and a schedule asks nobody",
                 hint="confirm of its connection says which actions need approval",
             )
         arguments_by_name, _ = bound_action.bind((), arguments)

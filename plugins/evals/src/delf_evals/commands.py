@@ -181,7 +181,7 @@ def _keep_named_cases(dataset: AnyDataset, names: tuple[str, ...], path: Path) -
         path: The data set's file, for the error message.
 
     Raises:
-        ConfigurationError: If the data set has no case with a name.
+        ConfigurationError: If one of ``names`` is not the name of a case.
     """
     case_names = [str(case.name) for case in dataset.cases]
     for name in names:

@@ -200,8 +200,8 @@ def _inputs(value: object, template: str | None, label: str) -> CaseInputs:
     except ValidationError as error:
         raise ConfigurationError(
             f"{label}: inputs: {_problems(error)}",
-            hint="inputs are the words of the task, or a table with task; for other tables write "
-            "--task 'Answer: {question}' with their fields",
+            hint="inputs are the words of the task, or a table with task; for a table without "
+            "task, make the task from its fields: --task 'Answer: {question}'",
         ) from None
     except (LookupError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{label}: --task does not fit the inputs: {error!r}") from None

@@ -47,7 +47,7 @@ class Judge:
         """The cost of all judging so far in US dollars; None if a price is unknown."""
 
     async def aclose(self) -> None:
-        """Stop the agent."""
+        """Stop the agent whose tasks judge."""
         await self._agent.astop()
 
     def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:
@@ -80,8 +80,10 @@ class Judge:
                 task, llm=None if name is None else _delf_model_name(name)
             )
             response.raise_for_status()
-            costs = (self.cost_usd, response.cost_usd)
-            self.cost_usd = None if None in costs else sum(filter(None, costs))
+            if self.cost_usd is not None and response.cost_usd is not None:
+                self.cost_usd += response.cost_usd
+            else:
+                self.cost_usd = None
             return ModelResponse([ToolCallPart(tool.name, _json_of(response.text))])
 
         return FunctionModel(answer, model_name=name or "judge")

@@ -51,11 +51,11 @@ def path_of(root: Path, name: str) -> Path:
 
 def runs_of(dataset: Path) -> list[Path]:
     """Return the paths of a data set's reports, the newest first."""
-    return sorted(folder_of_runs(dataset).glob("*.json"), reverse=True)
+    return sorted(folder_of_reports(dataset).glob("*.json"), reverse=True)
 
 
-def folder_of_runs(dataset: Path) -> Path:
-    """Return the folder of a data set's reports."""
+def folder_of_reports(dataset: Path) -> Path:
+    """Return the folder with the reports of the runs of a data set."""
     return dataset.parent / RUNS / dataset.stem
 
 

@@ -44,13 +44,14 @@ class RecordedResult(BaseModel):
     error: str | None = None
 
 
-class World:
+class RecordedEnvironment:
     """The recorded environment of one run of an evaluation case: results and prompt facts.
 
     Args:
         results: The recorded calls and stubs, in the order in which they are used.
-        context: Facts for the prompt by connection name, instead of live facts.
-        live_reads: Whether calls that only read and have no recorded result are really made.
+        context: Facts for the prompt by connection name, used instead of the facts that the real
+            connections would add.
+        live_reads: Whether to really make calls that only read and have no recorded result.
     """
 
     def __init__(
@@ -130,13 +131,13 @@ def _matches(
     return is_same({**defaults, **recorded.arguments}, arguments)
 
 
-WORLD: Final[ContextVar[World]] = ContextVar("delf_evals_world")
-"""The world of the evaluation case that the current asyncio task runs."""
+CURRENT_ENVIRONMENT: Final[ContextVar[RecordedEnvironment]] = ContextVar("delf_evals_world")
+"""The recorded environment of the evaluation case that the current asyncio task runs."""
 
 
 async def recorded_answer(request: ApprovalRequest) -> Decision:
     """Answer a script's question with the answer recorded in the current case."""
-    return WORLD.get().answer(request)
+    return CURRENT_ENVIRONMENT.get().answer(request)
 
 
 class RecordedConnection:
@@ -181,7 +182,7 @@ class RecordedConnection:
 
         Without a recorded text, return the text of the real connection.
         """
-        context = WORLD.get().context.get(self.name)
+        context = CURRENT_ENVIRONMENT.get().context.get(self.name)
         if context is not None:
             return context
         inner: Any = self._inner
@@ -201,19 +202,20 @@ class RecordedConnection:
             arguments = {
                 key: value for key, value in given_arguments.items() if key != context_parameter
             }
-            world = WORLD.get()  # the recorded results of the running case
+            environment = CURRENT_ENVIRONMENT.get()  # the recorded results of the running case
             only_reads = action.effect == "read"
-            recorded = world.take(name, arguments, action.defaults, may_repeat=only_reads)
+            recorded = environment.take(name, arguments, action.defaults, may_repeat=only_reads)
             if recorded is not None:
+                # With a result, the error is only a message about a call that succeeded.
                 has_failed = recorded.error is not None and recorded.result is None
                 if has_failed:
                     raise ToolExecutionError(str(recorded.error))
                 return recorded.result
-            if world.live_reads and await self._may_read_live(action, arguments):
+            if environment.live_reads and await self._may_read_live(action, arguments):
                 if action.is_async:
                     return await action.call(**given_arguments)
                 return await asyncio.to_thread(action.call, **given_arguments)
-            raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
+            raise ToolExecutionError(environment.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)
 

@@ -15,7 +15,7 @@ from delf.errors import ConfigurationError
 from delf.terminal import visible, wrap_text
 from delf.trust.folders import read_file
 from delf_cli.tables import table
-from delf_evals.places import MAX_BYTES, folder_of_runs, write
+from delf_evals.places import MAX_BYTES, folder_of_reports, write
 
 # Matches the suffix, such as `` [1/3]``, of a repeated case's name in pydantic-evals.
 _REPEAT_SUFFIX: Final = re.compile(r" \[\d+/\d+\]$")
@@ -183,15 +183,17 @@ class Report(BaseModel):
             except ConfigurationError:
                 continue
             old_rates = earlier_report.rates()
-            common = [key for key in new_rates if key in old_rates]
-            if common:
-                self.since = earlier_report.at
-                self.changes = [
-                    Change(variant=variant, case=case, passed=new_rates[variant, case] > rate)
-                    for variant, case in common
-                    if (rate := old_rates[variant, case]) != new_rates[variant, case]
-                ]
-                return
+            common_keys = [key for key in new_rates if key in old_rates]
+            if not common_keys:
+                continue
+            self.since = earlier_report.at
+            self.changes = []
+            for key in common_keys:
+                variant, case = key
+                has_improved = new_rates[key] > old_rates[key]
+                if new_rates[key] != old_rates[key]:
+                    self.changes.append(Change(variant=variant, case=case, passed=has_improved))
+            return
 
     def rates(self) -> dict[tuple[str, str], float]:
         """Return a mapping from (variant, case) to the share of passed runs, from 0 to 1."""
@@ -217,7 +219,7 @@ class Report(BaseModel):
 
 def keep(report: Report, dataset: Path) -> Path:
     """Write a report as JSON next to its data set; return the path."""
-    path = folder_of_runs(dataset) / f"{report.at.replace(':', '-')}.json"
+    path = folder_of_reports(dataset) / f"{report.at.replace(':', '-')}.json"
     write(path, json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
     return path
 

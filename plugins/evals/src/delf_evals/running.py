@@ -36,7 +36,12 @@ from delf_cli.session import TIMEOUT_SECONDS, Setup
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs
 from delf_evals.judge import AskOnce, Judge
-from delf_evals.recorded import WORLD, RecordedConnection, World, recorded_answer
+from delf_evals.recorded import (
+    CURRENT_ENVIRONMENT,
+    RecordedConnection,
+    RecordedEnvironment,
+    recorded_answer,
+)
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
 
 # Agent settings that switch off approvals, journal, memory, learning and observers.
@@ -109,7 +114,7 @@ class _CaseRun:
 
     inputs: CaseInputs
     response: Response[Any] | None = None
-    world: World = field(default_factory=World)
+    environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
 
 
 _CASE_RUN: ContextVar[_CaseRun] = ContextVar("delf_evals_course")
@@ -159,7 +164,7 @@ async def run_variant(
         except ConfigurationError as error:
             errors.append(error)
             raise
-        return _answer_of(response, case_run.world)
+        return _answer_of(response, case_run.environment)
 
     class Lifecycle(CaseLifecycle[Any, Any, Any]):
         async def setup(self) -> None:
@@ -233,42 +238,53 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
     """Create the judge of a data set's checks.
 
     Args:
-        setup: The project, without a variant's settings.
+        setup: The project; the settings of a variant do not apply to the judge.
         model: The judge's model; the project's when omitted.
     """
     model_parameter = {} if model is None else {"llm": model}
-    return Judge(isolated_agent(setup, [], "", strategy=AskOnce(), **model_parameter))
+    agent = isolated_agent(setup, tools=[], output_dir="", strategy=AskOnce(), **model_parameter)
+    return Judge(agent)
 
 
 async def _run(
     agent: Agent[Any], inputs: CaseInputs, case_run: _CaseRun, options: RunOptions
 ) -> Response[Any]:
-    case_run.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
-    WORLD.set(case_run.world)
+    # The recorded results replace the calls of this run. The connections find these results in
+    # the context variable.
+    case_run.environment = RecordedEnvironment(
+        inputs.calls, inputs.context, live_reads=options.live_reads
+    )
+    CURRENT_ENVIRONMENT.set(case_run.environment)
     output_option: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
     return await agent.arun(
         inputs.task, files=inputs.files, variables=inputs.variables, **output_option
     )
 
 
-def _answer_of(response: Response[Any], world: World) -> Any:
+def _answer_of(response: Response[Any], environment: RecordedEnvironment) -> Any:
     """Return the value or text of a response as the case's answer.
 
     Raises:
         DelfError: If the task failed, or a call had no recorded result, even if the script caught
             that error.
     """
-    if world.unrecorded:
-        calls = "; ".join(dict.fromkeys(world.unrecorded))
+    if environment.unrecorded:
+        calls = "; ".join(dict.fromkeys(environment.unrecorded))
         raise ToolExecutionError(f"no recorded result for {calls}")
     response.raise_for_status()
     return response.text.strip() if response.value is None else response.value
 
 
 def _with_task_results(
-    ctx: EvaluatorContext[Any, Any, Any], case_run: _CaseRun, names: set[str]
+    ctx: EvaluatorContext[Any, Any, Any], case_run: _CaseRun, action_names: set[str]
 ) -> EvaluatorContext[Any, Any, Any]:
-    """Return an evaluator context with the task's :class:`Done` object and a span for each call."""
+    """Return an evaluator context with the task's :class:`Done` object and a span for each call.
+
+    Args:
+        ctx: The context of an evaluator of pydantic-evals.
+        case_run: The run of the case.
+        action_names: The names of the agent's actions.
+    """
     response = case_run.response
     events = () if response is None else response.events
     done = Done(
@@ -285,7 +301,7 @@ def _with_task_results(
         if response is None
         else {name: Path(path) for name, path in response.files.items()},
         cost_usd=None if response is None else response.cost_usd,
-        actions=names.union(
+        actions=action_names.union(
             {ASK}, *(event.actions for event in events if isinstance(event, ToolsSelected))
         ),
     )
@@ -360,7 +376,7 @@ def _result_of(
         ],
         cost_usd=None if response is None else response.cost_usd,
         duration_ms=0 if response is None else response.duration_ms,
-        unrecorded=case_run.world.unrecorded,
+        unrecorded=case_run.environment.unrecorded,
     )
     if isinstance(result, ReportCaseFailure):
         _, _, message = result.error_message.partition(": ")

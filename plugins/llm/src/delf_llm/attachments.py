@@ -36,7 +36,7 @@ class Attachments:
     """
 
     def __init__(self, files: Mapping[str, str], read: Callable[[str, int], bytes]) -> None:
-        self._files = dict(files)
+        self._input_file_by_name = dict(files)
         self._read = read
 
     async def parts(self, items: Sequence[Any]) -> tuple[Part, ...]:
@@ -44,7 +44,7 @@ class Attachments:
 
         Args:
             items: The attachments. Each is the name of an input file, bytes, ``(name, bytes)``, or
-                a mapping with ``name`` and ``data``, as calls return files.
+                a mapping with ``name`` and ``data``, which is the form in which calls return files.
 
         Raises:
             ToolExecutionError: If an item is invalid, a name is unknown, or the items are too many
@@ -65,12 +65,14 @@ class Attachments:
         return tuple(parts)
 
     async def _load(self, item: Any, number: int) -> tuple[str, bytes]:
+        """Return the name and the content of an attachment."""
         name, data = _name_and_bytes(item, number)
         if data is not None:
             return name, data
-        file = self._files.get(name)
+        # Scripts may also use a path; several paths and names stand for one input file.
+        file = self._input_file_by_name.get(name)
         if file is None:
-            names = sorted({*self._files.values()})
+            names = sorted({*self._input_file_by_name.values()})
             listed = ", ".join(names[:20]) or "none"
             raise ToolExecutionError(
                 f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, names)}. "

@@ -42,24 +42,31 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
         cell_format: Mapping[str, Any] = cell.get("effectiveFormat") or {}
         number_format: Mapping[str, Any] = cell_format.get("numberFormat") or {}
         kind: str | None = number_format.get("type")
-        return _number(float(value["numberValue"]), kind)
+        return _number_or_date(float(value["numberValue"]), kind)
     if "errorValue" in value:
         kind = str(value["errorValue"].get("type", ""))
         return _ERRORS.get(kind, f"#{kind}!")
     return value.get("stringValue", value.get("boolValue"))
 
 
-def _number(number: float, kind: str | None) -> Any:
-    if kind in FORMATS:
+def _number_or_date(number: float, format_type: str | None) -> Any:
+    """Convert the number in a cell to a date or time if its format shows one.
+
+    Args:
+        number: The number; for a date or time, the days since ``_EPOCH``.
+        format_type: The type of the cell's number format, such as ``DATE``.
+    """
+    if format_type in FORMATS:
         try:
             moment = _EPOCH + dt.timedelta(seconds=round(number * _DAY, 3))
         except OverflowError:
             return number
-        if kind == "DATE":
+        if format_type == "DATE":
             return moment.date() if number == int(number) else moment
-        if kind == "DATE_TIME":
+        if format_type == "DATE_TIME":
             return moment
-        return moment.time() if 0 <= number < 1 else dt.timedelta(seconds=round(number * _DAY, 3))
+        is_time_of_day = 0 <= number < 1  # otherwise the cell has a duration
+        return moment.time() if is_time_of_day else dt.timedelta(seconds=round(number * _DAY, 3))
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 

@@ -63,7 +63,10 @@ _FIELD_TRUST: Final[Mapping[str, Trust]] = {
 
 
 class Sheets(GoogleConnection):
-    """Spreadsheets, by id or address. Ranges are `Sheet1!A1:C9`, `A:C`, `Sheet1`, or names."""
+    """Spreadsheets, by id or address.
+
+    A range is `Sheet1!A1:C9`, `A:C`, `Sheet1` (the whole sheet), or the name of a named range.
+    """
 
     root = "https://sheets.googleapis.com/"
     scopes: ClassVar = {
@@ -170,7 +173,7 @@ class Sheets(GoogleConnection):
         await self._send_plan("add a sheet", plan)
         return _info(plan.book)
 
-    # -- looks --------------------------------------------------------------------------
+    # -- formats ------------------------------------------------------------------------
 
     @action("format", effect="write", trust="own", sinks=["spreadsheet"])
     async def format(
@@ -190,9 +193,9 @@ class Sheets(GoogleConnection):
         """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as
         `0.00`, `#,##0 €`, `0%`, `yyyy-mm-dd`.
         """  # noqa: D205 - the model reads the whole paragraph
-        look = {name: value for name, value in locals().items() if name in _LOOKS}
+        properties = {name: value for name, value in locals().items() if name in _FORMAT_NAMES}
         plan = Plan(await self._book(spreadsheet))
-        plan.format(range, look)
+        plan.format(range, properties)
         if not plan.requests:
             raise ToolRefusedError("give a new look: bold, color, number_format, …")
         await self._send_plan("format cells", plan)
@@ -217,7 +220,7 @@ class Sheets(GoogleConnection):
     async def batch(self, spreadsheet: str, steps: list[dict[str, Any]]) -> BookInfo:
         """Several steps, all of them or none: `[{"do": "add_sheet", "title": "Q3"}, {"do": "write",
         "range": "Q3!A1", "rows": [...]}]`. Steps are write, append, clear, add_sheet, format and
-        chart, with the arguments of the actions of their names.
+        chart; each step takes the arguments of the action that has its name.
         """  # noqa: D205 - the model reads the whole paragraph
         refusal = self._reason_to_refuse(steps)
         if refusal is not None:
@@ -407,7 +410,7 @@ class Sheets(GoogleConnection):
         return {int(sheet["properties"].get("sheetId") or 0) for sheet in sheets}.union(charts)
 
 
-_LOOKS: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
+_FORMAT_NAMES: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
     "self",
     "spreadsheet",
     "range",

@@ -124,29 +124,34 @@ class Plan:
         if area.right is not None and width > area.right - area.left:
             raise ToolRefusedError(f"{width} columns do not fit into {where}")
 
-    # -- looks --------------------------------------------------------------------------
+    # -- formats ------------------------------------------------------------------------
 
-    def format(self, where: str, look: Mapping[str, Any]) -> None:
-        """Format a range; None leaves a property unchanged."""
+    def format(self, where: str, properties: Mapping[str, Any]) -> None:
+        """Format a range.
+
+        Args:
+            where: The range.
+            properties: The properties by name, such as ``bold``; None leaves one unchanged.
+        """
         area = self.book.area(where)
         cell_format: dict[str, Any] = {}
         fields: list[str] = []
         for name, (path, convert) in _FORMAT_FIELDS.items():
-            if look.get(name) is not None:
+            if properties.get(name) is not None:
                 *parents, last = path.split(".")
                 target = cell_format
                 for parent in parents:
                     target = target.setdefault(parent, {})
-                target[last] = convert(look[name])
+                target[last] = convert(properties[name])
                 fields.append(f"userEnteredFormat.{path}")
         if fields:
             body = {"range": area.json, "cell": {"userEnteredFormat": cell_format}}
             self.requests.append({"repeatCell": {**body, "fields": ",".join(fields)}})
-        if look.get("freeze_rows") is not None:
-            grid = {"frozenRowCount": int(look["freeze_rows"])}
-            properties = {"sheetId": area.sheet.id, "gridProperties": grid}
+        if properties.get("freeze_rows") is not None:
+            grid = {"frozenRowCount": int(properties["freeze_rows"])}
+            sheet_properties = {"sheetId": area.sheet.id, "gridProperties": grid}
             fields_ = "gridProperties.frozenRowCount"
-            body = {"properties": properties, "fields": fields_}
+            body = {"properties": sheet_properties, "fields": fields_}
             self.requests.append({"updateSheetProperties": body})
 
     def chart(self, where: str, kind: ChartKind, title: str, anchor: str) -> None:

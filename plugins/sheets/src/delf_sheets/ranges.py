@@ -54,7 +54,9 @@ class Area:
         quoted = self.sheet.title.replace("'", "''")
         bottom = self.sheet.rows if self.bottom is None else self.bottom
         right = self.sheet.columns if self.right is None else self.right
-        first, last = a1(self.top, self.left), a1(max(bottom, 1) - 1, max(right, 1) - 1)
+        # The row `bottom` and the column `right` are the first ones after the range.
+        last_row, last_column = max(bottom, 1) - 1, max(right, 1) - 1
+        first, last = a1(self.top, self.left), a1(last_row, last_column)
         return f"'{quoted}'!{first}:{last}"
 
     def of_size(self, height: int, width: int) -> Area:
@@ -135,10 +137,11 @@ class Book:
         if not _is_cells(cells):
             raise ToolRefusedError(f"{text!r} is not a range, as Sheet1!A1:C9 or A:C is one")
         first, _, last = cells.partition(":")
-        # _parsed_corner() counts columns from 0 and rows from 1.
-        left_column, top_row = _parsed_corner(first)
-        right_column, bottom_row = _parsed_corner(last or first)
-        # Area counts both from 0, and does not include the row `bottom` and the column `right`.
+        # _parse_cell_name() counts columns from 0 and rows from 1.
+        left_column, top_row = _parse_cell_name(first)
+        right_column, bottom_row = _parse_cell_name(last or first)
+        # Area counts both from 0, and does not include the row `bottom` and the column `right`. So
+        # `bottom` is the row after the last one: the last row counted from 1.
         area = Area(
             sheet=sheet,
             top=(top_row or 1) - 1,
@@ -223,11 +226,12 @@ def _is_cells(text: str) -> bool:
     return all(corner and _CORNER.fullmatch(corner) for corner in (first, last))
 
 
-def _parsed_corner(text: str) -> tuple[int | None, int | None]:
+def _parse_cell_name(text: str) -> tuple[int | None, int | None]:
     """Parse a cell's name to a column from 0 and a row from 1; None for an omitted part."""
     match = _CORNER.fullmatch(text)
     letters, digits = (match["column"], match["row"]) if match else ("", "")
-    column = None
+    # The columns A to Z are 1 to 26, AA is 27 and so on: a number in base 26 without a zero.
+    column_from_1 = 0
     for letter in letters.upper():
-        column = ((column if column is not None else -1) + 1) * 26 + ord(letter) - 65
-    return column, int(digits) if digits else None
+        column_from_1 = column_from_1 * 26 + ord(letter) - ord("A") + 1
+    return column_from_1 - 1 if letters else None, int(digits) if digits else None

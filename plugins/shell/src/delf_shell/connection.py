@@ -34,7 +34,8 @@ class Shell(Connection[ShellSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # The rules decide about approvals; `confirm` can only add to them.
+        # The rules decide which commands need approval. The user's option ``confirm`` can require
+        # further approvals; if omitted, it requires none.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
@@ -110,8 +111,10 @@ class Shell(Connection[ShellSettings]):
         Args:
             command: Words, with quotes, ``|``, ``&&``, ``||`` and ``;``.
             cwd: The working folder, relative to the connection's folder.
-            timeout: The seconds after which the command is killed, at most those of the connection.
-            context: The task, which gets the output while the command runs.
+            timeout: The seconds after which the command is killed; the timeout of the connection is
+                the default and the maximum.
+            context: The context of the call, through which people see the output while the command
+                runs.
         """
         max_seconds = self.settings.timeout
         seconds = max_seconds if timeout is None else min(timeout, max_seconds)

@@ -80,8 +80,9 @@ def parse(text: str) -> tuple[Pipeline, ...]:
             pipelines.append(Pipeline(operator, tuple(commands)))
             operator, commands = _operator(value), []
     # The text may end with ";", but not with another operator.
-    if words or commands or operator != ";" or not pipelines:
-        _end_command(text, words, commands)
+    ends_with_semicolon = operator == ";" and not words and not commands
+    if not ends_with_semicolon:
+        _end_command(text, words, commands)  # raises if no word follows the last operator
         pipelines.append(Pipeline(operator, tuple(commands)))
     return tuple(pipelines)
 
@@ -140,8 +141,7 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
     while position < len(text) and text[position] not in " \t|;":
         character = text[position]
         if character == "'":
-            end = text.find("'", position + 1)
-            part, position = _read_quoted(text, position, end), end + 1
+            part, position = _single_quoted(text, position + 1)
         elif character == '"':
             part, position = _double_quoted(text, position + 1)
         elif character == "\\":
@@ -159,13 +159,17 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
     return "".join(word), position
 
 
-def _read_quoted(text: str, start: int, end: int) -> str:
+def _single_quoted(text: str, position: int) -> tuple[str, int]:
+    """Return the text up to the next single quote, and the position after the quote."""
+    end = text.find("'", position)
     if end < 0:
-        raise ToolRefusedError(f"a quote is not closed: {text[start : start + 40]!r}")
-    return "".join(_check_character(character, quoted=True) for character in text[start + 1 : end])
+        raise ToolRefusedError(f"a quote is not closed: {text[position - 1 : position + 39]!r}")
+    part = "".join(_check_character(character, quoted=True) for character in text[position:end])
+    return part, end + 1
 
 
 def _double_quoted(text: str, position: int) -> tuple[str, int]:
+    """Return the text up to the next double quote, and the position after the quote."""
     word: list[str] = []
     while position < len(text):
         character = text[position]

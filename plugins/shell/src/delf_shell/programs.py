@@ -12,7 +12,7 @@ from typing import Final
 
 from delf_shell.parse import Words
 
-# A function with the arguments and result of :func:`only_reads_matched` for one program.
+# A function with the arguments and result of :func:`only_reads_wildcard_matches` for one program.
 _WildcardCheck = Callable[[Words, Collection[int]], bool]
 
 
@@ -48,24 +48,25 @@ _UNSAFE_OPTIONS_OF_READING_PROGRAMS: Final[dict[str, re.Pattern[str]]] = {
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),
     "git": re.compile(r"-[^-]*O|--(?:ou|op|ext|exec|te|lo|git-dir|work-tree|config-env|namespace)"),
 }
+_READING_PROGRAMS: Final = frozenset(_UNSAFE_OPTIONS_OF_READING_PROGRAMS)
 
 
-def only_reads_matched(command: Words, matched: Collection[int]) -> bool:
+def only_reads_wildcard_matches(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True if a program only reads the files whose names wildcards matched.
+
+    The options of the command are not checked: see :func:`options_allow_only_reading`.
 
     Args:
         command: All words of the command, starting with the program.
-        matched: The positions of the words that wildcards matched.
+        wildcard_indexes: The positions of the words that wildcards matched.
     """
-    if not matched:
+    if not wildcard_indexes:
         return True
     program = command[0]
     check = _WILDCARD_CHECKS.get(program)
     if check is not None:
-        return check(command, matched)
-    # The callers check the options of the command, so only the program matters here.
-    reading_programs = _UNSAFE_OPTIONS_OF_READING_PROGRAMS.keys()
-    return program in reading_programs
+        return check(command, wildcard_indexes)
+    return program in _READING_PROGRAMS
 
 
 def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
@@ -84,30 +85,30 @@ def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
     return unsafe_options is not None and not any(map(unsafe_options.match, options))
 
 
-def _git_wildcards_are_safe(command: Words, matched: Collection[int]) -> bool:
+def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True if all words that wildcards matched are safe for git.
 
-    The safe words are arguments of some subcommands, and in the place of the subcommand, those that
-    only read, such as ``log``. An argument with ``::`` is unsafe: it may name a transport such as
-    ``ext::sh``, so that git runs a program.
+    A wildcard may match an argument of an allowed subcommand. It may match the subcommand itself
+    only if the subcommand cannot change the repository, such as ``log``. An argument with ``::`` is
+    unsafe: it may name a transport such as ``ext::sh``, so that git runs a program.
     """
     position = 1
     while position < len(command) and command[position].startswith("-"):
         position += 2 if command[position] in _GIT_OPTIONS_WITH_VALUE else 1
     subcommand = command[position] if position < len(command) else ""
-    if any(index < position for index in matched):
+    if any(index < position for index in wildcard_indexes):
         return False  # a wildcard matched an option of git itself
     # A command that changes the repository, such as ``commit``, must be written in the rule.
-    is_subcommand_matched = position in matched
+    is_subcommand_matched = position in wildcard_indexes
     allowed = _GIT_ALLOWED - _GIT_CHANGES if is_subcommand_matched else _GIT_ALLOWED
-    may_name_transport = any("::" in command[index] for index in matched)
+    may_name_transport = any("::" in command[index] for index in wildcard_indexes)
     return subcommand in allowed and not may_name_transport
 
 
-def _uniq_wildcards_are_safe(command: Words, matched: Collection[int]) -> bool:
+def _uniq_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True unless a wildcard matched the second argument, which names the output file."""
     plain = [index for index, word in enumerate(command) if index and not word.startswith("-")]
-    return not set(plain[1:]) & set(matched)
+    return not set(plain[1:]) & set(wildcard_indexes)
 
 
 _WILDCARD_CHECKS: Final[dict[str, _WildcardCheck]] = {

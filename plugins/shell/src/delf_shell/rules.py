@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
-from delf_shell.programs import only_reads_matched, options_allow_only_reading
+from delf_shell.programs import only_reads_wildcard_matches, options_allow_only_reading
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
@@ -48,7 +48,8 @@ class Rule:
             return True
         if not self.asks_unless_reading:
             return False
-        # The last word of such a pattern is ``**``, which matches any further words.
+        # The pattern of a rule that asks unless the command only reads ends with ``**``, which
+        # matches any further words of the command. These words decide.
         further_indexes = range(len(self.words) - 1, len(command))
         if any(_OUTSIDE_PATH.search(command[index]) for index in further_indexes):
             return True
@@ -58,7 +59,8 @@ class Rule:
         if any("/" in word for word in options if not word.startswith("--")):
             return True
         return not (
-            only_reads_matched(command, arguments) and options_allow_only_reading(command, options)
+            only_reads_wildcard_matches(command, arguments)
+            and options_allow_only_reading(command, options)
         )
 
     def matches(self, command: Words) -> bool:
@@ -68,8 +70,9 @@ class Rule:
         program does something else, such as the name of an output file.
         """
         pattern_words = self.words
-        matched: list[int] = []
-        # A "*" or "**" at the end stands for all further words of the command.
+        # The positions of the words that wildcards matched, except the words that "**" matched.
+        wildcard_indexes: list[int] = []
+        # A "*" or "**" at the end stands for all further words of the command; "**" allows any.
         if pattern_words[-1] in ("*", "**") and len(pattern_words) > 1:
             if len(command) < len(pattern_words) - 1:
                 return False
@@ -77,15 +80,17 @@ class Rule:
             if pattern_words[-1] == "*":
                 if not all(_stays_in_folder(command[index]) for index in rest):
                     return False
-                matched += rest
+                wildcard_indexes += rest
             pattern_words = (*pattern_words[:-1], *(command[index] for index in rest))
         if len(pattern_words) != len(command) or not all(
             map(_matches_word, pattern_words, command)
         ):
             return False
-        # In the words that differ from the pattern, a wildcard matched a part.
-        matched += (index for index, word in enumerate(pattern_words) if word != command[index])
-        return only_reads_matched(command, matched)
+        # A word that differs from the word of the pattern contains what a wildcard matched.
+        wildcard_indexes += (
+            index for index, word in enumerate(pattern_words) if word != command[index]
+        )
+        return only_reads_wildcard_matches(command, wildcard_indexes)
 
 
 def _matches_word(pattern: str, word: str) -> bool:
@@ -148,7 +153,7 @@ def parse_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
                 hint='write a pattern such as "git log *"; the setting "default" decides about '
                 "commands without a rule",
             )
-        # The matches "prefix" and "reading" allow further words.
+        # A rule with match = "prefix" or match = "reading" allows further words.
         if rule.match != "words" and words[-1] != "**":
             words = (*words, "**")
         asks_unless_reading = rule.match == "reading"
