@@ -22,10 +22,10 @@ from delf_files.json_text import JSONLinesReader
 from delf_files.tables import (
     END,
     columns_of,
-    note_doubtful_header,
     note_escapes,
     note_undoubled_quote,
     note_uneven,
+    note_unlikely_header,
     note_wider,
     rows_of,
 )
@@ -141,7 +141,7 @@ def write_table(
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARACTERS)
     if names_row is None and strict:
-        _note_doubtful_header(sample, ending)
+        _note_unlikely_header(sample, ending)
     with _open(path, encoding) as source, _create(copy_path) as out:
         dialect = dialect_of(sample, ending)
         source.read(dialect.start)
@@ -207,12 +207,12 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
             yield row
 
 
-def _note_doubtful_header(sample: str, ending: str) -> None:
+def _note_unlikely_header(sample: str, ending: str) -> None:
     """Add a note if a title seems to be above the column names."""
     is_cut = len(sample) == _SAMPLE_CHARACTERS
     complete_lines = sample[: sample.rfind("\n") + 1] if is_cut else sample
     with suppress(ValueError):  # reading the table reports its faults
-        note_doubtful_header(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
+        note_unlikely_header(rows_of(complete_lines, ending)[:SAMPLE_ROWS])
 
 
 def utf8_of(path: str, copy_path: str, shown_name: str) -> str:

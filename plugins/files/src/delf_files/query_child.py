@@ -386,9 +386,9 @@ def _lossless_types(
 ) -> dict[str, str]:
     """Return new types for the columns of a JSON file whose numbers would lose digits as floats.
 
-    Such a column becomes text, or JSON if the column has objects or arrays. A column that DuckDB
-    reads as JSON also becomes text if the column has neither objects nor arrays. The result maps
-    the names of these columns to their new types.
+    A column with these numbers becomes text, or JSON if the column has objects or arrays. A column
+    that DuckDB reads as JSON also becomes text if the column has neither objects nor arrays. The
+    result maps the names of these columns to their new types.
 
     Args:
         connection: The connection to DuckDB.

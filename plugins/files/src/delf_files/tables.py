@@ -115,11 +115,11 @@ def rows_from_header(rows: list[tuple[int, Row]], header: int | None) -> list[tu
         if not body or body[0][0] != header:
             raise ValueError(f"row {header} is empty or not there, so it names no columns")
         return body
-    note_doubtful_header(rows)
+    note_unlikely_header(rows)
     return rows
 
 
-def note_doubtful_header(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
+def note_unlikely_header(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
     """Add a note to the call's result if the first row probably does not name the columns.
 
     Args:

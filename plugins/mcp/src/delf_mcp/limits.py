@@ -69,7 +69,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         yield bytes(buffer)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body in pieces, with U+FFFD in place of invalid UTF-8.
+        """Yield the body in pieces, in which U+FFFD replaces invalid UTF-8.
 
         Raises:
             TooLargeError: If the body is refused or exceeds the limit.

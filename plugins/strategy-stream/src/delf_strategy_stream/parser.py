@@ -99,7 +99,7 @@ class Parser:
         elif state == self._inside_call:
             events.append(UnparsableCall(text=rest, why="it has no end"))
         elif state == self._between_calls:
-            # An incomplete "```json" before a call is no text.
+            # An incomplete "```json" before a call is not reported.
             is_incomplete_fence = _JSON_FENCE.startswith(rest)
             if not is_incomplete_fence:
                 self._text_between_calls.append(rest)

@@ -70,8 +70,8 @@ def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
 
     Args:
         word: The undefined name.
-        attributes: What the script reads from the name: ``word.year`` gives ``year``, and ``word``
-            alone gives None.
+        attributes: The attributes that the script reads from the name: ``year`` for a read of
+            ``word.year``, and None for a read of ``word`` alone.
 
     Returns:
         The module, and the member to import from that module. Without a member, the module itself

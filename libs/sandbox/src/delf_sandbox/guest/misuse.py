@@ -324,7 +324,7 @@ class _Uses:
         """Return True if the script does not use the result of a call.
 
         Before a script runs, it is rewritten so that a statement such as ``map(send, names)``
-        iterates its result, like a loop. Such a result is used.
+        iterates its result, like a loop. The result of such a statement is used.
         """
         match self._parents.get(id(node)):
             case ast.Expr():

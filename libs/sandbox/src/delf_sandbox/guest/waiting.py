@@ -312,7 +312,7 @@ class TolerantAsyncio:
         return _Runner(self.run, self._loop)
 
     def coroutine(self, value: Any) -> Any:
-        """Return an awaitable for a value that the script passes in place of an awaitable.
+        """Return an awaitable for a value that the script passes as an awaitable.
 
         Coroutines and tool calls are returned unchanged. A function is called, and its result
         replaces the function. For anything else, return a coroutine that returns the value.
