@@ -250,7 +250,7 @@ class Vault(Connection):
 
     def __init__(self, **options):
         super().__init__(**options)
-        self._secrets = self._keepers = self._lock = None
+        self._secrets = self._redactors = self._lock = None
 
     @action(effect="read")
     async def open(self) -> None:

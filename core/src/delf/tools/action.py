@@ -66,8 +66,10 @@ class Action:
             change an action without a new name or description; a new version then makes
             :attr:`digest` change.
         trust: The trust in the result, as in :func:`action`.
-        sinks: The names of the parameters that decide what a call does, or None.
-        contents: The names of the parameters that are only text for people to read, or None.
+        sinks: The names of the parameters that choose the target or the effect of a call, such as a
+            recipient or a path; None if the action declares no sinks.
+        contents: The names of the parameters that are only text for people to read; None if the
+            action declares no contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
         author: The name of the result's field, or of the parameter, that holds the content's
             author, if the service guarantees that the author is genuine; else None.
@@ -172,7 +174,7 @@ class _Mark:
 
 @overload
 def action(function: F, /) -> F: ...
-@overload
+@overload  # the implementation below describes the parameters
 def action(
     group: str | None = None,
     /,
@@ -214,8 +216,9 @@ def action(
             ``outside`` if it may contain untrusted data. For a mixed result, a mapping from field
             name to trust, where ``*`` stands for all other fields: ``{"id": "own", "*":
             "outside"}``.
-        sinks: The names of the parameters that decide what a call does, such as ``["to"]``. All
-            other parameters are contents. An empty list makes all parameters contents.
+        sinks: The names of the parameters that choose the target or the effect of a call, such as
+            ``["to"]``. All other parameters are contents. An empty list makes all parameters
+            contents.
         contents: The names of the parameters that are only text for people to read, such as
             ``["body"]``. All other parameters are sinks. If neither ``sinks`` nor ``contents`` is
             given, parameters with usual names of contents, such as ``text`` and ``title``, are
@@ -252,7 +255,8 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
 
     Args:
         owner: The class.
-        instance: The object the methods are bound to; None to list actions without credentials.
+        instance: The object whose methods the actions call; None if the actions are only listed,
+            which needs no credentials.
         where: The connection's name, for messages.
 
     Raises:

@@ -51,9 +51,9 @@ def find_positions(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
 
 
 def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Return pairs of a position, as of :func:`find_positions`, and a score.
+    """Return the position in the catalog and the score of each match, the best match first.
 
-    Scores are from 0 to 1, a perfect match.
+    Scores range from 0 to 1; 1 is a perfect match.
     """
     return _ranking(catalog).scored_matches(words, limit)
 
@@ -71,11 +71,10 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         limit: The maximum number of actions to score for the task and for each step.
 
     Returns:
-        A mapping from position in the catalog to score, best first. Scores are from 0 to 1, a
-        perfect match.
+        A mapping from position in the catalog to score, best first. Scores range from 0 to 1; 1 is
+        a perfect match.
     """
-    # The first item of steps_of() is the whole task. A score of 1 would mean that an action has all
-    # words of the step.
+    # The first item of steps_of() is the whole task.
     scored_matches_by_step = [scored_matches(catalog, step, limit) for step in steps_of(task)]
     best_task_score = max((score for _, score in scored_matches_by_step[0]), default=1.0)
     task_scores, *step_scores = map(_divide_by_best_score, scored_matches_by_step)
@@ -106,10 +105,10 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         task: The user's task, in plain words.
     """
     matches = list(score_actions(catalog, task))
-    # Actions that create, update or delete what a step names come early, because word search ranks
-    # some of them low: "mark the task as done" shares only one word with `update_task`.
-    changes = in_turn([_changes_in_step(catalog, step) for step in steps_of(task)])
-    short_step_matches = in_turn(
+    # Word search ranks some changing actions low: "mark the task as done" shares only one word with
+    # `update_task`. Therefore, actions that change a resource of a step are placed early.
+    changes = interleaved([_changes_in_step(catalog, step) for step in steps_of(task)])
+    short_step_matches = interleaved(
         [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
     order = dict.fromkeys(
@@ -134,9 +133,9 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     kinds = kinds_of_change(step)
     if not kinds:
         return []
-    # Maps each word to its first position: later entries of the reversed list override earlier
-    # ones.
-    word_positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
+    word_positions: dict[str, int] = {}  # the position of each word's first occurrence
+    for position, word in enumerate(words_of(step)):
+        word_positions.setdefault(stem(word), position)
     ranked_changes: list[tuple[int, bool, int, bool, int]] = []
     # "Add the label new to the ticket" may create a label, or update a ticket. If a step allows
     # several kinds of change, a resource after "to" or "from" can only be updated, and any other
@@ -160,15 +159,15 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
         # In "the label of an issue" the words of "issue label" are apart.
         is_apart = noun_positions[-1] - noun_positions[0] >= len(noun_positions)
         replaces = entry.name.rpartition(".")[2].startswith(_REPLACE_VERBS)
-        # Sorted by the first noun in the step; then adjacent nouns, more nouns, and updates of a
-        # part before replacements come first.
+        # A lower rank is better. Compare the position of the first noun in the step; then prefer
+        # adjacent nouns, then more nouns, then updates of a part to replacements.
         rank = (noun_positions[0], is_apart, -len(noun_positions), replaces)
         ranked_changes.append((*rank, catalog_position))
     best_changes = sorted(ranked_changes)[:_CHANGES_PER_STEP]
     return [catalog_position for *_, catalog_position in best_changes]
 
 
-def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
+def interleaved(rankings: Sequence[Sequence[int]]) -> list[int]:
     """Interleave rankings without repeats: the best of each, then the second of each, and so on.
 
     Args:
@@ -194,6 +193,6 @@ def _ranking(catalog: Catalog) -> Ranking:
                 )
                 for e in catalog
             ),
-            (e.name.rpartition(".")[2] for e in catalog),
+            names=(e.name.rpartition(".")[2] for e in catalog),
         )
     return cached_ranking

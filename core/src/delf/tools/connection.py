@@ -77,22 +77,28 @@ class _KeptSecrets:
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets = secrets
-        self._keepers: WeakSet[SecretsKeeper] = WeakSet()
+        self._redactors: WeakSet[SecretsKeeper] = WeakSet()
         self._lock = Lock()
 
     def add(self, source: str, secret: str) -> None:
+        """Add a secret and pass all secrets to the redactors.
+
+        Args:
+            source: The name of the connection.
+            secret: The secret.
+        """
         with self._lock:
             other_secrets = [
                 other_secret for other_secret in self._secrets if other_secret != secret
             ]
             self._secrets = (*other_secrets, secret)[-_MAX_SECRETS:]
-            for keeper in list(self._keepers):
-                keeper.learn(source, self._secrets)
+            for redactor in list(self._redactors):
+                redactor.learn(source, self._secrets)
 
-    def tell(self, source: str, keeper: SecretsKeeper) -> None:
+    def tell(self, source: str, redactor: SecretsKeeper) -> None:
         with self._lock:
-            self._keepers.add(keeper)
-            keeper.learn(source, self._secrets)
+            self._redactors.add(redactor)
+            redactor.learn(source, self._secrets)
 
     def __reduce__(self) -> tuple[type[_KeptSecrets], tuple[tuple[str, ...]]]:
         return _KeptSecrets, (self._secrets,)
@@ -158,7 +164,7 @@ class Connection(Generic[S]):
         self.summary = type(self).summary or _first_line(type(self))
         self.settings = self._make_settings(positional_settings, settings)
         # Two underscores, so that a subclass may have an attribute of any name.
-        self.__kept = _KeptSecrets()
+        self.__kept_secrets = _KeptSecrets()
         self._check_actions()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -182,11 +188,11 @@ class Connection(Generic[S]):
         Args:
             secret: The secret in plain text. Texts shorter than 6 characters are not redacted.
         """
-        self.__kept.add(self.name, secret)
+        self.__kept_secrets.add(self.name, secret)
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
         """Pass the connection's secrets to a redactor, and later secrets as they appear."""
-        self.__kept.tell(self.name, keeper)
+        self.__kept_secrets.tell(self.name, keeper)
 
     @classmethod
     def type_name(cls) -> str:

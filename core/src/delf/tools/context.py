@@ -71,9 +71,9 @@ class ChildTask:
         check: Checks the text of the answer: returns None to accept the answer, or a description of
             its fault, which the model then has to fix. Must be quick.
         output: The type of the answer, if it is not text: a type, or a JSON Schema.
-        trust: ``own`` if the action made the task only from its own words and its arguments. With
-            ``outside``, the child treats the task as untrusted data, except if the task is an
-            argument of the call.
+        trust: ``own`` if the text of the task consists only of fixed text of the action and of
+            arguments that the script passed to the action. With ``outside``, the child treats the
+            text as untrusted data, unless the complete text is such an argument.
     """
 
     task: str
@@ -192,8 +192,8 @@ class CallContext:
     ) -> bytes:
         """Read a file that the call names. Blocking: call this method in a thread.
 
-        All reads in one call, including its ``check``, return the same bytes. An approval is bound
-        to these bytes, so a later change of the file has no effect on the approved call.
+        The action and the connection's ``check`` of the call, which runs before the approval, read
+        the same bytes. A change of the file after the approval has no effect on the call.
 
         Args:
             name: The name of an input file, or of a file that the task has written.

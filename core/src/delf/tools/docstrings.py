@@ -66,6 +66,7 @@ def read_docstring(doc: str) -> Docstring:
             title = [] if section == _TEXT_AFTER_SECTION else [f"{section.capitalize()}:"]
             note_lines += ["", *title, *lines]
     returns_text = _returns_text(returns)
+    # Sphinx fields, such as ``:param name: text``, have no section of their own.
     for field in _fields(unnamed_lines):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
@@ -95,13 +96,15 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             name, section_lines = section, []
             index += length
             continue
+        # Only the NumPy style has sections with unindented lines. In other styles, an unindented
+        # line ends the section.
         if (
             name
             and line.strip()
             and not line.startswith((" ", "\t"))
             and not _is_numpy(section_lines)
         ):
-            yield name, section_lines  # text after a section does not belong to it
+            yield name, section_lines
             name, section_lines = _TEXT_AFTER_SECTION, []
         section_lines.append(line)
         index += 1
@@ -140,6 +143,7 @@ def _items(lines: list[str]) -> dict[str, str]:
     items: dict[str, str] = {}
     current = ""
     margin = _margin(lines)
+    # Only in the NumPy style are the items not indented; the lines after an item describe the item.
     pattern = _NUMPY_ITEM if margin == 0 else _ITEM
     for line in lines:
         text = line.strip()

@@ -10,11 +10,11 @@ from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import search
 from delf.tools.function import tool
 from delf.tools.ranking import named_by
-from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
+from delf.tools.stubs import FIND_TOOLS, StubLimits, render_stubs, whole_size
 
 _MAX_RESULTS: Final = 10
 # The limits in characters for tools found by words. A tool found by its name is shown in full.
-_STUB_LIMITS: Final = Detail(argument=800, other=800, result=3_000)
+_STUB_LIMITS: Final = StubLimits(important_parameter=800, other_parameter=800, result=3_000)
 
 
 def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
@@ -33,8 +33,8 @@ def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
         descriptions = [
             choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
         ]
-        # The length of the stubs is limited, but the keys that the words name always stay.
-        stubs = render_stubs(descriptions, _STUB_LIMITS, is_in_task=named_by(words))
+        # Long stubs are shortened, but keep every key that the search words mention.
+        stubs = render_stubs(descriptions, _STUB_LIMITS, is_mentioned=named_by(words))
         return stubs or f"no tool fits {words!r}"
 
     more_note = f"{choice.left_out} more tools may be called. " if choice.left_out else ""

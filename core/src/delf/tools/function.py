@@ -182,10 +182,8 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
     ]
     new_partial.__signature__ = signature.replace(parameters=unbound_parameters)
     hints = getattr(function, "__annotations__", {})
-    bound_names = {"return", *(item.name for item in unbound_parameters)}
-    new_partial.__annotations__ = {
-        name: hint for name, hint in hints.items() if name in bound_names
-    }
+    kept_names = {"return", *(item.name for item in unbound_parameters)}
+    new_partial.__annotations__ = {name: hint for name, hint in hints.items() if name in kept_names}
     return new_partial
 
 

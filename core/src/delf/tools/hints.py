@@ -73,7 +73,7 @@ class _Context(NamedTuple):
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
-        bound: The types bound to type variables.
+        type_arguments: The types that replace type variables.
         field_budget: An iterator with one item for each field that may still be written, shared by
             all nested records. When no item is left, formatting stops with ``_TooManyFieldsError``.
     """
@@ -81,7 +81,7 @@ class _Context(NamedTuple):
     as_input: bool
     depth: int = _DEEPEST
     enclosing: tuple[Any, ...] = ()
-    bound: Mapping[Any, Any] = types.MappingProxyType({})
+    type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
 
 
@@ -98,7 +98,7 @@ def type_text(hint: Any, *, as_input: bool = False) -> str:
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
-            # Each field takes an item of the iterator, so that it counts the fields at all depths.
+            # The shared iterator counts the fields: a field at any depth consumes one item.
             field_budget = iter(range(_MAX_FIELDS))
             text = _hint_text(hint, _Context(as_input, depth, field_budget=field_budget))
         except _TooManyFieldsError:
@@ -212,12 +212,17 @@ def _attribute_names(hint: Any) -> Sequence[str]:
 
 
 def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
-    """Return the fields of a TypedDict, parsing ``Required`` in string annotations."""
+    """Return the fields of a TypedDict.
+
+    Args:
+        hint: The TypedDict.
+        _as_input: Unused, because fields of a TypedDict have no defaults.
+    """
     fields: list[RecordField] = []
     for name, field_hint in _hints_of(hint).items():
         qualifiers = {*_qualifiers(field_hint)}
         required = name in hint.__required_keys__
-        if qualifiers:
+        if qualifiers:  # __required_keys__ ignores the qualifiers in string annotations
             required = "NotRequired" not in qualifiers and (required or "Required" in qualifiers)
         fields.append(
             RecordField(name, field_hint, required, doc_of(_strip_qualifiers(field_hint)))
@@ -300,9 +305,9 @@ def _alias_value(hint: Any) -> Any:
 
 
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
-    bound_type = context.bound.get(variable)
-    if bound_type is not None:
-        return _hint_text(bound_type, context)
+    type_argument = context.type_arguments.get(variable)
+    if type_argument is not None:
+        return _hint_text(type_argument, context)
     if variable.__constraints__:
         return " | ".join(
             dict.fromkeys(_hint_text(each, context) for each in variable.__constraints__)
@@ -321,13 +326,18 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     value = _alias_value(origin)
     if value is not None:
         type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _hint_text(value, context._replace(bound={**context.bound, **type_by_variable}))
+        return _hint_text(
+            value, context._replace(type_arguments={**context.type_arguments, **type_by_variable})
+        )
     if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
         type_by_variable = {
-            each: context.bound.get(arg, arg) for each, arg in _bindings(hint).items()
+            variable: context.type_arguments.get(arg, arg)
+            for variable, arg in _bindings(hint).items()
         }
         return _class_text(
-            origin, context._replace(bound={**context.bound, **type_by_variable}), hint
+            origin,
+            context._replace(type_arguments={**context.type_arguments, **type_by_variable}),
+            hint,
         )
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
@@ -367,8 +377,8 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     key = hint if owner is None else owner
     if key in context.enclosing or len(context.enclosing) >= context.depth:
         return "dict"
-    type_by_variable = {**_bindings(hint), **context.bound}
-    inner = context._replace(enclosing=(*context.enclosing, key), bound=type_by_variable)
+    type_by_variable = {**_bindings(hint), **context.type_arguments}
+    inner = context._replace(enclosing=(*context.enclosing, key), type_arguments=type_by_variable)
     field_texts: list[str] = []
     for field in fields:
         # All records in the text share the budget: each field takes one item of the iterator.
@@ -401,8 +411,8 @@ def _bindings(hint: Any) -> dict[Any, Any]:
         # A base's variable may be bound to a variable of this class: replace that by its type.
         type_by_variable = {
             **{
-                variable: type_by_variable.get(bound_type, bound_type)
-                for variable, bound_type in inner.items()
+                variable: type_by_variable.get(type_argument, type_argument)
+                for variable, type_argument in inner.items()
             },
             **type_by_variable,
         }
@@ -410,15 +420,19 @@ def _bindings(hint: Any) -> dict[Any, Any]:
 
 
 def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the descriptions in a type, each with the key path that leads to it."""
+    """Yield the key path and the description of each field and list item inside a type.
+
+    A description may be empty. The arguments of all other generic types are treated like the items
+    of a list.
+    """
     while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
-        hint = context.bound.get(hint, Any)
+        hint = context.type_arguments.get(hint, Any)
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if isinstance(origin, type) and args:
-        context = context._replace(bound={**context.bound, **_bindings(hint)})
+        context = context._replace(type_arguments={**context.type_arguments, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
     fields = record_fields(record, as_input=context.as_input) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
@@ -497,10 +511,12 @@ def _parts(as_input: Any) -> Sequence[Any]:
 
 
 def _limits_of(item: Any) -> str:
+    """Return the limits of a value as text, from an annotation such as ``Field(ge=0)``."""
     limit_texts = ((words, getattr(item, name, None)) for name, words in _LIMITS)
     return ", ".join(
         words.format(getattr(value, "pattern", value))
         for words, value in limit_texts
+        # An annotation may be any object, with a method of the same name as a limit.
         if value is not None and not callable(value)
     )
 

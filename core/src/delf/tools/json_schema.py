@@ -126,7 +126,8 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
-            # For a schema that is not quick, the steps of each check are counted before the check.
+            # With other schemas, validation may take very long: the number of validation steps is
+            # estimated before each validation.
             self._is_quick_for_any_value = self._check_subschemas()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
@@ -295,7 +296,7 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
         if not known_keys:
             return None
         suggestion = did_you_mean(keys[0], known_keys)
-        return f"there is no key {keys[0]!r}{suggestion}; its keys: {', '.join(known_keys)}"
+        return f"there is no key {keys[0]!r}{suggestion}; known keys: {', '.join(known_keys)}"
     return None
 
 
@@ -400,22 +401,23 @@ class _Steps:
             count += self.estimate(properties[name], item)
         for part in _as_dict(schema.get("patternProperties")).values():
             count += _PATTERN_STEPS + self.estimate(part, item)
-        for word in ("additionalProperties", "unevaluatedProperties"):
-            if word in schema and name not in properties:
-                count += self.estimate(schema[word], item)
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            if keyword in schema and name not in properties:
+                count += self.estimate(schema[keyword], item)
         if "propertyNames" in schema:
             count += self.estimate(schema["propertyNames"], name)
         return count
 
     def _item_steps(self, schema: dict[str, Any], index: int, item: Any) -> int:
+        """Estimate the steps to validate one item of an array."""
         count = 0
-        for word in _CHILD_LISTS:
-            parts = _as_list(schema.get(word))
-            if index < len(parts):
-                count += self.estimate(parts[index], item)
-        for word in ("items", "additionalItems", "contains", "unevaluatedItems"):
-            if isinstance(schema.get(word), dict):
-                count += self.estimate(schema[word], item)
+        for keyword in _CHILD_LISTS:
+            schemas_by_index = _as_list(schema.get(keyword))
+            if index < len(schemas_by_index):
+                count += self.estimate(schemas_by_index[index], item)
+        for keyword in ("items", "additionalItems", "contains", "unevaluatedItems"):
+            if isinstance(schema.get(keyword), dict):
+                count += self.estimate(schema[keyword], item)
         return count
 
 

@@ -181,7 +181,8 @@ class Ranking:
         for number, fields in enumerate(texts):
             weights: dict[str, float] = {}
             for text, weight in fields:
-                for word in _terms(text):  # repeating a word does not raise its weight
+                # _terms() has each word once, so a repeated word of a text counts once.
+                for word in _terms(text):
                     weights[word] = weights.get(word, 0.0) + weight
             for word, weight in weights.items():
                 self._postings.setdefault(word, {})[number] = weight
@@ -211,11 +212,11 @@ class Ranking:
         return [number for number, _ in self.scored_matches(words, limit)]
 
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Return the matches of :meth:`find`, each with its score relative to a perfect match.
+        """Return the matches of :meth:`find`, each with its score relative to an ideal item.
 
-        A score of 1 means that no item scores higher for any of the search words, and that the
-        search has all words of the item's name. A search word that no item has lowers all scores,
-        as if another item had scored for this word.
+        For each search word, the ideal item scores as high as the best item for this word, and the
+        search has all words of its name. The ideal item also has the search words that no item has;
+        such a word therefore lowers all scores.
 
         Args:
             words: The search words.
@@ -234,9 +235,9 @@ class Ranking:
                 name = self._names[number]
                 found_fraction = len(name.intersection(search_terms)) / len(name) if name else 0.0
                 scores[number] *= (1 + _NAME_BONUS * found_fraction) / (1 + _NAME_BONUS)
-        perfect = sum(map(self._max_score, terms))
+        ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
-        return [(number, scores[number] / perfect) for number in best]
+        return [(number, scores[number] / ideal_score) for number in best]
 
     def _max_score(self, word: str) -> float:
         """Return the maximum score that a search term can contribute."""

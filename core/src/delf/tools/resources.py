@@ -71,7 +71,8 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
 
     Args:
         name: ``connection.method``, or the bare name of a function.
-        shared: Words that are no resource, from :func:`shared_words`.
+        shared: Words in most actions' names, from :func:`shared_words`. Such a word is returned
+            only if the name has no other noun.
     """
     connection, _, method = name.rpartition(".")
     nouns = [noun for noun in nouns_of(name) if noun not in shared] or nouns_of(name)
@@ -111,7 +112,8 @@ class Change(NamedTuple):
 
     Args:
         kind: ``create``, ``update`` or ``delete``.
-        nouns: The stems of the resource.
+        nouns: The stems of the nouns that name the changed resource, such as ``file`` for
+            ``delete_files``.
     """
 
     kind: str
@@ -123,8 +125,8 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     """Return the change that an action's name expresses: create, update or delete.
 
     Returns:
-        The change; None if the name has no noun, no verb of a change, or also a verb that does not
-            mean the same change.
+        The change; None if the name has no noun, no verb, or a verb that does not express the
+        same change as the other verbs.
 
     Args:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
@@ -148,15 +150,18 @@ def kinds_of_change(step: str) -> frozenset[str]:
     words = step.lower().split()
     if not words or words[0].strip(",.:;") in _READING_WORDS:
         return frozenset()
-    verbs = {*words, _FIRST_VERBS.get(words[0], "")}  # "open an issue", but not "an open issue"
+    # A word such as "open" is a verb only at the beginning of a step.
+    verbs = {*words, _FIRST_VERBS.get(words[0], "")}
     kinds = frozenset(
         kind
         for kind, known in _CHANGE_VERBS.items()
         if kind != "update" and known.intersection(verbs)
     )
     # "Add the label new to the ticket" may also be an update of the ticket.
-    has_container = {"to", "from"}.intersection(words)
-    return kinds if kinds and not has_container else kinds | {"update"}
+    names_container = not {"to", "from"}.isdisjoint(words)
+    if not kinds or names_container:
+        return kinds | {"update"}
+    return kinds
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -201,9 +206,9 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
         task: The user's task, in plain words.
         catalog: All actions.
     """
-    # Maps each word to its first position: later entries of the reversed list override earlier
-    # ones.
-    positions = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
+    first_positions: dict[str, int] = {}
+    for position, word in enumerate(words_of(task)):
+        first_positions.setdefault(stem(word), position)
     # Words in most names of actions, such as "v1", do not tell the resources apart.
     words_in_most_names = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     positions_and_names: list[tuple[int, str]] = []
@@ -212,9 +217,9 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     )
     for read_actions in read_actions_of_all_resources:
         nouns = _without_connection(read_actions.nouns) - words_in_most_names
-        if nouns and nouns <= positions.keys():
-            last_position = max(positions[noun] for noun in nouns)
-            shortest_name = read_actions.names[0]
+        if nouns and nouns <= first_positions.keys():
+            last_position = max(first_positions[noun] for noun in nouns)
+            shortest_name = read_actions.names[0]  # the names are sorted by length
             positions_and_names.append((last_position, shortest_name))
     return [name for _, name in sorted(positions_and_names)[:_MAX_MENTIONED_READERS]]
 

@@ -195,15 +195,15 @@ class ArgumentValidator:
     """Checks and converts a call's arguments with pydantic; its model is built on first use.
 
     Args:
-        place: The action's name, for messages.
+        action_name: The action's name with the name of its connection, for messages.
         signature: The parameters.
     """
 
-    def __init__(self, place: str, signature: Signature) -> None:
-        self._place = place
+    def __init__(self, action_name: str, signature: Signature) -> None:
+        self._action = action_name
         self._signature = signature
         self._model: type[BaseModel] | None = None
-        self._names: tuple[tuple[str, str], ...] = ()
+        self._field_and_parameter_names: tuple[tuple[str, str], ...] = ()
         self._schema: dict[str, Any] | None = None
 
     def build(self) -> type[BaseModel]:
@@ -214,7 +214,9 @@ class ArgumentValidator:
         """
         if self._model is None:
             self._model = self._make_model()
-            self._names = tuple((f"p{i}", name) for i, name in enumerate(self._signature.hints))
+            self._field_and_parameter_names = tuple(
+                (f"p{i}", name) for i, name in enumerate(self._signature.hints)
+            )
         return self._model
 
     def check_defaults(self) -> None:
@@ -235,7 +237,7 @@ class ArgumentValidator:
             except ValidationError as error:
                 problem = error.errors(include_url=False, include_input=False)[0]["msg"]
                 raise ToolDefinitionError(
-                    f"{self._place}: the default of {name!r}, {_default_text(value)}, does not "
+                    f"{self._action}: the default of {name!r}, {_default_text(value)}, does not "
                     f"fit its type: {problem}"
                 ) from None
 
@@ -271,11 +273,15 @@ class ArgumentValidator:
             if isinstance(error, ValidationError):
                 raise ToolRefusedError(self._explain(error)) from None
             raise ToolRefusedError(
-                f"{self._place}: an argument cannot be checked: {type(error).__name__}: {error}"
+                f"{self._action}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
         passed_names, values = checked.__pydantic_fields_set__, checked.__dict__
         # In the order of the signature, in which people read the arguments.
-        return {name: values[key] for key, name in self._names if key in passed_names}
+        return {
+            name: values[key]
+            for key, name in self._field_and_parameter_names
+            if key in passed_names
+        }
 
     def _make_model(self) -> type[BaseModel]:
         from pydantic import ConfigDict, Field, create_model
@@ -291,13 +297,13 @@ class ArgumentValidator:
             fields[f"p{index}"] = (validatable(hint), Field(default=default, alias=name))
         config = ConfigDict(extra="forbid", hide_input_in_errors=True)
         try:
-            return create_model(self._place.replace(".", "_"), __config__=config, **fields)
+            return create_model(self._action.replace(".", "_"), __config__=config, **fields)
         except (PydanticUserError, SchemaError, TypeError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
             foreign = re.match(r"Unable to generate pydantic-core schema for (.+?)\. ", reason)
             if foreign is not None:
-                reason = f"a script cannot pass {foreign[1]}; take plain data or a record"
-            raise ToolDefinitionError(f"{self._place}: {reason}") from error
+                reason = f"a script cannot pass {foreign[1]}; use plain data or a dataclass"
+            raise ToolDefinitionError(f"{self._action}: {reason}") from error
 
     def _explain(self, error: Any) -> str:
         """Return a message with all problems of a call's arguments and the expected signature."""
@@ -312,7 +318,7 @@ class ArgumentValidator:
                 problem = item["msg"].removeprefix("Value error, ")
                 problems.append(f"argument {place!r}: {problem}")
         expected_values = ", ".join(map(_expected_value, self._signature.parameters))
-        return f"{self._place}: {'; '.join(problems)}. Expected {self._place}({expected_values})"
+        return f"{self._action}: {'; '.join(problems)}. Expected {self._action}({expected_values})"
 
 
 def _expected_value(parameter: Parameter) -> str:

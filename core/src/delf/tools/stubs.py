@@ -36,6 +36,8 @@ _MORE_RESOURCES: Final = "# and about"
 # The number of stubs that do not fit after which no further stub is tried.
 _MAX_MISFITS: Final = 40
 _ROUNDS: Final = 4
+# The minimum number of characters of a stub in addition to the tool's name.
+_MIN_STUB_EXTRA: Final = 30
 # The characters around the definition of a named record: an indent of four and a newline.
 _INDENT_AND_NEWLINE: Final = 5
 # The number of keys that the type of an important parameter shows even beyond its limit.
@@ -48,17 +50,17 @@ _SHORT_LIMIT: Final = 1_000
 _MAX_DESCRIPTION: Final = 1_500
 
 
-class Detail(NamedTuple):
+class StubLimits(NamedTuple):
     """The limits for each stub; all limits but ``values`` are in characters.
 
     Args:
-        argument: The limit for the type of a required parameter, or of a parameter that the task
-            names.
-        other: The limit for the type of any other parameter.
+        important_parameter: The limit for the type of a required parameter, or of a parameter that
+            the task names.
+        other_parameter: The limit for the type of any other parameter.
         result: The limit for the type of the result.
         summary: The limit for the summary.
-        docs: Whether to describe all parameters. If False, only required parameters and those that
-            the task names are described.
+        docs: Whether to describe all parameters, and to mark omitted notes with an ellipsis. If
+            False, only required parameters and those that the task names are described.
         max_stub: The limit for the whole stub. A stub above this limit is written again with the
             limits of :data:`_SHORTEST`.
         values: The maximum number of values of an enumeration, in addition to values that the task
@@ -67,8 +69,8 @@ class Detail(NamedTuple):
             each parameter and result.
     """
 
-    argument: int
-    other: int
+    important_parameter: int
+    other_parameter: int
     result: int
     summary: int = 300
     docs: bool = True
@@ -78,26 +80,26 @@ class Detail(NamedTuple):
 
 
 _NO_LIMIT: Final = 1_000_000
-WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
+WHOLE: Final = StubLimits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
 # The limits that must suffice for all tools, or else the prompt shows only some of the tools.
 _COMPLETE_TYPES: Final = WHOLE._replace(notes=0)
-MIN: Final = Detail(400, 60, 300, 120, docs=False, max_stub=1_000)
+_MIN_LIMITS: Final = StubLimits(400, 60, 300, 120, docs=False, max_stub=1_000)
 # The limits for the best matching actions, if not all tools are shown.
-_BEST_DETAIL: Final = Detail(1_500, 1_000, 1_500)
+_BEST_LIMITS: Final = StubLimits(1_500, 1_000, 1_500)
 _MAX_BEST: Final = 5
 _BEST_BUDGET_SHARE: Final = 0.2
-_SHORTEST: Final = Detail(120, 30, 160, 90, docs=False, values=4)
+_SHORTEST: Final = StubLimits(120, 30, 160, 90, docs=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
-_NO_DETAILS: Final[Mapping[str, Detail]] = MappingProxyType({})
+_NO_LARGER_LIMITS: Final[Mapping[str, StubLimits]] = MappingProxyType({})
 _BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
 _NOTES_BUDGET_SHARE: Final = 0.04
-_DETAILS: Final = (
+_LIMITS: Final = (
     *(WHOLE, *(WHOLE._replace(notes=length) for length in _LESS_NOTES), _COMPLETE_TYPES),
     *(
-        Detail(3_000, 3_000, 3_000, values=60),
-        Detail(1_200, 1_200, 1_200),
-        Detail(600, 300, 600),
-        MIN,
+        StubLimits(3_000, 3_000, 3_000, values=60),
+        StubLimits(1_200, 1_200, 1_200),
+        StubLimits(600, 300, 600),
+        _MIN_LIMITS,
     ),
 )
 
@@ -117,37 +119,44 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         text_of_omitted_names = names_of(other_names, _without_notes(max_size))
         max_size -= len(text_of_omitted_names)
-    is_in_task = named_by(task)
-    best_details = _details_of_best(choice, is_in_task, task) if choice.left_out else _NO_DETAILS
-    fitting_options = (
-        (detail, details)
-        for detail, details in _limit_options(best_details)
-        if _size(shown_tools, detail, is_in_task, max_size, details) <= max_size
+    is_mentioned = named_by(task)
+    all_limits_of_best = (
+        _limits_of_best(choice, is_mentioned, task) if choice.left_out else _NO_LARGER_LIMITS
     )
-    detail, best_details = next(fitting_options, (MIN, _NO_DETAILS))
-    text = "\n".join(_lines(list(choice.shown), detail, is_in_task, best_details))
+    for limits, limits_of_best in _limit_options(all_limits_of_best):
+        if _size(shown_tools, limits, is_mentioned, max_size, limits_of_best) <= max_size:
+            break
+    else:
+        limits, limits_of_best = _MIN_LIMITS, _NO_LARGER_LIMITS
+    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, limits_of_best))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
 
 def _limit_options(
-    best_details: Mapping[str, Detail],
-) -> Iterator[tuple[Detail, Mapping[str, Detail]]]:
+    limits_of_best: Mapping[str, StubLimits],
+) -> Iterator[tuple[StubLimits, Mapping[str, StubLimits]]]:
     """Yield ever smaller limits for stubs.
 
-    First the limits of most tools shrink, then the notes on the best matching tools.
+    First the limits of all other tools shrink, then the notes on the best matching tools.
 
     Args:
-        best_details: A mapping from the name of each best matching tool to its limits.
+        limits_of_best: A mapping from the name of each best matching tool to its limits.
 
     Yields:
-        The limits of most tools, and a mapping like ``best_details`` with the larger limits of the
+        The limits of all other tools, and a mapping like ``limits_of_best`` with the limits of the
         best matching tools.
     """
-    for detail in _DETAILS:
-        if detail != MIN:
-            yield detail, best_details
-    for max_notes in _BEST_NOTES if best_details else (0,):
-        yield MIN, {name: best._replace(notes=max_notes) for name, best in best_details.items()}
+    for limits_of_others in _LIMITS:
+        if limits_of_others != _MIN_LIMITS:
+            yield limits_of_others, limits_of_best
+    if not limits_of_best:
+        yield _MIN_LIMITS, {}
+        return
+    for max_notes in _BEST_NOTES:
+        yield (
+            _MIN_LIMITS,
+            {name: best._replace(notes=max_notes) for name, best in limits_of_best.items()},
+        )
 
 
 def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
@@ -165,8 +174,8 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         wanted_names = (name for name in ranked if name in by_name)
         return frozenset(add_readers(wanted_names, choice.catalog))
     budget = _without_notes(choice.budget)
-    is_in_task = named_by(task)
-    best_details = _details_of_best(choice, is_in_task, task)
+    is_mentioned = named_by(task)
+    limits_of_best = _limits_of_best(choice, is_mentioned, task)
     kept_tools: dict[str, ToolDescription] = {}
     ranked_names = [name for name in ranked if name in by_name]
     known_names = frozenset(ranked_names)
@@ -179,18 +188,22 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     first_names += [name for name in read_names if name in known_names]
     wanted_names = dict.fromkeys([*first_names, *add_readers(ranked_names, choice.catalog)])
     remaining_tools = [by_name[name] for name in wanted_names]
-    for _ in range(_ROUNDS):  # stubs share headers and types, so measure the kept ones together
+    # Stubs share headers and types. Each round measures the stubs of all kept tools together, and
+    # fills the space that the sharing saved with further tools.
+    for _ in range(_ROUNDS):
         text_of_omitted_names = names_of(
             (name for name in by_name if name not in kept_tools), budget
         )
-        stubs_size = _size([*kept_tools.values()], MIN, is_in_task, budget, best_details)
+        stubs_size = _size(
+            [*kept_tools.values()], _MIN_LIMITS, is_mentioned, budget, limits_of_best
+        )
         remaining_tools, selected = _select_within(
             remaining_tools,
             budget - stubs_size - len(text_of_omitted_names),
-            is_in_task,
-            best_details,
+            is_mentioned,
+            limits_of_best,
             kept_tools,
-            # If the names take too much space, the text has the resources of some tools instead.
+            # A text that is too long lists the resources of some tools instead of their names.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
@@ -207,8 +220,8 @@ def _without_notes(budget: int) -> int:
 def _select_within(
     tools: Sequence[ToolDescription],
     max_size: int,
-    is_in_task: NameTest,
-    best_details: Mapping[str, Detail],
+    is_mentioned: NameTest,
+    limits_of_best: Mapping[str, StubLimits],
     kept_tools: Mapping[str, ToolDescription],
     *,
     lists_each_omitted_name: bool,
@@ -218,25 +231,27 @@ def _select_within(
     Args:
         tools: The tools to choose from, best first.
         max_size: The number of characters left for stubs.
-        is_in_task: Returns True for a key or value that the text of the task mentions.
-        best_details: The limits on the length of the best matching tools' stubs, by name of tool.
-            All other stubs have the limits ``MIN``.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        limits_of_best: The limits on the length of the best matching tools' stubs, by name of tool.
+            All other stubs have the limits ``_MIN_LIMITS``.
         kept_tools: The tools that were selected before, by name.
         lists_each_omitted_name: Whether the prompt has the name of each tool without a stub.
 
     Returns:
         The tools that were not selected, and the selected tools by name.
     """
-    shown_texts = {text for tool in kept_tools.values() for text in (tool.connection, tool.returns)}
+    shown_connections = {tool.connection for tool in kept_tools.values()}
+    shown_result_types = {tool.returns for tool in kept_tools.values()}
     selected: dict[str, ToolDescription] = {}
     rest: list[ToolDescription] = []
     for number, tool in enumerate(tools, 1):
-        results = named_results((tool, tool))  # twice, as only a repeated record gets a name
-        detail = best_details.get(tool.name, MIN)
-        size = len(_stub(tool, detail, is_in_task, results)) + 1
-        if tool.returns not in shown_texts and (result := results.get(tool.returns)):
-            size += len(_definition(result, detail, is_in_task)) + _INDENT_AND_NEWLINE
-        size += 0 if tool.connection in shown_texts else len(_head(tool)) + 1
+        # named_results() gives names only to records of several tools, so pass the tool twice.
+        results = named_results((tool, tool))
+        limits = limits_of_best.get(tool.name, _MIN_LIMITS)
+        size = len(_stub(tool, limits, is_mentioned, results)) + 1
+        if tool.returns not in shown_result_types and (result := results.get(tool.returns)):
+            size += len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
+        size += 0 if tool.connection in shown_connections else len(_head(tool)) + 1
         # The list of names no longer has the name of the tool, nor the comma and blank after it.
         size -= len(tool.method) + 2 if lists_each_omitted_name else 0
         if size > max_size:
@@ -245,29 +260,34 @@ def _select_within(
                 return [*rest, *tools[number:]], selected
             continue
         max_size -= size
-        shown_texts |= {tool.connection, tool.returns}
+        shown_connections.add(tool.connection)
+        shown_result_types.add(tool.returns)
         selected[tool.name] = tool
     return rest, selected
 
 
 def render_stubs(
-    tools: Iterable[ToolDescription], detail: Detail = WHOLE, is_in_task: NameTest | None = None
+    tools: Iterable[ToolDescription],
+    limits: StubLimits = WHOLE,
+    is_mentioned: NameTest | None = None,
 ) -> str:
     """Return the stubs of some actions, grouped by connection in the order given.
 
     Args:
         tools: The tools to show.
-        detail: The limits on the length of each stub.
-        is_in_task: Returns True for a key or value that the task or the search words mention. These
-            keys and values are never left out.
+        limits: The limits on the length of each stub.
+        is_mentioned: Returns True for a key or value that the task or the search words mention.
+            These keys and values are never left out.
     """
-    return "\n".join(_lines(list(tools), detail, is_in_task or _is_never_in_task))
+    return "\n".join(_lines(list(tools), limits, is_mentioned or _is_never_mentioned))
 
 
-def _details_of_best(choice: ToolChoice, is_in_task: NameTest, task: str) -> Mapping[str, Detail]:
-    """Choose the best matching tools, which are shown in more detail than the others.
+def _limits_of_best(
+    choice: ToolChoice, is_mentioned: NameTest, task: str
+) -> Mapping[str, StubLimits]:
+    """Choose the best matching tools, whose stubs have larger limits than those of other tools.
 
-    Returns the detail by tool name. As many tools are chosen as fit a fixed share of the prompt's
+    Returns the limits by tool name. As many tools are chosen as fit a fixed share of the prompt's
     budget for tools.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
@@ -276,99 +296,102 @@ def _details_of_best(choice: ToolChoice, is_in_task: NameTest, task: str) -> Map
     for name in best_first(choice.catalog, task)[:_MAX_BEST]:
         if name not in by_name:
             continue
-        size = _size([by_name[name]], _BEST_DETAIL, is_in_task, choice.budget)
+        size = _size([by_name[name]], _BEST_LIMITS, is_mentioned, choice.budget)
         if size <= remaining_size:
             best_names.append(name)
             remaining_size -= size
-    return dict.fromkeys(best_names, _BEST_DETAIL)
+    return dict.fromkeys(best_names, _BEST_LIMITS)
 
 
-def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
+def whole_size(tools: Iterable[ToolDescription], max_size: int) -> int:
     """Return the number of characters of the complete stubs of tools.
 
     Args:
         tools: The tools.
-        enough: The number at which counting stops; any larger number means "too many".
+        max_size: Counting stops once the number exceeds ``max_size``; the result is then only known
+            to be larger than ``max_size``.
     """
-    return _size(list(tools), _COMPLETE_TYPES, _is_never_in_task, enough)
+    return _size(list(tools), _COMPLETE_TYPES, _is_never_mentioned, max_size)
 
 
 def _size(
     tools: Sequence[ToolDescription],
-    detail: Detail,
-    is_in_task: NameTest,
-    enough: int,
-    best_details: Mapping[str, Detail] = _NO_DETAILS,
+    limits: StubLimits,
+    is_mentioned: NameTest,
+    max_size: int,
+    limits_of_best: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> int:
-    """Return the number of characters of :func:`_lines`; stop counting above ``enough``."""
-    # Complete stubs are at least as long as this estimate.
-    if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
-        return enough + 1
+    """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
+    if limits.important_parameter == _NO_LIMIT:
+        min_size = sum(len(tool.method) + _MIN_STUB_EXTRA for tool in tools)
+        if min_size > max_size:
+            return max_size + 1
     size = 0
-    for line in _lines(tools, detail, is_in_task, best_details):
+    for line in _lines(tools, limits, is_mentioned, limits_of_best):
         size += len(line) + 1
-        if size > enough:
+        if size > max_size:
             break
     return size
 
 
 def _lines(
     tools: Sequence[ToolDescription],
-    detail: Detail,
-    is_in_task: NameTest,
-    best_details: Mapping[str, Detail] = _NO_DETAILS,
+    limits: StubLimits,
+    is_mentioned: NameTest,
+    limits_of_best: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> Iterable[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
 
     Args:
         tools: The tools.
-        detail: The limits for each stub.
-        is_in_task: Returns True for a key or value that the text of the task mentions.
-        best_details: The limits of the best matching tools by name, if these are larger.
+        limits: The limits for each stub.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        limits_of_best: The limits of the tools that match the task best, by name of tool. They
+            apply only if they are larger than ``limits``.
     """
     results = named_results(tools)
-    details_of_results = {
-        result.name: best_details[tool.name]
+    limits_of_results = {
+        result.name: limits_of_best[tool.name]
         for tool in tools
-        if tool.name in best_details
+        if tool.name in limits_of_best
         if (result := results.get(tool.returns))
     }
 
-    def stub_lines(tool: ToolDescription, indent: str) -> Iterable[str]:
+    def lines_of_tool(tool: ToolDescription, indent: str) -> Iterable[str]:
         """Yield the lines of a tool's stub.
 
         If the tool is the first that returns a named record, the record's definition comes first.
         """
         named_result = results.get(tool.returns)
         if named_result is not None and named_result.first_tool is tool:
-            result_detail = max(details_of_results.get(named_result.name, detail), detail)
-            yield f"{indent}{_definition(named_result, result_detail, is_in_task)}"
-        yield _stub(tool, max(best_details.get(tool.name, detail), detail), is_in_task, results)
+            definition_limits = max(limits_of_results.get(named_result.name, limits), limits)
+            yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
+        yield _stub(tool, max(limits_of_best.get(tool.name, limits), limits), is_mentioned, results)
 
     for tool in tools:
         if not tool.connection:
-            yield from stub_lines(tool, "")
+            yield from lines_of_tool(tool, "")
     for connection in dict.fromkeys(tool.connection for tool in tools if tool.connection):
         methods = [tool for tool in tools if tool.connection == connection]
         yield _head(methods[0])
         for tool in methods:
-            yield from stub_lines(tool, "    ")
+            yield from lines_of_tool(tool, "    ")
 
 
-def _definition(result: Result, detail: Detail, is_in_task: NameTest) -> str:
+def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:
     """Return the line ``Name = {...}  # notes`` that defines a result type.
 
     Args:
         result: The result type.
-        detail: The limits on the record's text and on the notes.
-        is_in_task: Returns True for a key or value that the text of the task mentions. If the
+        limits: The limits on the record's text and on the notes.
+        is_mentioned: Returns True for a key or value that the text of the task mentions. If the
             record is too long, these keys and values are kept first.
     """
-    limit = 2 * detail.result  # the definition is written once for all tools that return the record
-    record_text = shorten(result.record, limit, is_in_task, 2 * _MIN_RESULT_KEYS)
-    get_full_types = result.first_tool.full_types
-    full_notes = "" if get_full_types is None else get_full_types().notes
-    notes = _truncate(full_notes, detail.notes)
+    limit = 2 * limits.result  # the definition is written once for all tools that return the record
+    record_text = shorten(result.record, limit, is_mentioned, 2 * _MIN_RESULT_KEYS)
+    make_full_types = result.first_tool.full_types  # None if the tool's types are complete
+    full_notes = "" if make_full_types is None else make_full_types().notes
+    notes = _truncate(full_notes, limits.notes)
     return f"{result.name} = {record_text}{f'  # {notes}' if notes else ''}"
 
 
@@ -413,7 +436,7 @@ def names_of(names: Iterable[str], budget: int) -> str:
     return "\n".join(text)
 
 
-def _is_never_in_task(_name: str) -> bool:
+def _is_never_mentioned(_name: str) -> bool:
     return False
 
 
@@ -421,25 +444,27 @@ def _head(tool: ToolDescription) -> str:
     return f"class {tool.connection}:  # {_one_line(tool.about)}"
 
 
-def _stub(tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results) -> str:
-    """Return the stub of a tool within the limits of ``detail``, or of a built-in tool in full."""
+def _stub(
+    tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest, results: Results
+) -> str:
+    """Return the stub of a tool within the limits of ``limits``, or of a built-in tool in full."""
     if tool.built_in:
-        return _stub_text(tool, WHOLE, is_in_task, results)
-    text = _stub_text(tool, detail, is_in_task, results)
+        return _stub_text(tool, WHOLE, is_mentioned, results)
+    text = _stub_text(tool, limits, is_mentioned, results)
     return (
-        text if len(text) <= detail.max_stub else _stub_text(tool, _SHORTEST, is_in_task, results)
+        text if len(text) <= limits.max_stub else _stub_text(tool, _SHORTEST, is_mentioned, results)
     )
 
 
 def _stub_text(
-    tool: ToolDescription, detail: Detail, is_in_task: NameTest, results: Results
+    tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest, results: Results
 ) -> str:
     """Format a tool as a function with a docstring.
 
     Args:
         tool: The tool.
-        detail: The maximum lengths of the summary, the types and the descriptions.
-        is_in_task: Returns True for a key or value that the text of the task mentions.
+        limits: The maximum lengths of the summary, the types and the descriptions.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
         results: The result types that the prompt defines by name.
     """
     parameters, returns, result_notes = tool.parameters, tool.returns, ""
@@ -454,26 +479,26 @@ def _stub_text(
     if named_result is not None:
         return_type = named_result.text
     else:
-        return_type = shorten(returns, detail.result, is_in_task, _MIN_RESULT_KEYS, detail.values)
+        return_type = shorten(returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values)
     record_names = [p.name for p in parameters if p.type_text.startswith("{")]
     parameter_texts = ", ".join(
-        _parameter(p, detail, is_in_task, tool.name, is_only_record=record_names == [p.name])
+        _parameter(p, limits, is_mentioned, tool.name, is_only_record=record_names == [p.name])
         for p in parameters
     )
     indent = "    " if tool.connection else ""
     head = f"{indent}async def {tool.method}({parameter_texts}) -> {return_type}:"
-    summary = _summary_and_notes(tool, detail)
+    summary = _summary_and_notes(tool, limits)
     needs_approval = tool.asks
     if needs_approval:
         summary += " [asks]"
     docs = [
-        (p.name, _describe(p.doc, p.notes, detail))
+        (p.name, _describe(p.doc, p.notes, limits))
         for p in parameters
-        if detail.docs or p.required or is_in_task(p.name)
+        if limits.docs or p.required or is_mentioned(p.name)
     ]
-    if detail.docs:
+    if limits.docs:
         notes = "" if named_result else result_notes  # the definition of the record has the notes
-        docs.append(("returns", _describe(tool.returns_doc, notes, detail)))
+        docs.append(("returns", _describe(tool.returns_doc, notes, limits)))
     lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
     if not lines:
         return f'{head}  """{summary}"""'
@@ -481,9 +506,9 @@ def _stub_text(
     return f'{head}\n{indent}    """{summary}\n{body}"""'
 
 
-def _describe(doc: str, notes: str, detail: Detail) -> str:
+def _describe(doc: str, notes: str, limits: StubLimits) -> str:
     """Join the description of a parameter or result with its notes, each within its limit."""
-    texts = filter(None, [_one_line(doc, _MAX_DESCRIPTION), _truncate(notes, detail.notes)])
+    texts = filter(None, [_one_line(doc, _MAX_DESCRIPTION), _truncate(notes, limits.notes)])
     return "; ".join(texts).replace(".; ", ". ")
 
 
@@ -496,22 +521,24 @@ def _truncate(text: str, max_length: int) -> str:
     return f"{line[: ends[-1]] if ends else ''} …".strip() if max_length else ""
 
 
-def _summary_and_notes(tool: ToolDescription, detail: Detail) -> str:
+def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
     """Return the summary of a tool and the notes after it, within the limits."""
     # The summary matters more than the notes: limits that allow long notes allow a summary of the
     # same length.
-    summary = _one_line(tool.summary, max(detail.summary, detail.notes))
+    summary = _one_line(tool.summary, max(limits.summary, limits.notes))
     if not tool.notes:
         return summary
     end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
-    notes_text = _truncate(tool.notes, detail.notes) or ("…" if detail.docs else "")
+    notes_text = _truncate(tool.notes, limits.notes)
+    if not notes_text and limits.docs:
+        notes_text = "…"  # no part of the notes fits
     return f"{summary}{end} {notes_text}" if notes_text else summary
 
 
 def _parameter(
     parameter: Parameter,
-    detail: Detail,
-    is_in_task: NameTest,
+    limits: StubLimits,
+    is_mentioned: NameTest,
     action: str,
     *,
     is_only_record: bool,
@@ -520,39 +547,42 @@ def _parameter(
 
     Args:
         parameter: The parameter.
-        detail: The maximum lengths: ``detail.argument`` for the type of an important parameter,
-            ``detail.other`` for the type of any other parameter.
-        is_in_task: Returns True for a name that the text of the task mentions.
+        limits: The limits for the stub.
+        is_mentioned: Returns True for a name that the text of the task mentions.
         action: The name of the action.
-        is_only_record: Whether no other parameter of the action is a record.
+        is_only_record: Whether the parameter's type is a record, and no other parameter of the
+            action has a record type.
     """
-    max_values = detail.values
-    if _is_important(parameter, detail, is_in_task, action, is_only_record=is_only_record):
-        max_length, min_keys = detail.argument, _MIN_PARAMETER_KEYS
+    max_values = limits.values
+    if _is_important(parameter, limits, is_mentioned, action, is_only_record=is_only_record):
+        max_length, min_keys = limits.important_parameter, _MIN_PARAMETER_KEYS
     else:
-        max_length, min_keys = detail.other, 0
+        max_length, min_keys = limits.other_parameter, 0
         if max_length < _SHORT_LIMIT:
             max_values = min(max_values, _MAX_VALUES_IF_SHORT)
-    type_text = shorten(parameter.type_text, max_length, is_in_task, min_keys, max_values)
+    type_text = shorten(parameter.type_text, max_length, is_mentioned, min_keys, max_values)
     text = f"{parameter.name}: {type_text}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
 
 
 def _is_important(
     parameter: Parameter,
-    detail: Detail,
-    is_in_task: NameTest,
+    limits: StubLimits,
+    is_mentioned: NameTest,
     action: str,
     *,
     is_only_record: bool,
 ) -> bool:
-    """Return True if a script probably needs a parameter, or if its type is short anyway."""
-    if parameter.required or _is_simple(parameter.type_text, detail.other):
+    """Return True if a script probably needs a parameter, or if its type is short anyway.
+
+    A script probably needs the only parameter whose type is a record (``is_only_record``).
+    """
+    if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True
-    is_mentioned = is_in_task(parameter.name)
-    if detail == _SHORTEST:
-        return is_mentioned and is_about_resource(parameter.name, action)
-    return is_mentioned or is_only_record
+    is_named = is_mentioned(parameter.name)
+    if limits == _SHORTEST:
+        return is_named and is_about_resource(parameter.name, action)
+    return is_named or is_only_record
 
 
 def _is_simple(type_text: str, max_length: int) -> bool:

@@ -32,8 +32,15 @@ def values_in(text: str) -> list[str]:
     return [literal[0].strip("\"'") for literal in _STRING.finditer(text)]
 
 
-class _Item(NamedTuple):
-    """A key of a record with its type, or a value of a ``Literal``."""
+class _KeyOrValue(NamedTuple):
+    """A key of a record type with the type of its value, or a value of a ``Literal``.
+
+    Args:
+        key: The key or the value, without quotes.
+        head: The key with its mark and colon, such as ``?"name": ``; empty for a value of a
+            ``Literal``.
+        parts: The type, as texts, record types and ``Literal`` types in order.
+    """
 
     key: str
     head: str
@@ -46,11 +53,11 @@ class _RecordOrLiteral(NamedTuple):
     Args:
         is_record: True for a record, False for a ``Literal``.
         items: The keys of the record, or the values of the ``Literal``.
-        is_shortened: Whether the type text itself omits keys or values.
+        is_shortened: Whether the parsed text has ``...`` in place of further keys or values.
     """
 
     is_record: bool
-    items: tuple[_Item, ...]
+    items: tuple[_KeyOrValue, ...]
     is_shortened: bool
 
 
@@ -64,32 +71,32 @@ class _Limits(NamedTuple):
         depth: The number of nested record levels.
         max_keys: The maximum number of keys of each record.
         max_values: The maximum number of values of each ``Literal``.
-        is_within_envelopes: Whether all enclosing records are envelopes. An envelope, such as
+        is_in_envelopes_only: Whether all enclosing records are envelopes. An envelope, such as
             ``{"data": ...}``, only wraps the result and does not count as a level.
     """
 
     depth: int
     max_keys: int
     max_values: int
-    is_within_envelopes: bool = True
+    is_in_envelopes_only: bool = True
 
 
 _UNLIMITED: Final = _Limits(1_000, 1_000_000, 1_000_000)
 
 
 def shorten(
-    text: str, limit: int, is_in_task: NameTest, max_keys: int = 60, max_values: int = 12
+    text: str, limit: int, is_mentioned: NameTest, max_keys: int = 60, max_values: int = 12
 ) -> str:
     """Shorten a type to a number of characters, as far as possible.
 
-    First, inner records become ``dict``; then further keys become ``...``. The first ``max_keys``
-    keys of the outermost records stay even beyond the limit. Keys and values that the task's
-    text mentions always stay.
+    First, inner records become ``dict``; then further keys become ``...``. If the text is still too
+    long, the outermost records keep their first ``max_keys`` keys nevertheless. Keys and values
+    that the task's text mentions always stay.
 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        is_in_task: Returns True for a key or value that the text of the task mentions.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
         max_keys: The maximum number of keys of the outermost records.
         max_values: The maximum number of values of each ``Literal``.
     """
@@ -100,10 +107,11 @@ def shorten(
     except ValueError:
         return text
     short_text = text
+    # Each step shows fewer levels or keys. The result of the last step is used at any length.
     for depth, max_keys_at_depth in (*_SHORTENING_STEPS, (1, max_keys)):
         shows_only_outermost = depth == 1
         key_limit = min(max_keys_at_depth, max_keys) if shows_only_outermost else max_keys_at_depth
-        short_text = _format_type(parts, _Limits(depth, key_limit, max_values), is_in_task)
+        short_text = _format_type(parts, _Limits(depth, key_limit, max_values), is_mentioned)
         if len(short_text) <= limit:
             break
     return short_text
@@ -131,18 +139,18 @@ def _complete_text(parts: _Parts) -> str:
     return _format_type(parts, _UNLIMITED, _is_never_in_task)
 
 
-def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
-    """Return a parsed type in which the value at a path may also be of a type ``kind``."""
+def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
+    """Return a parsed type in which the value at a path may also be of the type ``added_type``."""
     if not path:
         text = _complete_text(parts)
-        if kind.startswith(f"{text} ("):  # the same type with a remark, as "str (a date)"
-            return (kind,)
-        return parts if _admits(text, kind) else (*parts, f" | {kind}")
+        if added_type.startswith(f"{text} ("):  # "str (a date)" replaces "str"
+            return (added_type,)
+        return parts if _admits(text, added_type) else (*parts, f" | {added_type}")
     key, rest = path[0], path[1:]
     if key == _ITEMS:
-        return _with_type_in_list(parts, rest, kind)
+        return _with_type_in_list(parts, rest, added_type)
     return tuple(
-        _with_type_in_record(part, key, rest, kind)
+        _with_type_in_record(part, key, rest, added_type)
         if isinstance(part, _RecordOrLiteral) and part.is_record
         else part
         for part in parts
@@ -150,14 +158,16 @@ def _with_type(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
 
 
 def _with_type_in_record(
-    record: _RecordOrLiteral, key: str, rest: Sequence[str], kind: str
+    record: _RecordOrLiteral, key: str, rest: Sequence[str], added_type: str
 ) -> _RecordOrLiteral:
-    """Return a record type that also allows ``kind`` at the path ``rest`` inside ``key``."""
-    items = (
-        item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
-        for item in record.items
+    """Return a record type that also allows ``added_type`` at the path ``rest`` inside ``key``."""
+    fields = (
+        field._replace(parts=_with_type(field.parts, rest, added_type))
+        if field.key == key
+        else field
+        for field in record.items
     )
-    return record._replace(items=tuple(items))
+    return record._replace(items=tuple(fields))
 
 
 def _admits(text: str, kind: str) -> bool:
@@ -167,22 +177,23 @@ def _admits(text: str, kind: str) -> bool:
     return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)
 
 
-def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
-    """Return a type that also allows ``kind`` at ``path`` inside the items of its first list.
+def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
+    """Return a parsed type that also allows a type at ``path`` inside the items of a list.
 
-    A type without a list is returned unchanged.
+    If the parsed type has several lists, only the first list is changed. A type without a list is
+    returned unchanged.
 
     Args:
-        parts: Texts and groups in order: ``list[{"id": int}] | None`` has the parts ``list[``, the
-            group of the record, and ``] | None``.
+        parts: The texts, records and Literals of the type in order: ``list[{"id": int}] | None``
+            has the parts ``list[``, the record, and ``] | None``.
         path: The path within the items.
-        kind: The type to add.
+        added_type: The type to add.
     """
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts
+    # Read the parts of the items' type, from "list[" to the bracket that closes the list.
     before_list, _, text_after_bracket = str(parts[begin]).partition(_LIST)
-    # The type of the items ends at the bracket that closes the list.
     item_parts: list[str | _RecordOrLiteral] = []
     open_brackets = 1
     for part_index, part in enumerate((text_after_bracket, *parts[begin + 1 :]), begin):
@@ -196,7 +207,7 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], kind: str) -> _Parts:
                 return (
                     *parts[:begin],
                     before_list + _LIST,
-                    *_with_type(tuple(item_parts), path, kind),
+                    *_with_type(tuple(item_parts), path, added_type),
                     part[char_index:],
                     *parts[part_index + 1 :],
                 )
@@ -246,7 +257,7 @@ class _TypeParser:
                 continue
             is_literal = char == "L" and text.startswith(_LITERAL, self._at)
             if char == "{" or is_literal:
-                parts += ["".join(plain_letters), self._group(is_literal, level)]
+                parts += ["".join(plain_letters), self._record_or_literal(is_literal, level)]
                 plain_letters.clear()
                 continue
             if not depth and char in ends:
@@ -261,14 +272,14 @@ class _TypeParser:
                 raise ValueError("a bracket is missing")
         return (*parts, "".join(plain_letters))
 
-    def _group(self, is_literal: bool, level: int) -> _RecordOrLiteral:
+    def _record_or_literal(self, is_literal: bool, level: int) -> _RecordOrLiteral:
         """Parse a record, such as ``{key: type, ...}``, or a ``Literal`` to its closing bracket.
 
         A last item ``...`` means that further items were left out.
         """
         self._at += len(_LITERAL) if is_literal else 1
         closing = "]" if is_literal else "}"
-        items: list[_Item] = []
+        items: list[_KeyOrValue] = []
         is_shortened = False
         while True:
             while self._text[self._at : self._at + 1] == " ":
@@ -277,26 +288,27 @@ class _TypeParser:
             if head is not None:
                 self._at = head.end()
             item_parts = self.parse_type(f",{closing}", level + 1)
-            key_text = "" if head is None else head[0]  # as '?"name": '; a value has no key
+            # The text of a key includes its mark and colon; a value of a Literal has no key.
+            key_text = "" if head is None else head[0]
             if not key_text and item_parts == (_ELLIPSIS,):
                 is_shortened = True
             else:
                 name = key_text.strip("?: ") if key_text else str(item_parts[0])
-                items.append(_Item(name.strip("\"'"), key_text, item_parts))
+                items.append(_KeyOrValue(name.strip("\"'"), key_text, item_parts))
             self._at += 1
             if self._text[self._at - 1] == closing:
                 return _RecordOrLiteral(not is_literal, tuple(items), is_shortened)
 
 
-def _format_type(parts: _Parts, limits: _Limits, is_in_task: NameTest) -> str:
+def _format_type(parts: _Parts, limits: _Limits, is_mentioned: NameTest) -> str:
     return "".join(
-        part if isinstance(part, str) else _text_of_record_or_literal(part, limits, is_in_task)
+        part if isinstance(part, str) else _text_of_record_or_literal(part, limits, is_mentioned)
         for part in parts
     )
 
 
 def _text_of_record_or_literal(
-    type_part: _RecordOrLiteral, limits: _Limits, is_in_task: NameTest
+    type_part: _RecordOrLiteral, limits: _Limits, is_mentioned: NameTest
 ) -> str:
     """Format a record or a ``Literal`` within the limits.
 
@@ -305,27 +317,27 @@ def _text_of_record_or_literal(
     max_items = limits.max_values
     if type_part.is_record:
         max_items = limits.max_keys if limits.depth > 0 else 0
-    ranked_items: Sequence[_Item] = type_part.items
+    ranked_items: Sequence[_KeyOrValue] = type_part.items
     if not type_part.is_record:
-        # Values such as "assignee.name", which is the path of a nested key, are left out first.
+        # The values may be keys. The path of a nested key, such as "assignee.name", matters least.
         ranked_items = sorted(type_part.items, key=_is_path)
     first_ids = {id(item) for item in ranked_items[:max_items]}
     kept_items = [
-        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_in_task)
+        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_mentioned)
     ]
     if not kept_items and type_part.is_record:
         return "dict"
     # An envelope is an outer record that only wraps the data, and does not count as a level.
-    is_envelope = limits.is_within_envelopes and type_part.is_record and _is_envelope(type_part)
+    is_envelope = limits.is_in_envelopes_only and type_part.is_record and _is_envelope(type_part)
     inner_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
         # A record under a key that the task names shows its keys even beyond the limit of depth.
-        min_depth = 1 if type_part.is_record and is_in_task(item.key) else 0
+        min_depth = 1 if type_part.is_record and is_mentioned(item.key) else 0
         inner_limits = limits._replace(
-            depth=max(inner_depth, min_depth), is_within_envelopes=is_envelope
+            depth=max(inner_depth, min_depth), is_in_envelopes_only=is_envelope
         )
-        item_texts.append(item.head + _format_type(item.parts, inner_limits, is_in_task))
+        item_texts.append(item.head + _format_type(item.parts, inner_limits, is_mentioned))
     if type_part.is_shortened or len(kept_items) < len(type_part.items):
         item_texts.append(_ELLIPSIS)
     text = ", ".join(item_texts)
@@ -347,14 +359,14 @@ def _is_envelope(group: _RecordOrLiteral) -> bool:
     return len(group.items) <= _MAX_ENVELOPE_KEYS and len(large) == 1
 
 
-def _is_path(item: _Item) -> bool:
+def _is_path(item: _KeyOrValue) -> bool:
     """Return True for a key that is a path into nested records, such as ``assignee.name``."""
     return "." in item.key
 
 
-def _is_named(item: _Item, is_in_task: NameTest) -> bool:
+def _is_named(item: _KeyOrValue, is_mentioned: NameTest) -> bool:
     """Return True if the task names an item or a part of it."""
-    if is_in_task(item.key):
+    if is_mentioned(item.key):
         return True
     groups = [part for part in item.parts if isinstance(part, _RecordOrLiteral)]
-    return any(_is_named(inner, is_in_task) for group in groups for inner in group.items)
+    return any(_is_named(inner, is_mentioned) for group in groups for inner in group.items)
