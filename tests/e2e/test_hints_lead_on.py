@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from delf.packages.official import packages
-from delf_console.sources import clone, sources
+from delf_console.sources import packages_of_clone, sources
 from support.openai_server import OpenAIServer
 from support.program import environment, run
 from support.typed_commands import commands_in, texts
@@ -101,7 +101,7 @@ def test_missing_package_hint_installs_the_package(delf, package, words):
     assert command[1] == package
     # The clone has it, and the package brings what was missing.
     (*_, item) = sources().items([command[1]])
-    assert item.name in clone()
+    assert item.name in packages_of_clone()
 
 
 def test_missing_key_hint_stores_the_key(delf):

@@ -14,7 +14,7 @@ from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.packages.official import all_packages
 from delf_cli.main import cli
 from delf_console import installer, packages
-from delf_console.sources import Package, Sources, clone, sources
+from delf_console.sources import Package, Sources, packages_of_clone, sources
 from support.commands import check_object, json_tables
 
 
@@ -182,8 +182,8 @@ def test_install_without_a_terminal_needs_yes():
 
 
 def test_installed_packages_find_their_clone():
-    assert {"delf-plugin-sql", "delf-google", "delf-core"} <= clone().keys()
-    assert all(package.editable for package in clone().values())
+    assert {"delf-plugin-sql", "delf-google", "delf-core"} <= packages_of_clone().keys()
+    assert all(package.editable for package in packages_of_clone().values())
 
 
 def test_check_reports_a_factory_that_cannot_be_imported(site: Any):

@@ -22,11 +22,11 @@ from delf.specs import (
 )
 from delf.testing import TestHost
 from delf_console.soundness import (
+    distribution_warnings,
     effects,
     factory_problems,
     import_warnings,
     licence_warnings,
-    release_warnings,
     unsupported_features,
 )
 
@@ -118,7 +118,7 @@ def without(start: str) -> str:
 
 def test_correct_plugin_causes_no_warning(site: Site) -> None:
     host, record = site.install()
-    assert list(release_warnings(record)) == []
+    assert list(distribution_warnings(record)) == []
     assert list(import_warnings("desk", "delf-plugin-desk")) == []
     assert list(licence_warnings("delf-plugin-desk")) == []
     (spec,) = host.specs_of("desk")
@@ -140,7 +140,7 @@ def test_correct_plugin_causes_no_warning(site: Site) -> None:
         ({"metadata": f"{METADATA}Requires-Dist: no-such-sdk>=3\n"}, "no-such-sdk, which is not"),
         ({"metadata": METADATA.replace("delf-plugin-desk", "desk")}, "not called delf-plugin-"),
         ({"without": "delf_desk/py.typed"}, "there is no py.typed"),
-        ({"record": "tests/test_desk.py,,\n"}, "installs tests/ for everybody"),
+        ({"record": "tests/test_desk.py,,\n"}, "also installs the top-level folder tests/"),
         ({"tools": "import yaml12"}, "it imports yaml12, and does not require"),
         (
             {"tools": "def late():\n    import httpx"},
@@ -160,13 +160,13 @@ def test_correct_plugin_causes_no_warning(site: Site) -> None:
 @pytest.mark.slow
 def test_fixable_plugin_faults_are_reported(site: Site, change: dict[str, Any], says: str) -> None:
     _, record = site.install(**change)
-    (message,) = release_warnings(record)
+    (message,) = distribution_warnings(record)
     assert says in message
 
 
 def test_published_package_without_a_licence_is_reported(site: Site) -> None:
     _, record = site.install(metadata=without("License"))
-    assert list(release_warnings(record)) == []
+    assert list(distribution_warnings(record)) == []
     (message,) = licence_warnings("delf-plugin-desk")
     assert "it has no licence" in message
 
@@ -184,7 +184,7 @@ def test_published_package_without_a_licence_is_reported(site: Site) -> None:
 @pytest.mark.slow
 def test_harmless_imports_are_not_reported(site: Site, code: str) -> None:
     _, record = site.install(tools=code)
-    assert list(release_warnings(record)) == []
+    assert list(distribution_warnings(record)) == []
 
 
 def test_import_output_and_import_time_are_reported(site: Site) -> None:
@@ -259,7 +259,7 @@ def test_first_party_plugins_have_no_findings() -> None:
     message = {
         record.name: warnings
         for record in PluginHost.discover(environ={}).records()
-        if (warnings := list(release_warnings(record)))
+        if (warnings := list(distribution_warnings(record)))
     }
     assert message == {}
 

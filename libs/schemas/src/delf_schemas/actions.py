@@ -129,11 +129,10 @@ def action_from_schema(
     def full_types() -> FullTypes:
         """Return the types of the action's parameters and result, without shortening.
 
-        The result type also has what earlier results contained and the schema does not declare.
-        Without a declared result type, the type observed in earlier results is the result type.
+        Without a schema of the result, the result type is the type of earlier results. With such a
+        schema, types that occurred in earlier results but not in the schema are added.
         """
         declared = declared_types()
-        # Earlier results contained the undeclared types, although the schema has other types.
         observed_type, undeclared_types = (
             (None, frozenset[Found]()) if observed_types is None else observed_types()
         )

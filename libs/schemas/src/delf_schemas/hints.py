@@ -36,11 +36,12 @@ def hints_of(document: Document, schema: Any, max_chars: int, depth: int) -> str
     Args:
         document: The document, for resolving references.
         schema: The schema of a parameter.
-        max_chars: The maximum number of characters; whole hints are omitted.
+        max_chars: The maximum number of characters; a hint that does not fit is omitted, not cut.
         depth: The number of nested record levels to include.
     """
     hints: list[str] = []
     size = 0
+    # The one-item list is a counter that all recursive calls share.
     all_hints = _hints(
         document, schema, path="", depth=depth, parent_refs=(), remaining_visits=[_MAX_VISITS]
     )
@@ -93,9 +94,10 @@ def _hints(
 
 
 def _constraints(schema: Mapping[str, Any]) -> str:
-    hints: list[str] = []
+    """Return the format, the pattern and the limits of a schema as text."""
     if "enum" in schema or "const" in schema:
-        return ""
+        return ""  # the type already lists the allowed values
+    hints: list[str] = []
     format_name, pattern = schema.get("format"), schema.get("pattern")
     if isinstance(format_name, str) and format_name in _FORMATS:
         hints.append(format_name)
@@ -105,6 +107,7 @@ def _constraints(schema: Mapping[str, Any]) -> str:
         value = schema.get(name)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             continue
-        if abs(value) < _MAX_SHOWN_LIMIT and not (name == "minLength" and value < 2):
+        is_trivial = name == "minLength" and value < 2
+        if abs(value) < _MAX_SHOWN_LIMIT and not is_trivial:
             hints.append(template.format(value))
     return ", ".join(hints)

@@ -41,11 +41,12 @@ def split_text(text: object, limit: int, max_length: int) -> tuple[str, str]:
     Args:
         text: The description.
         limit: The maximum number of characters of the first part.
-        max_length: The maximum number of characters of the second part.
+        max_length: The number of characters of the description that are kept beyond ``limit``.
     """
     line = clean(text, limit + max_length)
     head = line if len(line) <= limit else sentences(line, limit)
-    if head.endswith("…") and not line.startswith(head):  # the first sentence was cut
+    is_sentence_cut = head.endswith("…") and not line.startswith(head)
+    if is_sentence_cut:  # end the first part at a word, without the ellipsis
         head = head[:-1].rpartition(" ")[0] or head[:-1]
     return head, line[len(head) :].strip()
 
@@ -55,7 +56,7 @@ def sentences(text: object, limit: int = 120) -> str:
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first
-    # Long descriptions are cut first; cleaning shortens the text, so more than the limit is kept.
+    # For speed, cut the text before cleaning removes its markup. The factors leave enough text.
     line = clean(text.strip()[: limit * 8], limit * 3)
     if len(line) <= limit:
         return line
@@ -96,7 +97,10 @@ def snake(text: str) -> str:
 
 @lru_cache(4096)
 def method_name(name: str) -> str:
-    """Convert a service's name to a method name, which another name may share."""
+    """Convert the name of an operation or table, as its service spells it, to a method name.
+
+    Several names may be converted to the same method name.
+    """
     return _python_name(snake(name), "call")
 
 

@@ -51,7 +51,7 @@ class _Key(NamedTuple):
     """A described key.
 
     Args:
-        path: The keys that lead to the value; list indexes are omitted.
+        path: The keys that first_sentence to the value; list indexes are omitted.
         text: The description.
         rank: The sort order: -1 if the description names a unit, otherwise 0 for a number, 1 for a
             text, and 2 for any other value.
@@ -66,8 +66,11 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
     Descriptions that only repeat the key's name are omitted. If several keys of the record have the
-    same name and different descriptions, each is named by its path. The keys of numbers come before
-    other keys, because the types do not show the units.
+    same name and different descriptions, each is named by its path. Keys of numbers, and keys whose
+    descriptions have units, come before other keys, because the types do not show the units.
+
+    The result starts with ``texts`` and an example. The descriptions of the keys follow, as many as
+    fit into ``_MAX_TOTAL`` characters.
 
     Args:
         document: The document, for resolving references.
@@ -78,7 +81,6 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     all_keys = _keys(
         document, schema, mode, path=(), parent_refs=(), remaining_visits=[_MAX_VISITS]
     )
-    # The ranks sort descriptions with units and those of numbers before all others.
     keys = sorted(dict.fromkeys(all_keys), key=lambda key: key.rank)
     texts_by_name: dict[str, set[str]] = {}
     for key in keys:
@@ -112,8 +114,8 @@ def _keys(
         document: The document, for resolving references.
         schema: The schema of the record.
         mode: ``in`` for parameters, ``out`` for results.
-        path: The keys that lead to the record.
-        parent_refs: The references that lead to the record.
+        path: The keys that first_sentence to the record.
+        parent_refs: The references that first_sentence to the record.
         remaining_visits: A list of one number, the budget that all recursive calls share.
     """
     remaining_visits[0] -= 1
@@ -177,7 +179,9 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
 def _first_sentences(text: str) -> str:
     """Shorten a description to its first sentences that fit the limit.
 
-    If none of these states a unit of measure, such as "in seconds", add a sentence that states one.
+    If none of these states a unit of measure, such as "in seconds", but a later sentence does,
+    return the first sentence and this later sentence instead. If both are too long together, return
+    only the later sentence.
     """
     first = sentences(text, _MAX_DOC)
     line = clean(text, _MAX_DOC * _READ_FACTOR)
@@ -191,8 +195,10 @@ def _first_sentences(text: str) -> str:
     )
     if len(unit_sentence) > _UNIT_FACTOR * _MAX_DOC:
         return first
-    lead = complete[0] if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC else ""
-    return f"{lead} {unit_sentence}".strip()
+    first_sentence = (
+        complete[0] if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC else ""
+    )
+    return f"{first_sentence} {unit_sentence}".strip()
 
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:

@@ -98,7 +98,11 @@ def with_decimals(
 
 
 def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
-    """Convert a number to text if the branches of its schema accept text but no numbers."""
+    """Convert a number to text if the branches of its schema accept text but no numbers.
+
+    A number other than a ``Decimal`` is converted only if a branch has the format ``decimal``.
+    Infinite, very large and very small numbers are returned as numbers.
+    """
     kinds: set[str] = set()
     for part in branches:
         kind = part.get("type")
@@ -133,16 +137,20 @@ def _branches(
     return branches
 
 
-def _property_schema(branches: Sequence[Mapping[str, Any]], key: Any) -> Any:
-    """Return the schema of a key; an empty schema if no branch declares the key."""
-    for part in branches:
-        properties = part.get("properties")
-        if isinstance(properties, Mapping) and key in properties:
-            return cast("Mapping[Any, Any]", properties)[key]
-    for part in branches:
-        further = part.get("additionalProperties")
-        if isinstance(further, Mapping):
-            return cast("Mapping[str, Any]", further)
+def _property_schema(branches: Sequence[Mapping[str, Any]], name: Any) -> Any:
+    """Return the schema of an object's property.
+
+    If no branch of the object's schema declares the property, return the first schema of
+    ``additionalProperties``, or else an empty schema.
+    """
+    for branch in branches:
+        properties = branch.get("properties")
+        if isinstance(properties, Mapping) and name in properties:
+            return cast("Mapping[Any, Any]", properties)[name]
+    for branch in branches:
+        additional_schema = branch.get("additionalProperties")
+        if isinstance(additional_schema, Mapping):
+            return cast("Mapping[str, Any]", additional_schema)
     return {}
 
 

@@ -17,7 +17,7 @@ from delf_schemas.shapes import (
     CONTENT,
     HAS_OPTIONAL_KEYS,
     NOTATION,
-    SOMETIMES_JSON,
+    SOMETIMES_ENCODED,
     Shapes,
     safe_text,
 )
@@ -44,7 +44,7 @@ _OBJECT_KEYWORDS: Final = {"properties", "additionalProperties"}
 
 
 class Store(Protocol):
-    """Persistent storage for the types of results that were learned from earlier results."""
+    """Persistent storage for result types, which are inferred from the results of earlier calls."""
 
     def read(self) -> Any:
         """Return the stored data, or None."""
@@ -65,12 +65,12 @@ class Samples:
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self.has_new_types = False
-        """True if a type was learned since the last time a caller set this flag to False."""
+        """Whether a result had a new type since a caller last set this flag to False."""
         stored = _mapping(None if store is None else store.read())
         # The shape of an action's results is a JSON schema that all results in the sample fit.
         self._shapes_by_action = _mapping(stored.get("shapes"))
-        # Types of values in results that the action's schema does not declare, with their paths.
-        # The mappings of each action's types to None are ordered sets.
+        # For each action, the types that occurred in its results and that its schema does not
+        # declare, with their paths. A dict whose values are None serves as an ordered set.
         self._undeclared_types_by_action = {
             name: dict.fromkeys(_parse_types(stored_types))
             for name, stored_types in _mapping(stored.get("found")).items()
@@ -189,7 +189,11 @@ class _NoReferences:
 
 
 def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
-    """Return the schema of a value; a text that is JSON has the schema of its content."""
+    """Return the schema of a value.
+
+    The schema of a text with encoded data, such as JSON, also has the schema of the decoded data.
+    Texts inside lists and dicts are not decoded.
+    """
     if isinstance(value, bool):
         return {"type": "boolean"}
     if isinstance(value, str) and not depth:
@@ -277,8 +281,9 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas of samples to one that describes the samples of both.
 
     The schema of a string with encoded data, such as JSON text, contains the schema of the decoded
-    data under the key ``CONTENT``. Unless each string is a single JSON value, the name of the
-    encoding is under the key ``NOTATION``.
+    data under the key ``CONTENT``. Under the key ``NOTATION`` is the name of the encoding, or
+    ``_MIXED`` for several encodings; the key is absent if each string is a single JSON value. The
+    key ``SOMETIMES_ENCODED`` is present if some strings are plain text.
     """
     if not isinstance(first, dict) or not first:
         return second
@@ -301,8 +306,8 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
         elif None not in notations:  # None stands for JSON, which needs no mark
             result[NOTATION] = notations.pop()
         some_string_is_plain_text = len(contents) < len(string_shapes)
-        if some_string_is_plain_text or any(SOMETIMES_JSON in shape for shape in string_shapes):
-            result[SOMETIMES_JSON] = True
+        if some_string_is_plain_text or any(SOMETIMES_ENCODED in shape for shape in string_shapes):
+            result[SOMETIMES_ENCODED] = True
     return result
 
 
@@ -327,7 +332,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
     has_variable_names = any("additionalProperties" in shape for shape in objects)
-    # A record without properties does not count as different.
+    # Without properties on one side, there are no names to compare.
     share_names = bool(required) or not (first_properties and second_properties)
     if share_names and not has_variable_names and len(names) <= _MAX_KEYS:
         properties = {

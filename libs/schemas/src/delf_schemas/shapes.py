@@ -22,7 +22,7 @@ NOTATION: Final = "x-written"
 ``lines``: JSON lines. ``literal``: a Python literal. ``mixed``: JSON in some results, a Python
 literal in others.
 """
-SOMETIMES_JSON: Final = "x-at-times"
+SOMETIMES_ENCODED: Final = "x-at-times"
 """The schema keyword for a text that is JSON in some results and plain text in others."""
 HAS_OPTIONAL_KEYS: Final = "x-seen"
 """The schema keyword for a record that lacks some of its keys in some results."""
@@ -100,7 +100,7 @@ class Shapes:
 
     Args:
         document: The document, for resolving references.
-        budget: The maximum number of schemas to visit; further schemas become ``Any``.
+        max_schemas: The maximum number of schemas to visit; further schemas become ``Any``.
         has_date_objects: Whether results contain ``date`` and ``datetime`` objects instead of text.
         extent: The limits on how much of a schema is shown.
     """
@@ -108,7 +108,7 @@ class Shapes:
     def __init__(
         self,
         document: Document,
-        budget: int | None = None,
+        max_schemas: int | None = None,
         *,
         has_date_objects: bool = False,
         extent: Extent = SHORT,
@@ -116,12 +116,12 @@ class Shapes:
         self._document = document
         self._extent = extent
         self._has_date_objects = has_date_objects
-        self._remaining_budget = math.inf if budget is None else budget
+        self._remaining_schemas = math.inf if max_schemas is None else max_schemas
         self._cache: dict[tuple[str, int, str], str] = {}
         self._recursive_names: dict[str, str] = {}
         self._open_refs: list[str] = []
         self._recursive_refs: set[str] = set()
-        self._visited_schema_count = 0
+        self._visits_of_current_type = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
         """Return a schema's type, nested as deeply as the limit allows.
@@ -138,7 +138,7 @@ class Shapes:
         for depth in range(self._extent.depth, -1, -1):
             self._open_refs.clear()
             self._recursive_refs.clear()
-            self._visited_schema_count = 0
+            self._visits_of_current_type = 0
             type_name = self._type_text(schema, depth, mode)
             if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
                 return type_name
@@ -149,12 +149,13 @@ class Shapes:
 
         Where a type contains itself, the text has only the type's name.
         """
-        self._visited_schema_count += 1
-        self._remaining_budget -= 1
+        # The first number limits the work for this type, the second the work for the document.
+        self._visits_of_current_type += 1
+        self._remaining_schemas -= 1
         if (
             not isinstance(schema, dict)
-            or self._visited_schema_count > _MAX_VISITS
-            or self._remaining_budget < 0
+            or self._visits_of_current_type > _MAX_VISITS
+            or self._remaining_schemas < 0
         ):
             return "Any"
         node = cast("dict[str, Any]", schema)
@@ -176,13 +177,13 @@ class Shapes:
         if ref in self._recursive_refs:
             self._recursive_refs.discard(ref)
             name = self._recursive_name(ref)
-            # A shortened type may not contain its own name.
+            # A shortened type does not always contain its own name.
             text = f"({name} := {text})" if name in text else text
         # A type that refers to an enclosing type is valid only inside of that type.
         if (
             len(node) == 1
             and not self._recursive_refs
-            and self._visited_schema_count <= _MAX_VISITS
+            and self._visits_of_current_type <= _MAX_VISITS
         ):
             self._cache[key] = text
         return text
@@ -276,7 +277,7 @@ class Shapes:
         content = schema.get(CONTENT)
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
-            or_text = ", or plain text" if SOMETIMES_JSON in schema else ""
+            or_text = ", or plain text" if SOMETIMES_ENCODED in schema else ""
             notation = _NOTATIONS.get(str(schema.get(NOTATION, "")), "JSON")
             return (
                 f"str ({notation}: {self._type_text(cast('Any', content), depth, mode)}{or_text})"
@@ -353,13 +354,14 @@ class Shapes:
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
     """Sort an object's properties by importance, because shortening a type omits the last ones.
 
-    In parameters, required properties come first. In large objects, required properties come first
-    unless all properties are required, and enumerations come next.
+    Required properties come first in the parameters of an action (``mode`` is ``in``), and in large
+    objects of which some properties are optional. In large objects, enumerations come next.
     """
+    is_for_parameters = mode == "in"
     is_large = len(properties) > _MAX_UNSORTED
     sorts_by_enum = is_large
-    requires_all = required.issuperset(properties)
-    sorts_by_required = mode == "in" or (is_large and not requires_all)
+    has_optional = not required.issuperset(properties)
+    sorts_by_required = is_for_parameters or (is_large and has_optional)
 
     def rank(name: str) -> int:
         if sorts_by_required and name in required:
@@ -604,6 +606,11 @@ def object_choices(
 
 
 def _merge_two(first: Merged, second: Merged) -> Merged:
+    """Merge two object schemas for a value that has to match both schemas.
+
+    The merged schema allows other properties if one of the schemas declares this, and allows None
+    only if both schemas allow None.
+    """
     return Merged(
         {**first.properties, **second.properties},
         first.required | second.required,

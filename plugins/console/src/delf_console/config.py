@@ -124,12 +124,12 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     if section == "connections" and path[1:] == ("type",):
         from delf.specs import ConnectionSpec
 
-        state.discover().spec(ConnectionSpec, value)
+        state.discover().spec(ConnectionSpec, value)  # raises for an unknown type
     file = project.file or Path.cwd() / CONFIG_FILE
     old_text = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    if old_text:  # only a trusted file stays trusted
+    if old_text:  # refuse a file that is not trusted, as keep() below would make it trusted
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(old_text))})
-    new_text = _with_value(old_text, (section, *path), parsed)
+    new_text = _with_setting(old_text, (section, *path), parsed)
     _replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
     origin = state.load_project().agent_values.origin(path) if section == "agent" else None
@@ -228,8 +228,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _with_value(text: str, path: Sequence[str], value: Any) -> str:
-    """Return the text of a TOML file with one value set and everything else unchanged."""
+def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
+    """Return the text of a TOML file with one setting changed and everything else unchanged.
+
+    A model may be written as a table or only as its name: ``llm = "gpt-4o"`` means the same as
+    ``llm = {model = "gpt-4o"}``.
+    """
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -237,16 +241,19 @@ def _with_value(text: str, path: Sequence[str], value: Any) -> str:
     adds_table = False
     for depth, part in enumerate(path[:-1]):
         if part not in table:
-            table[part] = tomlkit.table(is_super_table=depth == 0 and len(path) > 2)
+            # A table [connections.shop] needs no header [connections] before it.
+            has_no_header = depth == 0 and len(path) > 2
+            table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
-        elif isinstance(table[part], str):  # expand a bare model name to a table
+        elif isinstance(table[part], str):  # expand the name of a model to a table
             name, table[part] = table[part], tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
     key = path[-1]
     if isinstance(table.get(key), Mapping) and not isinstance(value, Mapping):
-        table, key = table[key], "model"  # a model name goes into the existing table
-    table[key] = value
+        table[key]["model"] = value  # the existing table of the model keeps its other settings
+    else:
+        table[key] = value
     if adds_table:
         table.add(tomlkit.nl())  # an empty line before the next section
     return tomlkit.dumps(document).rstrip() + "\n"

@@ -31,7 +31,7 @@ from delf.types import isolation_rank
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
-from delf_console.sources import clone, is_installed
+from delf_console.sources import is_installed, packages_of_clone
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -108,25 +108,25 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
 
 
 def examine_config(state: State) -> Iterator[Finding]:
-    """Check the configuration of the current folder, and try to start an agent."""
+    """Check the configuration of the current folder, and try to start a task."""
     try:
         project = state.load_project()
         yield from _config_file(project)
-        _ = project.agent
+        _ = project.agent  # raises for an invalid setting
     except DelfError as error:
         yield _problem("config", error)
         return
     count = len(list(project.agent_values.leaves()))
     yield Finding(area="agent", status="ok", text=f"{count} settings are set")
     host = state.discover(project.environ)
-    # Whether these findings are problems depends on whether a task can start nevertheless.
+    # If a task can start nevertheless, these findings are only notes.
     findings = [
         *_check_names_and_models(host, project, project.agent),
         *_check_connections(host, project),
         *asyncio.run(_check_embedder(host, project, project.agent)),
     ]
     yield from _check_plugin_options(host, project)
-    yield from _weigh_by_task_start(state, host, project, findings)
+    yield from _add_result_of_task_start(state, host, project, findings)
 
 
 def _check_plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -157,7 +157,7 @@ def _show(finding: Finding) -> None:
 
 
 def _namesake_hint() -> str:
-    own_package = clone().get(DISTRIBUTION)
+    own_package = packages_of_clone().get(DISTRIBUTION)
     if own_package is None:
         return namesake.REMEDY
     return namesake.REMEDY.replace(DISTRIBUTION, shlex.quote(own_package.argument(())))
@@ -167,7 +167,7 @@ def _examine(state: State) -> Iterator[Finding]:
     version = platform.python_version()
     yield Finding(area="python", status="ok", text=f"{version} at {sys.executable}")
     yield Finding(area="delf", status="ok", text=f"{__version__} in {resources.files('delf')}")
-    if is_installed(namesake.NAMESAKE):
+    if is_installed(namesake.NAMESAKE):  # a package of another project with the name "delf"
         yield Finding(area="delf", status="note", text=namesake.WARNING, hint=_namesake_hint())
     try:
         project = state.load_project(ask=False)
@@ -188,7 +188,7 @@ def _examine(state: State) -> Iterator[Finding]:
         asyncio.run(_check_journal(host, project)),
         *asyncio.run(_check_embedder(host, project, config)),
     ]
-    yield from _weigh_by_task_start(state, host, project, findings)
+    yield from _add_result_of_task_start(state, host, project, findings)
 
 
 def _check_names_and_models(
@@ -241,6 +241,7 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     """Check that a model's server accepts a connection, without sending a request."""
     text = f"{model} can be used"
     parts = urlsplit(address or "")
+    # The address is unknown, or a proxy makes the connection: nothing can be checked.
     if not parts.hostname or proxy_for(address or "") is not None:
         return Finding(area="model", status="ok", text=text)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -257,7 +258,7 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
     return Finding(area="model", status="ok", text=f"{text} at {host_and_port}")
 
 
-def _weigh_by_task_start(
+def _add_result_of_task_start(
     state: State, host: PluginHost, project: Project, findings: Sequence[Finding]
 ) -> list[Finding]:
     """Try to start a task, and return the findings with the result of the attempt.
@@ -309,7 +310,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 def _check_plugins(host: PluginHost) -> Iterator[Finding]:
     """Report unusable plugins, and faults that authors of usable plugins should fix."""
-    from delf_console.soundness import is_third_party, release_warnings
+    from delf_console.soundness import distribution_warnings, is_third_party
 
     records = host.records()
     usable = [record.name for record in records if record.usable]
@@ -321,7 +322,7 @@ def _check_plugins(host: PluginHost) -> Iterator[Finding]:
         elif record.usable:
             problems = [
                 *record.warnings,
-                *(release_warnings(record) if is_third_party(record) else ()),
+                *(distribution_warnings(record) if is_third_party(record) else ()),
             ]
             if problems:
                 text = f"{record.name}: {'; '.join(problems)}"

@@ -128,7 +128,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
 
 
 def _without_details(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a connection without settings, and without its actions' parameters."""
+    """Return a connection's data, leaving out its settings and the details of its actions."""
     details = {"description", "signature", "parameters"}
     methods = [{k: v for k, v in method.items() if k not in details} for method in data["methods"]]
     return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}

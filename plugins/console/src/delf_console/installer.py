@@ -25,7 +25,7 @@ from delf_console import uv_tool
 _MAX_OUTPUT_LINES: Final = 40
 _CONSTRAINTS_FILE: Final = "constraints.txt"
 # A pip constraint that no version of the unrelated package ``delf`` meets.
-_NO_NAMESAKE: Final = f"{NAMESAKE}<0"
+_FORBID_FOREIGN_DELF: Final = f"{NAMESAKE}<0"
 # An option of uv that ignores ``tool.uv.sources``, because delf chooses the packages' sources.
 _UV_SOURCES_OFF: Final = "--no-sources"
 
@@ -56,6 +56,8 @@ def uninstall(packages: Sequence[str]) -> list[str]:
         return [*command, "uninstall", "--quiet", "--yes", *packages]
     receipt = uv_tool.receipt()
     if receipt is not None:
+        # uv keeps the packages of its tool in a receipt. The command is None if no package is
+        # there.
         tool_command = uv_tool.uninstall(command[0], receipt, packages)
         if tool_command is not None:
             return [*tool_command, _UV_SOURCES_OFF]
@@ -110,7 +112,7 @@ def run(
     """
     click.echo(visible(f"{doing} …"), err=True)
     with _empty_private_folder() as folder:
-        lines = "\n".join([_NO_NAMESAKE, *constraints])
+        lines = "\n".join([_FORBID_FOREIGN_DELF, *constraints])
         (folder / _CONSTRAINTS_FILE).write_text(f"{lines}\n", encoding="utf-8")
         process = subprocess.run(  # noqa: S603 - the user asked for it
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -193,7 +193,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
     """
     events: list[Event] = []
     with path.open(encoding="utf-8") as file:
-        # An empty file has a first line, too, which is reported below.
+        # For an empty file, readline() returns an empty text, which is reported below as line 1.
         for number, line in enumerate(itertools.chain([file.readline()], file), 1):
             try:
                 record: Any = json.loads(line)

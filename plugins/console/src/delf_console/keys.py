@@ -40,7 +40,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
 
     The key is kept in the system's keyring if there is one (with the package keyring), else in a
     file that only you can read. Variables of the shell and of a project's .env override the kept
-    key. A key on the standard input is read from there.
+    key. If the standard input is not a terminal, the key is read from it without a question.
     """
     variable, address = _variables(ctx, name)
     if base_url is not None and "://" not in base_url:
@@ -78,7 +78,7 @@ def list_command(as_json: bool) -> None:
         click.echo("no keys are kept; delf keys set openai keeps one", err=True)
     for name, place in places.items():
         location = "in the system's keyring" if place == "keyring" else f"in {key_store.file}"
-        override_note = " (the shell's own wins)" if os.environ.get(name) else ""
+        override_note = " (overridden by a variable of the shell)" if os.environ.get(name) else ""
         click.echo(f"{name}  {location}{override_note}")
 
 
@@ -131,9 +131,13 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     provider = provider or next((each for each in providers.all if name in each.keys), None)
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
-    key = name if name.isupper() else f"{stem}_API_KEY"
-    if provider is not None and not name.isupper() and provider.keys:
+    is_variable = name.isupper()
+    if is_variable:
+        key = name
+    elif provider is not None and provider.keys:
         key = provider.keys[0]
+    else:
+        key = f"{stem}_API_KEY"
     address = f"{stem}_API_BASE"
     if provider is not None and provider.addresses:
         address = provider.addresses[0]

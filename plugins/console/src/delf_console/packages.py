@@ -22,12 +22,12 @@ from delf_cli.streams import wrap_text
 from delf_console import installer
 from delf_console.available import purposes
 from delf_console.soundness import (
+    distribution_warnings,
     effects,
     factory_problems,
     import_warnings,
     is_third_party,
     licence_warnings,
-    release_warnings,
     unsupported_features,
 )
 from delf_console.sources import sources
@@ -142,9 +142,9 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
 @as_json_option
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bool) -> None:
-    """Check that each plugin fits this delf, loads, and has all that it offers.
+    """Check that each plugin fits this delf and can be imported with everything it declares.
 
-    Everything that a plugin offers is imported. For plugins of other people, the command lists
+    For plugins of other people, the command lists
     faults that the authors should fix, and features that do not work. The exit status is 1 if
     a plugin is faulty.
     """
@@ -182,6 +182,12 @@ class CheckResult:
 def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[CheckResult]:
     """Check the plugins with the given names or distributions; without names, all plugins.
 
+    Args:
+        state: The state of the command.
+        names: The names of plugins or of distributions.
+        release: Whether to check also what an author must fix before a release. Warnings then count
+            as faults.
+
     Raises:
         PluginError: If a name is unknown.
     """
@@ -218,8 +224,10 @@ def _print_results(checked: Sequence[CheckResult]) -> None:
             mark = click.style("!", fg="yellow")
         else:
             mark = click.style("✓", fg="green")
-        brings = "; ".join(f"{kind} {', '.join(names)}" for kind, names in result.brings.items())
-        line = wrap_text(f"{result.name} {result.version or ''}  {brings}".rstrip(), indent=4)
+        capabilities = "; ".join(
+            f"{kind} {', '.join(names)}" for kind, names in result.brings.items()
+        )
+        line = wrap_text(f"{result.name} {result.version or ''}  {capabilities}".rstrip(), indent=4)
         click.echo(f"{mark} {line}")
         for text in (*result.problems, *result.warnings, *result.notes):
             click.echo(f"    {wrap_text(visible(text), indent=4)}")
@@ -241,11 +249,11 @@ def _problems(host: PluginHost, record: PluginRecord) -> Iterator[str]:
 def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
     """Yield the faults that a plugin's author should fix.
 
-    ``release`` adds the faults that matter only for a plugin to be published.
+    With ``release``, also check the licence and the import, which matter only before a release.
     """
     if record.state == "disabled":
         return
-    yield from release_warnings(record)
+    yield from distribution_warnings(record)
     if release and record.usable and record.distribution is not None:
         yield from licence_warnings(record.distribution)
         yield from import_warnings(record.name, record.distribution)

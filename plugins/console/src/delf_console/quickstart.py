@@ -189,12 +189,19 @@ def _new_file(folder: str | Path) -> Path:
 
 
 def _ask_model(choose_and_try: Callable[[str], _Offer], offers: Sequence[_Offer]) -> _Offer:
-    """List the models, and ask for a number or a name; return the chosen model."""
+    """List the models, and ask for a number or a name; return the chosen model.
+
+    Args:
+        choose_and_try: Converts an answer to a model, after a test call of the model.
+        offers: The models to list.
+    """
     for number, offer in enumerate(offers, 1):
         click.echo(f"  {number}  {offer.model}, {offer.why}", err=True)
     if not offers:
         click.echo(
-            "no key is known and no local server answers; name a model: gpt-4o-mini", err=True
+            "no key is known and no local server answers; type the name of a model, such as "
+            "gpt-4o-mini",
+            err=True,
         )
     return _ask("Which model? A number or a name", choose_and_try, "1" if offers else None)
 

@@ -96,8 +96,8 @@ def _routine_task(ctx: click.Context, name: str, inputs: tuple[str, ...]) -> str
     state = state_of(ctx)
     project = state.load_project()
     folder = project.root / "routines"
-    # The task is one word, which names a routine. Without ``--input``, the user may also have meant
-    # a task for a model; with ``--input``, task_of() below refuses an unknown name.
+    # The command ``delf run NAME`` runs a routine. Without ``--input``, the user may have meant the
+    # word as a task for a model. With ``--input``, task_of() below refuses an unknown name.
     if not arguments and not (folder / f"{name}.py").is_file():
         names = (path.stem for path in folder.glob("*.py"))
         raise ConfigurationError(

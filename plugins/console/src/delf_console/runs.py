@@ -187,17 +187,17 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
     """Write the events of the task ID, one per line; without ID, of the most recent task."""
     began: float | None = None
 
-    async def write(journal: SharedJournal) -> None:
+    async def print_events(journal: SharedJournal) -> None:
         nonlocal began
-        name = await find_id(journal, task_id)
-        async for event in events_of(journal, name, follow=follow):
+        complete_id = await find_id(journal, task_id)
+        async for event in events_of(journal, complete_id, follow=follow):
             began = event.at if began is None else began
             line = json_text(encode(event)) if as_json else render.event_line(event, began)
             click.echo(line)
             if follow:
                 real_stdout().flush()
 
-    ask_journal(ctx, write)
+    ask_journal(ctx, print_events)
 
 
 @runs.command("code")
@@ -248,19 +248,20 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
 # -- what they share --------------------------------------------------------------------------
 
 
-async def events_of(journal: SharedJournal, name: str, *, follow: bool) -> AsyncGenerator[Event]:
+async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> AsyncGenerator[Event]:
     """Yield a task's recorded events.
 
     With ``follow``, also yield new events until the task ends or its process dies.
     """
-    live = journal.subscribe(name)
+    live = journal.subscribe(task_id)
     position = 0
-    for event in await journal.read(name):
+    for event in await journal.read(task_id):
         yield event
         position = event.seq
         follow = follow and not isinstance(event, TaskFinished)
     while follow:
-        state = (await journal.task(name)).state
+        # Read the state before the wait: all events from before the end then arrive in the wait.
+        state = (await journal.task(task_id)).state
         try:
             async with asyncio.timeout(POLL_SECONDS):
                 event = await anext(live)

@@ -160,6 +160,7 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     if prompt.messages is None:
         yield "the messages of this call are not stored, or were removed"
     else:
+        # The messages that the previous call had, too, come first.
         repeated_count = sum(message.same for message in prompt.messages)
         if repeated_count:
             yield f"[{repeated_count} message{'s' * (repeated_count != 1)} as in the call before]"

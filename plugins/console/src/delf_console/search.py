@@ -142,14 +142,15 @@ def _print_match(name: str, match: FoundTask) -> None:
         match.person,
     ]
     line = "  ".join(part for part in parts if part and part != "-")
-    # ``head`` is the width of the text before the title, less the indent of four columns: the title
-    # follows the name and two spaces at the start of the line.
-    title = wrap_text(one_line(task.task), indent=4, head=max(0, len(name) + 2 - 4))
+    # The title follows the name and two spaces. wrap_text() counts ``head``, the text before the
+    # title, from the end of the indent.
+    indent = 4
+    title = wrap_text(one_line(task.task), indent=indent, head=max(0, len(name) + 2 - indent))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {line}")
-    if match.place not in (None, "task"):
-        # The excerpt follows the indent, the place, a colon and a space.
-        excerpt = wrap_text(visible(match.excerpt), indent=4, head=len(match.place) + 2)
+    if match.place not in (None, "task"):  # the words were found in another text than the title
+        label = f"{match.place}: "
+        excerpt = wrap_text(visible(match.excerpt), indent=indent, head=len(label))
         click.echo(f"    {click.style(f'{match.place}:', dim=True)} {excerpt}")
 
 
@@ -182,9 +183,9 @@ def figures(
     delf runs figures --by model --since 7d --csv > models.csv
     """  # noqa: D301 - click's mark for lines that stay as they are
     task_filter = _task_filter(None, since, filter_options)
-    days = local_zone().name or "UTC"
+    zone_name = local_zone().name or "UTC"
     journal = history_journal(ctx)
-    groups = work_with(journal, lambda j: _figures(j, by, task_filter, days))
+    groups = work_with(journal, lambda j: _figures(j, by, task_filter, zone_name))
     if as_json:
         click.echo(json_text([asdict(group) for group in groups], indent=2))
     elif as_csv:

@@ -46,7 +46,7 @@ print(f"\\n{time.perf_counter() - began}")
 """
 
 
-def release_warnings(record: PluginRecord) -> Iterator[str]:
+def distribution_warnings(record: PluginRecord) -> Iterator[str]:
     """Yield the faults that a plugin's author should fix, as far as quick checks find them."""
     if record.distribution is None:
         return
@@ -115,9 +115,10 @@ def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
 
 
 def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the features of delf that a capability's class does not support.
+    """Yield a warning for each feature of delf that a capability's class does not support.
 
-    The class lacks optional methods that these features need.
+    The class lacks the methods of an optional protocol. A further warning concerns a format that
+    can write although its spec does not say so.
 
     Args:
         host: The plugins.
@@ -128,7 +129,9 @@ def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     if not isinstance(factory, type):
         return
     for protocol, consequence in optional_protocols(spec.kind).items():
-        if not consequence or (spec.kind == "connection" and _has_only_settings(factory)):
+        if not consequence:
+            continue  # nothing is lost without this protocol
+        if spec.kind == "connection" and _has_only_settings(factory):
             continue
         if not all(has(factory, name) for name in members(protocol)):
             yield f"{spec.kind} {spec.name!r} is not a {protocol.__name__}: {consequence}"
@@ -137,7 +140,10 @@ def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _has_only_settings(factory: type) -> bool:
-    """Return True if a connection's instances have no state that needs closing."""
+    """Return True if a connection class does not override ``__init__``.
+
+    The instances of such a class probably have only settings, and nothing to close.
+    """
     from delf.tools.connection import Connection
 
     constructor: object = getattr(factory, "__init__", None)
@@ -255,13 +261,13 @@ def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
-    tops = {
+    top_folders = {
         file.parts[0]
         for file in distribution.files or ()
         if file.suffix == ".py" and len(file.parts) > 1 and ".." not in file.parts
     }
-    for name in sorted(tops - {module}):
-        yield f"its wheel installs {name}/ for everybody: leave it out of the package"
+    for name in sorted(top_folders - {module}):
+        yield f"its wheel also installs the top-level folder {name}/: leave it out of the wheel"
 
 
 def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
@@ -281,10 +287,12 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
             and top_module.startswith("delf_")
             and not is_installed(normalise(top_module))
         ):
+            # The plugin is not installed: derive the distribution from the module's name.
             distributions.add(PLUGIN_PREFIX + normalise(top_module.removeprefix("delf_")))
         plugins = {owner for owner in distributions - {own_name} if _is_plugin(owner)}
         if own_name in all_packages():
-            plugins.discard(_ENGINE)  # delf's own plugins are released with the engine
+            # delf's own plugins may import the engine, because all are released together.
+            plugins.discard(_ENGINE)
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
         elif not distributions & declared:
@@ -300,7 +308,8 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
 def _requirements(distribution: metadata.Distribution) -> set[str]:
     """Return the names of a distribution's requirements, with all extras except those for tests.
 
-    The requirements of delf's own packages among them are included, too.
+    If delf's own packages are among the requirements, their requirements are included, too, but
+    without extras.
     """
     from packaging.requirements import Requirement
 

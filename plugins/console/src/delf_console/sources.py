@@ -26,8 +26,9 @@ from delf.hookspecs import DISTRIBUTION
 from delf.packages.namesake import NAMESAKE
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_providing
 
-# The similarity, from 0 to 1, to one of delf's own names that makes a full name a typo.
-_TYPO_SIMILARITY: Final = 0.8
+# The similarities, from 0 to 1, to one of delf's own names from which on this name is suggested.
+_MIN_SIMILARITY_OF_FULL_NAME: Final = 0.8
+_MIN_SIMILARITY_OF_SHORT_NAME: Final = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,11 @@ class Sources:
         ]
 
     def _items_of(self, name: str, *, editable: bool) -> Iterator[Item]:
+        """Yield the packages to install for a name that the user entered.
+
+        The name means a folder, a package of ``self.packages`` (available without an index), or a
+        package of the index.
+        """
         path, _, bracket = name.partition("[")
         is_path = path.startswith((".", "~", "/")) or "/" in path.partition("://")[0]
         if is_path:
@@ -147,8 +153,8 @@ class Sources:
         """
         visited: set[tuple[str, frozenset[str]]] = set()
 
-        def missing_requirements(of: Package, of_extras: Iterable[str]) -> Iterator[Item]:
-            for requirement in of.needs(of_extras):
+        def missing_requirements(parent: Package, parent_extras: Iterable[str]) -> Iterator[Item]:
+            for requirement in parent.needs(parent_extras):
                 name = canonicalize_name(requirement.name)
                 required_extras = frozenset(requirement.extras)
                 required = self.packages.get(name)
@@ -156,6 +162,7 @@ class Sources:
                     continue
                 visited.add((name, required_extras))
                 yield from missing_requirements(required, required_extras)
+                # is_installed() does not know whether the extras are installed, too.
                 if required_extras or not is_installed(name):
                     yield _item(required, required_extras)
 
@@ -178,10 +185,10 @@ def sources(find_links: Path | None = None) -> Sources:
     The result has the packages of the clone that delf was installed from, and the wheels of a
     folder.
     """
-    return Sources({**clone(), **_wheels(find_links)})
+    return Sources({**packages_of_clone(), **_wheels(find_links)})
 
 
-def clone() -> Mapping[str, Package]:
+def packages_of_clone() -> Mapping[str, Package]:
     """Return the packages in the clone that delf was installed from, by name.
 
     The mapping is empty if delf was not installed from a clone. The packages are marked for
@@ -308,10 +315,15 @@ def _known_distribution(name: str) -> str:
     plugins = [p.removeprefix(PLUGIN_PREFIX) for p in own_names if p.startswith(PLUGIN_PREFIX)]
     has_prefix = short_name != full_name
     suggestions = get_close_matches(
-        short_name, plugins, n=1, cutoff=_TYPO_SIMILARITY if has_prefix else 0.6
+        short_name,
+        plugins,
+        n=1,
+        cutoff=_MIN_SIMILARITY_OF_FULL_NAME if has_prefix else _MIN_SIMILARITY_OF_SHORT_NAME,
     )
+    # A full name that resembles one of delf's own names is probably a typo. Any other full name is
+    # the name of another author's plugin.
     if has_prefix and not suggestions:
-        return full_name  # a plugin of another author
+        return full_name
     # The name may be a capability of a plugin, such as the name of a connection.
     providing_package = package_providing(name)
     if providing_package and not has_prefix:
