@@ -124,7 +124,7 @@ class TestSlack(ApprovalContract):
     people = frozenset({*PEOPLE, "changes their mind"})
 
     @pytest.fixture
-    async def channel_to(self):
+    async def channel_to_person_who(self):
         opened = []
         servers = {name: Slack(person) for name, person in PEOPLE.items()}
         servers["changes their mind"] = Slack(ChangesTheirMind())

@@ -113,7 +113,7 @@ class TestTerminal(ApprovalContract):
     people = (ApprovalContract.people | {"answers"}) - {"decides one"}
 
     @pytest.fixture
-    async def channel_to(self, monkeypatch: pytest.MonkeyPatch):
+    async def channel_to_person_who(self, monkeypatch: pytest.MonkeyPatch):
         with contextlib.ExitStack() as stack:
 
             def make(person: Any):

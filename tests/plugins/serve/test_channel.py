@@ -33,7 +33,7 @@ class TestWeb(ApprovalContract):
     people = frozenset({"is away"})
 
     @pytest.fixture
-    async def channel_to(self):
+    async def channel_to_person_who(self):
         made = []
 
         def make(_person):

@@ -169,10 +169,12 @@ def _check_name(name: str, kind: str, package: str) -> None:
         )
     if owner := package_of(kind, name):
         raise click.BadParameter(f"the {kind} {name!r} is in {owner} already", param_hint="NAME")
-    for owner in sorted(all_packages()):
-        if owner in (name, f"{PLUGIN_PREFIX}{package}") or module_of(owner) == module_of(package):
+    for delf_package in sorted(all_packages()):
+        has_same_name = delf_package in (name, f"{PLUGIN_PREFIX}{package}")
+        if has_same_name or module_of(delf_package) == module_of(package):
             raise click.BadParameter(
-                f"{owner} is one of delf's own packages, with the module {module_of(owner)}",
+                f"{delf_package} is one of delf's own packages, with the module "
+                f"{module_of(delf_package)}",
                 param_hint="NAME",
             )
     if name in _RESERVED_NAMES or keyword.iskeyword(name):

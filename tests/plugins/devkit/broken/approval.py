@@ -46,7 +46,7 @@ class Suite(ApprovalContract):
     does = DOES
 
     @pytest.fixture
-    def channel_to(self):
+    def channel_to_person_who(self):
         does = {**self.does, "changes their mind": changes()}
         return lambda person: self.kind(default=does[person])
 
@@ -156,7 +156,7 @@ class Present(ScriptedApprovals):
         return self.there
 
 
-@breaks("test_yes_approves_the_request", says="nobody ever is")
+@breaks("test_yes_approves_the_request", says="delf never asks anybody")
 class TestNobodyIsEverThere(Present):
     there = False
 
@@ -424,7 +424,7 @@ class TestRemembersByItself(ScriptedApprovals):
 
 class TestLetsArgumentsBeginALine(Shows):
     breaks = ("test_argument_cannot_look_like_a_fact",)
-    says = "looks like the fact"
+    says = "looks like the true line"
 
     def text(self, request):
         raw = [visible(str(value)) for value in request.arguments.values()]

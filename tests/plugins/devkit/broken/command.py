@@ -205,7 +205,7 @@ class TestInterruptIsSuccess(Suite):
 
 
 class TestTakesAPassword(Suite):
-    breaks = ("test_secret_options_are_not_typed",)
+    breaks = ("test_secrets_are_no_arguments_of_the_command_line",)
     says = "--password of `delf orders list` takes a secret"
     text = code(
         LISTS.replace(

@@ -242,7 +242,10 @@ class TestWritesTheFirstTableOnly(Good):
         return await super().write(dict([*parts.items()][:1]))
 
 
-@breaks("test_time_keeps_its_zone_or_is_refused", says="is another moment")
+@breaks(
+    "test_time_keeps_its_zone_or_is_refused",
+    says="each reader takes it for the time of another zone",
+)
 class TestDropsTheZone(Good):
     async def write(self, parts):
         def plain(value):

@@ -83,7 +83,7 @@ class TestKeepsTwice(InProcessJournal):
         return entry.events.append(event)
 
 
-@breaks("test_append_of_the_same_event_changes_nothing", says="the page shows one twice")
+@breaks("test_append_of_the_same_event_changes_nothing", says="would show an event twice")
 class TestTellsTwice(InProcessJournal):
     def subscribe(self, task_id=None):
         return self.repeated(super().subscribe(task_id))
@@ -351,7 +351,10 @@ class TestSortsByTime(InProcessJournal):
         return sorted(await super().read(task_id, after), key=lambda event: event.at)
 
 
-@breaks("test_find_returns_newest_tasks_first", says="others would see it")
+@breaks(
+    "test_find_returns_the_owner_of_a_stopped_task",
+    says="callers with other keys would see the task",
+)
 class TestForgetsWhoseTaskItIs(InProcessJournal):
     async def find(self, limit=100):
         return [dataclasses.replace(task, key=None) for task in await super().find(limit)]

@@ -251,14 +251,14 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 @breaks(
     "test_threshold_is_a_similarity_from_0_to_1",
-    says="what is alike in part is as good as the same",
+    says="a fact that only resembles the query counts as equal",
 )
 class TestCountsInPercent(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return await super().search(query, top_k, threshold / 100)
 
 
-@breaks("test_threshold_is_a_similarity_from_0_to_1", says="0 means unlike and 1 the same")
+@breaks("test_threshold_is_a_similarity_from_0_to_1", says="0 means unlike, and 1 means equal")
 class TestShiftsItsCosine(Store):
     """The score is (1 + cosine) / 2, so that unrelated texts get 0.5."""
 
@@ -345,7 +345,7 @@ class TestNeverEndsSaving(Store):
         await asyncio.Event().wait()
 
 
-@breaks("test_delete_removes_exact_facts_only", says="takes whole texts")
+@breaks("test_delete_removes_exact_facts_only", says="compare whole texts")
 class TestDeletesByTheBeginning(Store):
     async def delete(self, facts):
         before = len(self.facts)

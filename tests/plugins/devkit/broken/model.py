@@ -320,7 +320,7 @@ class TestDropsImages(Suite):
 
 class TestAnswersAboutImagesThatItRefuses(Suite):
     breaks = ("test_image_is_sent_or_refused",)
-    says = "say images = True"
+    says = "set images = True"
     images = False
 
 
@@ -376,7 +376,7 @@ class TestCountsAStreamTwice(ScriptedModel):
             yield replace(piece, usage=piece.usage + piece.usage) if whole else piece
 
 
-@breaks("test_cost_follows_the_price", says="which nothing shows to be right")
+@breaks("test_cost_follows_the_price", says="the suite cannot check this cost")
 class TestCostsWithoutAPrice(ScriptedModel):
     async def complete(self, request):
         return replace(await super().complete(request), cost_usd=2.5)

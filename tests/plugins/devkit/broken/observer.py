@@ -161,7 +161,7 @@ class TestTellsLate(Telling):
         asyncio.get_running_loop().call_later(0.01, self.reported.append, "late")
 
 
-@reports("test_close_flushes_all_events", says="nothing of a second task")
+@reports("test_close_flushes_all_events", says="nothing of the second task")
 class TestTellsOfItsFirstTask(Telling):
     first = None
 

@@ -101,7 +101,7 @@ def _effect_line(request: ApprovalRequest) -> str:
     return "\n".join(plain_lines(effect))
 
 
-def _without_name_of_person(answer: Any) -> Any:
+def _decision_without_name(answer: Any) -> Any:
     """Return a channel's decision without the name of the person who made it."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
@@ -112,7 +112,7 @@ def _can_ask(channel: object) -> bool | None:
 
 
 class ApprovalContract(Contract):
-    """Tests for an approval channel; needs a fixture ``channel_to`` that makes a channel.
+    """Tests for an approval channel; needs a fixture ``channel_to_person_who`` that makes it.
 
     The fixture is called with the behaviour of the person who decides (:data:`Person`). ``people``
     lists the behaviours that the suite tests, among them:
@@ -141,9 +141,9 @@ class ApprovalContract(Contract):
     )
 
     @pytest.fixture
-    def channel_to(self) -> Callable[[Person], ApprovalChannel]:
+    def channel_to_person_who(self) -> Callable[[Person], ApprovalChannel]:
         """Return a function that makes the channel under test."""
-        fail_without(self, "a fixture `channel_to`")
+        fail_without(self, "a fixture `channel_to_person_who`")
 
     @pytest.fixture
     def shown_to(self) -> Callable[[ApprovalRequest], Awaitable[Shown]]:
@@ -178,19 +178,22 @@ class ApprovalContract(Contract):
             assert not (shown.offers_yes and unseen), (
                 f"{name}: an answer is offered, and {', '.join(unseen)} did not arrive"
             )
-            # A channel may be unable to show other questions in full, and then offers no answer.
-            is_plain_choice = name == "a choice"
-            assert shown.offers_yes or not is_plain_choice, "it offers no answer to a plain choice"
+            # A channel may be unable to show a longer question in full, and then offers no answer.
+            if name == "a choice":
+                assert shown.offers_yes, "the channel offers no answer to a plain choice"
 
     @needs("people:answers")
-    async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
-        channel = channel_to("answers")
-        assert _without_name_of_person(await channel.answer(question_for())) == Answered("Bob")
+    async def test_channel_returns_the_persons_answer(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
+        channel = channel_to_person_who("answers")
+        assert _decision_without_name(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
-        self, channel_to: Callable[[Person], ApprovalChannel]
+        self, channel_to_person_who: Callable[[Person], ApprovalChannel]
     ) -> None:
-        has_answer_method = isinstance(channel_to("cannot be reached"), SupportsQuestions)
+        channel = channel_to_person_who("cannot be reached")
+        has_answer_method = isinstance(channel, SupportsQuestions)
         # ``people`` lists what a test person can do through the channel.
         can_person_answer, can_person_approve = "answers" in self.people, "approves" in self.people
         if can_person_answer:
@@ -203,20 +206,24 @@ class ApprovalContract(Contract):
     @needs("people:approves")
     async def test_yes_approves_the_request(
         self,
-        channel_to: Callable[..., Any],
+        channel_to_person_who: Callable[..., Any],
         shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
     ) -> None:
-        channel = channel_to("approves")
-        assert _can_ask(channel) is not False, "it says that nobody can be asked: nobody ever is"
+        channel = channel_to_person_who("approves")
+        assert _can_ask(channel) is not False, (
+            "the channel says that nobody can be asked, so delf never asks anybody"
+        )
         await self.check_loop_stays_free(lambda: channel.decide(request_for()))
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
         requests += [request_for(**{name: value}) for name, value in _ODD_ARGUMENTS.items()]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
         decided += [await channel.decide(request) for request in requests[5:]]
-        for request, answer in zip(requests, map(_without_name_of_person, decided), strict=True):
+        for request, answer in zip(requests, map(_decision_without_name, decided), strict=True):
             if isinstance(answer, Approved):
-                assert answer.remember == "no", "it remembers without being asked to"
+                assert answer.remember == "no", (
+                    "the channel remembers an approval, and the person did not ask for it"
+                )
                 continue
             # The person approves all that can be approved. A channel need not offer a yes for a
             # request with odd arguments, and then returns another decision.
@@ -224,15 +231,17 @@ class ApprovalContract(Contract):
             assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
 
     @needs("people:rejects")
-    async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
-        decision = _without_name_of_person(await channel_to("rejects").decide(request_for()))
+    async def test_rejection_has_a_reason(self, channel_to_person_who: Callable[..., Any]) -> None:
+        decision = _decision_without_name(
+            await channel_to_person_who("rejects").decide(request_for())
+        )
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
     @needs("people:edits")
-    async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
+    async def test_edit_has_all_arguments(self, channel_to_person_who: Callable[..., Any]) -> None:
         # This person changes the amount of each request to 7.
-        channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
+        channel, names = channel_to_person_who("edits"), ("Ann", "Bob", "Cleo")
         requests = [
             _with_unique_id(n, request_for(to=name, amount=12)) for n, name in enumerate(names)
         ]
@@ -242,7 +251,7 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_without_name_of_person, answers), strict=True):
+        for name, decision in zip(names, map(_decision_without_name, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}, (
                 "an edit returns all arguments, changed or not"
@@ -250,13 +259,13 @@ class ApprovalContract(Contract):
 
     @needs("people:changes their mind")
     async def test_channel_asks_every_request_separately(
-        self, channel_to: Callable[..., Any]
+        self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        channel = channel_to("changes their mind")
+        channel = channel_to_person_who("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
         first, *other_decisions = [
-            _without_name_of_person(await channel.decide(request)) for request in requests
+            _decision_without_name(await channel.decide(request)) for request in requests
         ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
@@ -266,9 +275,11 @@ class ApprovalContract(Contract):
             )
 
     @needs("people:changes their mind")
-    async def test_yes_approves_one_of_equal_requests(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_approves_one_of_equal_requests(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
         # This person approves one request, and rejects all later ones.
-        channel = channel_to("changes their mind")
+        channel = channel_to_person_who("changes their mind")
         requests = [_with_unique_id(n, request_for(to="Ann", amount=n)) for n in range(3)]
         pending = {asyncio.ensure_future(channel.decide(request)) for request in requests}
         await asyncio.wait(pending, timeout=_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -278,7 +289,7 @@ class ApprovalContract(Contract):
             each.cancel()
         await asyncio.wait(pending)
         decisions = [
-            _without_name_of_person(each.result()) for each in decided if each.exception() is None
+            _decision_without_name(each.result()) for each in decided if each.exception() is None
         ]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
@@ -287,13 +298,16 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:decides one")
-    async def test_yes_approves_only_its_own_request(self, channel_to: Callable[..., Any]) -> None:
-        channel = channel_to("decides one")
+    async def test_yes_approves_only_its_own_request(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
+        # This person approves ``bank.pay_1`` and answers no other request.
+        channel = channel_to_person_who("decides one")
         other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=7)))
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _without_name_of_person(await self.within(decision, self.seconds))
+            answer = _decision_without_name(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -344,26 +358,34 @@ class ApprovalContract(Contract):
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         request = request_for()
-        forged, real = (_effect_line(replace(request, effect=e)) for e in ("read", request.effect))
-        request = replace(request, arguments={"to": f"Ann\n{forged}"})
+        true_line = _effect_line(request)
+        forged_line = _effect_line(replace(request, effect="read"))
+        request = replace(request, arguments={"to": f"Ann\n{forged_line}"})
         shown = await self.within(shown_to(request), self.seconds)
         lines = shown.text.split("\n")
-        assert real not in lines or forged not in lines, (
-            f"the argument 'Ann\\n{forged}' arrives as a line of its own, {forged!r}, which looks "
-            f"like the fact {real!r}: indent or quote all lines of a value, as plain_lines does"
+        # A channel that does not show the effect as a line cannot be imitated by this argument.
+        if true_line not in lines:
+            return
+        assert forged_line not in lines, (
+            f"the argument 'Ann\\n{forged_line}' arrives as a separate line, {forged_line!r}, that "
+            f"looks like the true line {true_line!r}: indent or quote all lines of a value, as "
+            "plain_lines does"
         )
 
     @needs("people:remembers")
-    async def test_approval_can_be_remembered(self, channel_to: Callable[..., Any]) -> None:
-        # This person approves every request and lets the approval be remembered. A decision that is
-        # not to be remembered was therefore made by the channel itself.
-        channel = channel_to("remembers")
+    async def test_approval_can_be_remembered(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
+        # This person approves every request with an approval that is to be remembered. If a
+        # decision lacks this mark, the channel reused an earlier answer instead of asking the
+        # person.
+        channel = channel_to_person_who("remembers")
         others = (
             request_for(to="Bob", amount=99, note="new"),
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _without_name_of_person(
+            decision = _decision_without_name(
                 await channel.decide(_with_unique_id(number, request))
             )
             assert isinstance(decision, Approved)
@@ -380,62 +402,68 @@ class ApprovalContract(Contract):
 
     @needs("people:is away")
     async def test_channel_without_a_person_never_approves(
-        self, channel_to: Callable[..., Any]
+        self, channel_to_person_who: Callable[..., Any]
     ) -> None:
         person: Person = "is away"
-        channel = channel_to(person)
+        channel = channel_to_person_who(person)
         assert not _can_ask(channel), "can_ask() is true, although the only person is away"
-        decision = _without_name_of_person(await channel.decide(request_for()))
+        decision = _decision_without_name(await channel.decide(request_for()))
         # None passes the request on to the next channel.
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
     async def test_unreachable_person_approves_nothing(
-        self, channel_to: Callable[..., Any]
+        self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))
+        asking = asyncio.ensure_future(
+            channel_to_person_who("cannot be reached").decide(request_for())
+        )
         await asyncio.wait({asking}, timeout=min(self.seconds, _WAIT_SECONDS))
         if not asking.done():  # waiting approves nothing
             asking.cancel()
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _without_name_of_person(asking.result())
+        decision = _decision_without_name(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
     @needs("people:is silent")
-    async def test_silence_approves_nothing(self, channel_to: Callable[..., Any]) -> None:
-        person: Person = "is silent"
-        with clock_ahead() as move:
-            waiting = asyncio.ensure_future(channel_to(person).decide(request_for()))
+    async def test_silence_approves_nothing(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
+        with clock_ahead() as advance_clock:
+            channel = channel_to_person_who("is silent")
+            waiting = asyncio.ensure_future(channel.decide(request_for()))
             for seconds in _LONG_WAITS:
                 await asyncio.wait({waiting}, timeout=0.02)
-                move(seconds)
+                advance_clock(seconds)
             await asyncio.wait({waiting}, timeout=0.05)
             waiting.cancel()
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
             return  # an error does not approve anything, either
-        decision = _without_name_of_person(waiting.result())
+        decision = _decision_without_name(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
 
     @needs("people:approves")
-    async def test_use_leaves_the_process_unchanged(self, channel_to: Callable[..., Any]) -> None:
-        channel = channel_to("approves")
+    async def test_use_leaves_the_process_unchanged(
+        self, channel_to_person_who: Callable[..., Any]
+    ) -> None:
+        channel = channel_to_person_who("approves")
 
         async def use() -> None:
-            decision = _without_name_of_person(await channel.decide(request_for(to=_MARK)))
+            decision = _decision_without_name(await channel.decide(request_for(to=_MARK)))
             assert isinstance(decision, Approved)
 
         await self.check_nothing_remains(channel, use, forbidden_texts=(_MARK,), may_print=True)
 
     @needs("people:is silent")
     async def test_cancelled_question_leaves_nothing_running(
-        self, channel_to: Callable[..., Any]
+        self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        channel = channel_to("is silent")
+        channel = channel_to_person_who("is silent")
 
         async def use() -> None:
             waiting = asyncio.ensure_future(channel.decide(request_for()))
@@ -446,18 +474,18 @@ class ApprovalContract(Contract):
         await self.check_nothing_remains(channel, use, may_print=True)
 
     @needs("people:approves")
-    async def test_secrets_are_never_shown(self, channel_to: Callable[..., Any]) -> None:
-        for person in ("approves", "cannot be reached"):
-            channel = channel_to(person)
+    async def test_secrets_are_never_shown(self, channel_to_person_who: Callable[..., Any]) -> None:
+        for behaviour in ("approves", "cannot be reached"):
+            channel = channel_to_person_who(behaviour)
             await self.shows_no_secret(
                 channel, lambda channel=channel: channel.decide(request_for())
             )
 
     @needs("people:is silent")
     async def test_waiting_for_a_decision_can_be_cancelled(
-        self, channel_to: Callable[..., Any]
+        self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        waiting = asyncio.ensure_future(channel_to("is silent").decide(request_for()))
+        waiting = asyncio.ensure_future(channel_to_person_who("is silent").decide(request_for()))
         await asyncio.wait({waiting}, timeout=0.1)
         assert not waiting.done(), "it decided although nobody answered"
         waiting.cancel()

@@ -15,8 +15,8 @@ from delf.errors import DelfError
 from delf_devkit.testing.contracts.guard import (
     blocking_calls,
     cpu_wait_seconds,
+    function_name_of,
     guarded,
-    hanging,
     install_blocking_hook,
     place_of,
     started_programs,
@@ -92,7 +92,7 @@ class Contract:
             task.cancel()
             raise
         if not finished:
-            what = f"{hanging(work)} has not ended after {seconds:g} s{place_of(work)}"
+            what = f"{function_name_of(work)} has not ended after {seconds:g} s{place_of(work)}"
             task.cancel()
             pytest.fail(what, pytrace=False)
         return task.result()
@@ -216,7 +216,8 @@ async def _longest_pause(note_sign_of_life: Callable[[], None]) -> float:
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
     """Yield the name and the function of every test of a class.
 
-    If a flag has disabled the test in a subclass, the function is that of the base class.
+    A class in which a flag disables a test has None in place of the function. The function of the
+    base class is then yielded.
     """
     for name in dir(cls):
         if name.startswith("test_"):

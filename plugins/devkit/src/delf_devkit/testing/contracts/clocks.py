@@ -53,10 +53,10 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
 
 
 class _Clocks:
-    """Replacements for the functions of :mod:`time` that return the time of another day.
+    """Replacements for the functions of :mod:`time` that return a moved time.
 
     Args:
-        offset: The time from now to the same moment of the other day.
+        offset: The time from the real time to the moved time.
     """
 
     def __init__(self, offset: dt.timedelta) -> None:
@@ -71,10 +71,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime``.
-
-        Without an argument, the wrapped function uses the current time of the other day.
-        """
+        """Wrap a function such as ``time.localtime`` to use the moved time without an argument."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:
@@ -104,6 +101,10 @@ class _AcceptsReal(type):
 
 
 def _moved_datetime(offset: dt.timedelta) -> Any:
+    """Return a replacement of ``datetime`` whose current time is later by ``offset``.
+
+    The replacement makes instances of the real class, so that they compare as usual.
+    """
     real = dt.datetime
 
     class Moved(real, metaclass=_AcceptsReal):
@@ -127,6 +128,10 @@ def _moved_datetime(offset: dt.timedelta) -> Any:
 
 
 def _moved_date(offset: dt.timedelta) -> Any:
+    """Return a replacement of ``date`` whose ``today()`` is later by ``offset``.
+
+    The replacement makes instances of the real class, so that they compare as usual.
+    """
     real = dt.date
 
     class Moved(real, metaclass=_AcceptsReal):

@@ -196,6 +196,8 @@ class ConnectionContract(Contract):
     async def test_allow_accepts_an_action_or_a_group(self, connection: Any) -> None:
         actions = await connection.actions()
         for action in actions:
+            # ``allow`` takes names of actions and of groups. A group must not have the name of an
+            # action, as allowing the action would allow the whole group.
             allowed = [item.name for item in actions if is_allowed((action.name,), item)]
             assert allowed == [action.name], (
                 f"allow = [{action.name!r}] allows {', '.join(allowed)}: give their group in "
@@ -204,6 +206,7 @@ class ConnectionContract(Contract):
 
     async def test_inspect_needs_no_credentials(self, connection: Any) -> None:
         kind = cast("Any", type(connection))
+        # If the class does not override ``actions``, its ``inspect`` has to list all actions.
         if getattr(kind, "actions", None) is Connection.actions:
             described = kind.inspect(verbose=True)
             assert described["total"] == len(await connection.actions())
@@ -308,8 +311,8 @@ class ConnectionContract(Contract):
             count = _length_of(result)
             if isinstance(limit, int):
                 assert count <= limit, (
-                    f"{call.action} gave {count} items where {limit} were asked for: a prompt and "
-                    "a bill are longer than the script wanted"
+                    f"{call.action} gave {count} items where {limit} were asked for: the "
+                    "model's prompt becomes longer, and the task more expensive, than intended"
                 )
             assert declared_class is None or result is None or isinstance(result, declared_class), (
                 f"{call.action} says that it returns a {declared_class.__name__}, and gave a "
@@ -326,24 +329,27 @@ class ConnectionContract(Contract):
             # Encode at once: the result may change later.
             return dumps(await self._make(call, connection))
 
-        made = [*self._calls()]
-        first_results = [await encoded_result(call) for call in made]
+        calls = [*self._calls()]
+        first_results = [await encoded_result(call) for call in calls]
         # The same calls with other arguments have other results, which could be mixed up.
         variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
         for variant in variants[:_MAX_VARIANTS]:
-            (result,) = await asyncio.gather(encoded_result(variant), return_exceptions=True)
-            has_failed = not isinstance(result, bytes)
-            if not has_failed:  # a simulated service may refuse arguments that it does not know
-                first_results.append(result)
-                made.append(variant)
-        second_results = [await encoded_result(call) for call in made]
-        calls = [encoded_result(call) for _ in range(_CONCURRENT) for call in made]
-        overlapping_results = await asyncio.gather(*calls)
+            try:
+                result = await encoded_result(variant)
+            except Exception:  # noqa: S112 - a simulated service may refuse the arguments
+                continue
+            first_results.append(result)
+            calls.append(variant)
+        # Make the calls again one by one, to know which results are the same in each call.
+        second_results = [await encoded_result(call) for call in calls]
+        overlapping_results = await asyncio.gather(
+            *(encoded_result(call) for _ in range(_CONCURRENT) for call in calls)
+        )
         for number, result in enumerate(overlapping_results):
             index = number % len(first_results)
-            if first_results[index] == second_results[index]:  # compare only results that repeat
+            if first_results[index] == second_results[index]:
                 assert result == first_results[index], (
-                    f"{made[index].action}: calls at one time are mixed up: keep a call's values "
+                    f"{calls[index].action}: calls at one time are mixed up: keep a call's values "
                     "in variables, not in `self`"
                 )
 
@@ -359,7 +365,7 @@ class ConnectionContract(Contract):
                 await self._make(call, connection)
             self.explains(caught.value)
         for call in self._calls():
-            await self._make(call, connection)
+            await self._make(call, connection)  # the connection still works after the failures
 
     @needs("slow_call")
     async def test_connection_works_after_a_cancelled_call(self, slow_connection: Any) -> None:
@@ -414,7 +420,9 @@ class ConnectionContract(Contract):
             texts.append(str(await _context(connection)))
             for call in self._calls():
                 text = dumps(await self._make(call, connection)).decode(errors="replace")
-                self._has_no_secret(connection, text, f"a result of {call.action} holds a secret")
+                self._fail_if_secret_in(
+                    connection, text, f"a result of {call.action} holds a secret"
+                )
             for call in self.failing_calls:
                 with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                     await self._make(call, connection)
@@ -422,11 +430,11 @@ class ConnectionContract(Contract):
             texts += reprs_of(connection)
             await _close(connection)
         for text in texts:
-            self._has_no_secret(connection, text, "a secret is shown")
+            self._fail_if_secret_in(connection, text, "a secret is shown")
         for line in lines:
-            self._has_no_secret(connection, line, "a secret is logged or printed")
+            self._fail_if_secret_in(connection, line, "a secret is logged or printed")
         for line in programs:
-            self._has_no_secret(connection, line, IN_A_COMMAND)
+            self._fail_if_secret_in(connection, line, IN_A_COMMAND)
 
     def test_secret_settings_are_declared_as_secrets(self, connection: Any) -> None:
         settings = getattr(connection, "settings", None)
@@ -492,7 +500,7 @@ class ConnectionContract(Contract):
                 result = await self._make(call, refused_connection)
             except DelfError as refusal:
                 for text in map(texts_of, chained_exceptions(refusal)):
-                    self._has_no_secret(refused_connection, text, "the error shows the login")
+                    self._fail_if_secret_in(refused_connection, text, "the error shows the login")
                 continue
             except Exception as error:
                 pytest.fail(
@@ -551,11 +559,11 @@ class ConnectionContract(Contract):
         response.raise_for_status()
         assert [call.status for call in response.trace.tool_calls] == ["ok"] * len(self.calls)
         for prompt in model.prompts:
-            self._has_no_secret(connection, prompt, "a secret is in a prompt")
+            self._fail_if_secret_in(connection, prompt, "a secret is in a prompt")
         text = json.dumps(response.to_dict(), default=str)
-        self._has_no_secret(connection, text, "a secret is in the response")
+        self._fail_if_secret_in(connection, text, "a secret is in the response")
 
-    def _has_no_secret(self, connection: Any, text: str, what: str) -> None:
+    def _fail_if_secret_in(self, connection: Any, text: str, what: str) -> None:
         """Fail if a text contains a secret; the failure does not show the secret."""
         __tracebackhide__ = True
         secrets_of(self, {"connection": connection}).check(text, f"{type(self).__name__}: {what}")

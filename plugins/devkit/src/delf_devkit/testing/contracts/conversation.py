@@ -131,7 +131,7 @@ class ConversationContract(Contract):
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", at=5.0))
-        # The first summary, so expected_upto=0, covers both messages.
+        # The summary covers the messages up to position 2, and replaces no earlier summary.
         assert await conversations.summarize("c", "all", upto=2, expected_upto=0)
         (record,) = await conversations.find()
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
@@ -151,11 +151,14 @@ class ConversationContract(Contract):
         assert names(await conversations.find()) == ["d", "c"]
         state = await conversations.load("a")
         assert (state.messages, state.summary, state.unsummarized_count) == ((), None, 0)
-        assert not await conversations.summarize("b", "late", 1, expected_upto=0)
+        is_summarized = await conversations.summarize("b", "late", 1, expected_upto=0)
+        assert not is_summarized  # the conversation was removed
         assert names(await conversations.prune(None)) == ["c", "d"]
         await conversations.append("a", messages_of("again", at=50.0))
         state = await conversations.load("a")
-        assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
+        assert texts(state.messages) == ["again"]
+        # Position 1 had the removed message: a position is never used for a second message.
+        assert state.messages[0].position == 2
 
     async def test_messages_appended_together_stay_adjacent(
         self, conversations: ConversationStore

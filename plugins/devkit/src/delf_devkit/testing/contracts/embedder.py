@@ -50,13 +50,15 @@ class EmbedderContract(Contract):
     async def test_embedder_returns_a_vector_per_text(self, embedder: Any) -> None:
         rows = await self._rows(embedder, self.passages)
         assert len(rows) == len(self.passages)
-        lengths = {len(row) for row in rows} | {len(await self._query(embedder, self.query))}
-        assert len(lengths) == 1, f"vectors of different lengths: {sorted(lengths)}"
-        assert lengths == {embedder.dimension}, f"its dimension is {embedder.dimension}"
+        dimensions = {len(row) for row in rows} | {len(await self._query(embedder, self.query))}
+        assert len(dimensions) == 1, f"vectors of different dimensions: {sorted(dimensions)}"
+        assert dimensions == {embedder.dimension}, (
+            f"the embedder's dimension is {embedder.dimension}, and its vectors have {dimensions}"
+        )
         assert len(await self._rows(embedder, self.passages[:1])) == 1
         for row in rows:
             norm = math.sqrt(sum(value * value for value in row))
-            assert math.isclose(norm, 1.0, abs_tol=0.01), f"a vector has the length {norm:g}"
+            assert math.isclose(norm, 1.0, abs_tol=0.01), f"a vector has the norm {norm:g}, not 1"
 
     async def test_similar_texts_have_similar_vectors(self, embedder: Any) -> None:
         wanted = await self._query(embedder, self.query)

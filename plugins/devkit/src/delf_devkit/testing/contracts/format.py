@@ -93,7 +93,8 @@ class FormatContract(Contract):
     ) -> None:
         content = path.read_bytes()  # noqa: ASYNC240
         cut = tmp_path / f"cut{path.suffix}"
-        for size in {len(content) - 3, _position_in_line(content)}:
+        # Truncate the file near its end, and in the middle of a line.
+        for size in {len(content) - 3, _middle_of_a_line(content)}:
             cut.write_bytes(content[: max(size, 1)])
             try:
                 rows = await file_format.read(str(cut), None)
@@ -239,13 +240,12 @@ class FormatContract(Contract):
             )
             read_values = [next(iter(row.values()), None) for row in rows]
             is_same = read_values == [value, "end"] and type(read_values[0]) is type(value)
-            # A text format may return a number as text.
-            is_text_form = not isinstance(value, str) and read_values in (
-                [str(value), "end"],
-                [json.dumps(value), "end"],
-                ["", "end"] if value is None else [],
+            # A text format may return a number, a boolean or an empty cell as text.
+            texts_of_value = ["", "null"] if value is None else [str(value), json.dumps(value)]
+            is_text_form = not isinstance(value, str) and any(
+                read_values == [text, "end"] for text in texts_of_value
             )
-            assert is_same or (is_text_form and read_values[0] != "None"), (
+            assert is_same or is_text_form, (
                 f"{value!r} was read back as {read_values[:1]!r}: what a person wrote becomes "
                 "something else; keep it, or raise ToolException"
             )
@@ -261,8 +261,8 @@ class FormatContract(Contract):
         assert table == before, "writing changed the rows that it was given"
         rows = await file_format.read(str(copy), None)
         assert len(rows) == _MANY, (
-            f"of {_MANY} rows, each twice, {len(rows)} are left: keep equal rows, and raise "
-            "ToolException rather than cut a table"
+            f"{len(rows)} of {_MANY} rows are left, of which two at a time are equal: keep equal "
+            "rows, and raise ToolException rather than truncate a table"
         )
 
     @needs("writes")
@@ -354,12 +354,13 @@ class FormatContract(Contract):
             moment = _moment_of(value)
             has_zone = moment.tzinfo is not None if moment else _names_zone(value)
             assert value is _REFUSED or has_zone, (
-                f"{zoned} was read back as {value!r}, which has no zone: it is another moment "
-                "wherever it is read; keep the zone, or say UTC, or raise ToolException"
+                f"{zoned} was read back as {value!r}, which has no zone: each reader takes it "
+                "for the time of another zone; keep the zone, or write UTC, or raise ToolException"
             )
-            assert not has_zone or moment is None or moment == zoned, (
-                f"{zoned} was read back as {value!r}: that is another moment"
-            )
+            if has_zone and moment is not None:
+                assert moment == zoned, (
+                    f"{zoned} was read back as {value!r}, which is another moment"
+                )
 
     @needs("writes")
     async def test_time_without_a_zone_stays_without_a_zone(
@@ -409,7 +410,10 @@ _REFUSED = object()
 
 
 def _moment_of(value: object) -> datetime | None:
-    """Return the date or time that a value of a file means; None if the value is not clear."""
+    """Parse a value that was read from a file as a date and time.
+
+    Return None for a number, and for a text that is not in ISO format.
+    """
     if isinstance(value, datetime):
         return value
     if isinstance(value, (int, float)):
@@ -428,7 +432,7 @@ def _names_zone(value: object) -> bool:
     return re.search(rf"UTC|GMT|\dZ|[+-]\d\d:?\d\d|^{seconds}$", str(value)) is not None
 
 
-def _position_in_line(content: bytes) -> int:
+def _middle_of_a_line(content: bytes) -> int:
     """Return an index near the middle of a file that is not the end of a line."""
     middle = len(content) // 2
     while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:

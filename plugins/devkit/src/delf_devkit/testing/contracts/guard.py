@@ -24,6 +24,8 @@ from delf_devkit.testing.contracts.leavings import remember_module_state, restor
 
 _TEST_SUITES_FOLDER: Final = str(Path(__file__).parent.parent)
 _CHECKS: Final = 8
+# The share of a time limit that the machine may take for other processes.
+_MAX_CPU_WAIT_SHARE: Final = 1 / 8
 _CHECK_SECONDS: Final = 0.05
 # The shortest time for which a blocked event loop fails a test.
 _MIN_BLOCKED_SECONDS: Final = 5.0
@@ -47,39 +49,41 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         before = asyncio.all_tasks()
         for fixture in named.values():
             remember_module_state(fixture)
-        work = _run_and_close(function(self, *arguments, **named), named.values())
-        task = asyncio.ensure_future(work)
+        test_coroutine = _run_and_close(function(self, *arguments, **named), named.values())
+        task = asyncio.ensure_future(test_coroutine)
         last_awaited: object = None
         unchanged_checks = 0
         blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
         try:
             with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
+                # Check _CHECKS times during the time limit whether the test awaits the same object.
                 while not task.done():
                     await asyncio.wait({task}, timeout=seconds / _CHECKS)
                     restart_timer()
-                    awaited, shown_object = _find_awaited(work)
+                    awaited, object_to_report = _find_awaited(test_coroutine)
                     is_unchanged = awaited is last_awaited and awaited is not None
                     unchanged_checks = unchanged_checks + 1 if is_unchanged else 0
                     last_awaited = awaited
-                    # The test has awaited the same object in all checks: this step hangs.
                     if unchanged_checks >= _CHECKS and not task.done():
-                        what = f"{hanging(shown_object)} has not ended after {seconds:g} s"
-                        pytest.fail(what + place_of(shown_object), pytrace=False)
+                        name = function_name_of(object_to_report)
+                        message = f"{name} has not ended after {seconds:g} s"
+                        pytest.fail(message + place_of(object_to_report), pytrace=False)
             await task
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=seconds / _CHECKS)
-            stuck = await abandon(asyncio.all_tasks() - before - {task}, seconds / _CHECKS)
-        assert not stuck, (
-            f"{stuck[0]} goes on although it was cancelled: a task that its user stops, and the "
-            "program itself, would never end; let CancelledError pass"
+            new_tasks = asyncio.all_tasks() - before - {task}
+            running_names = await abandon_stuck_tasks(new_tasks, seconds / _CHECKS)
+        assert not running_names, (
+            f"{running_names[0]} goes on although it was cancelled: neither a stopped task nor the "
+            "program would ever end; let CancelledError pass"
         )
 
     return run
 
 
-async def abandon(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
+async def abandon_stuck_tasks(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
     """Wait for cancelled tasks to end, and unregister those that ignore their cancellation.
 
     The event loop would otherwise wait for these tasks when it is closed.
@@ -97,7 +101,7 @@ async def abandon(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[st
     _, stuck = await asyncio.wait(cancelled, timeout=seconds)
     for task in stuck:
         asyncio._unregister_task(task)  # noqa: SLF001 - for event loops, by its documentation
-    return [hanging(task) for task in stuck]
+    return [function_name_of(task) for task in stuck]
 
 
 async def _run_and_close(test: Awaitable[None], fixtures: Iterable[Any]) -> None:
@@ -108,7 +112,7 @@ async def _run_and_close(test: Awaitable[None], fixtures: Iterable[Any]) -> None
             await fixture.aclose()
 
 
-def hanging(work: object) -> str:
+def function_name_of(work: object) -> str:
     """Return the name of an awaited object's function, such as ``Store.aclose``.
 
     Args:
@@ -120,7 +124,7 @@ def hanging(work: object) -> str:
     name = getattr(awaitable, "__qualname__", None)
     if name is None:
         kind = type(awaitable).__name__
-        return "the next item of its iterator" if kind.startswith("async_generator") else kind
+        return "the next item of an async iterator" if kind.startswith("async_generator") else kind
     return str(name).replace(".<locals>", "")
 
 
@@ -165,7 +169,7 @@ def _find_awaited(work: Any) -> tuple[object, object]:
     while True:
         frame = getattr(current, "cr_frame", None)
         if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
-            return current, current  # of the plugin under test
+            return current, current  # the object belongs to the plugin under test
         awaited = getattr(current, "cr_await", None)
         if frame.f_code.co_name == "within" or awaited is None:
             return None, None
@@ -173,13 +177,14 @@ def _find_awaited(work: Any) -> tuple[object, object]:
             # The next item of an async iterator is named after the iterator. A future has no name,
             # so that the coroutine that awaits the future is named instead.
             is_next_item = type(awaited).__name__.startswith("async_generator")
-            return awaited, awaited if is_next_item else current
+            object_to_report = awaited if is_next_item else current
+            return awaited, object_to_report
         current = awaited
 
 
 @contextlib.contextmanager
 def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail the test if the event loop is blocked for some seconds while the block runs.
+    """Fail the test if a step inside the ``with`` statement holds the event loop for some seconds.
 
     The yielded function restarts the timer: the event loop calls it while not blocked. A signal is
     used, because only signals interrupt a blocked thread. Nothing is checked without signals, or
@@ -202,7 +207,8 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
         nonlocal cpu_wait
         cpu_wait_before, cpu_wait = cpu_wait, cpu_wait_seconds()
         waited_for_cpu = cpu_wait - cpu_wait_before
-        if waited_for_cpu > seconds / _CHECKS:
+        # A long wait for a CPU is the fault of the machine, not of the test.
+        if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:
             signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
             return
         where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
@@ -357,16 +363,18 @@ def blocking_calls() -> Generator[list[str]]:
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != loop_thread_id:
             return
-        name = _BLOCKING_EVENTS.get(event)
-        if event == "socket.connect" and arguments[0].gettimeout() != 0:
-            name = "a blocking connect"
-        if event == "subprocess.Popen" and not _starts_by_asyncio():
-            name = "a start of a program"
-        writes = event == "open" and _WRITES & set(arguments[1] or "")
-        if writes and not isinstance(arguments[0], int):  # a number is a descriptor, such as a pipe
-            name = "a file that is written"
-        if name is not None:
-            calls.append(f"{name} at {_caller()}")
+        blocking_step: str | None = None  # None if the event does not block the event loop
+        if event in _BLOCKING_EVENTS:
+            blocking_step = _BLOCKING_EVENTS[event]
+        elif event == "socket.connect" and arguments[0].gettimeout() != 0:
+            blocking_step = "a blocking connect"
+        elif event == "subprocess.Popen" and not _is_called_by_asyncio_start():
+            blocking_step = "a start of a program"
+        elif event == "open" and _WRITES & set(arguments[1] or ""):
+            is_descriptor = isinstance(arguments[0], int)  # such as the end of a pipe
+            blocking_step = None if is_descriptor else "a file that is written"
+        if blocking_step is not None:
+            calls.append(f"{blocking_step} at {_caller()}")
 
     original_sleep, original_syncs = (
         time.sleep,
@@ -406,7 +414,8 @@ def blocking_calls() -> Generator[list[str]]:
         _listeners.remove(listen)
 
 
-def _starts_by_asyncio() -> bool:
+def _is_called_by_asyncio_start() -> bool:
+    """Return True if asyncio's function that starts a program is on the stack."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code is _ASYNCIO_START:

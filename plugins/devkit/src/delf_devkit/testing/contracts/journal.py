@@ -172,7 +172,7 @@ class JournalContract(Contract):
             await journal.append(started(name, at=float(number)))
         await journal.append(finished("a", 2))
         await journal.append(finished("b", 2, has_succeeded=False))
-        await journal.append(printed("a", 3))  # what comes late changes no outcome
+        await journal.append(printed("a", 3))  # an event after the end changes no outcome
         records = list(await journal.find())
         assert [(item.task_id, item.task, item.state) for item in records] == [
             ("c", "do c", "running"),
@@ -181,14 +181,19 @@ class JournalContract(Contract):
         ]
         assert [item.started_at for item in records] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
+
+    async def test_find_returns_the_owner_of_a_stopped_task(self, journal: Any) -> None:
         await journal.append(started("d", at=4.0, key="ann"))
         await journal.append(
             replace(finished("d", 2, has_succeeded=False), code=TaskStoppedError.code)
         )
-        last = (await journal.find())[0]
-        assert (last.key, last.state) == ("ann", "stopped"), (
-            f"a task of ann that was stopped is listed as {last.state!r}, of {last.key!r}: others "
-            "would see it, or it would count as failed"
+        (record,) = await journal.find()
+        assert record.state == "stopped", (
+            f"a task that was stopped is listed as {record.state!r}: it would count as failed"
+        )
+        assert record.key == "ann", (
+            f"a task of the key 'ann' is listed under the key {record.key!r}: callers with other "
+            "keys would see the task"
         )
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
@@ -232,7 +237,7 @@ class JournalContract(Contract):
         )
         streamed = [(await self.within(anext(stream), self.seconds)).seq for _ in kept]
         assert streamed == [1, 2, 3, 4], (
-            f"subscribers see the events {streamed}: the page shows one twice"
+            f"subscribers see the events {streamed}: the page of a task would show an event twice"
         )
         await stream.aclose()
 
@@ -312,7 +317,7 @@ class JournalContract(Contract):
         states = [state_of(record) for record in await journal.find()]
         assert states == ["running"], (
             f"a queued task that has begun is listed as {states!r}: give the record the number of "
-            "the task's `events`, which shows that the task is not queued any more"
+            "the task's `events`; a task with several events is not queued any more"
         )
         stopped = replace(finished("s", 2, has_succeeded=False), code=TaskStoppedError.code)
         for event in (replace(queued, task_id="s", at=9.0), stopped):
@@ -344,12 +349,13 @@ class JournalContract(Contract):
         numbers = iter(range(_MANY))
 
         async def use() -> None:
-            name = f"{_MARK}-{next(numbers)}"
-            events = journal.subscribe(name)
-            for event in (started(name), printed(name, 2), finished(name, 3)):
+            task_id = f"{_MARK}-{next(numbers)}"
+            events = journal.subscribe(task_id)
+            for event in (started(task_id), printed(task_id, 2), finished(task_id, 3)):
                 await journal.append(event)
-            assert await self._take(events, 1) == [(name, 1)]
-            await journal.read(name)
+            # Leave the subscription after its first event: the task's id and the event's number.
+            assert await self._take(events, 1) == [(task_id, 1)]
+            await journal.read(task_id)
             await journal.find()
 
         await self.check_nothing_remains(journal, use, forbidden_texts=(_MARK,))

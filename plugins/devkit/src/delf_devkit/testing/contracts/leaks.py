@@ -46,7 +46,12 @@ class Secrets:
         return hidden
 
     def check(self, text: str, what: str) -> None:
-        """Fail if a text contains a secret; the failure does not show the secret."""
+        """Fail if a text contains a secret; the failure does not show the secret.
+
+        Args:
+            text: The text.
+            what: The beginning of the message, such as ``a secret is logged``.
+        """
         __tracebackhide__ = True
         hidden = self.hide(text)
         if hidden != text:

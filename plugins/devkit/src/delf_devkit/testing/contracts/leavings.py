@@ -86,7 +86,7 @@ async def check_remains(
         patch.setattr(tempfile, "tempdir", folder)
         with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
             await use()
-            shared.first()
+            shared.remember()
             random_states.append(random.getstate())
             exit_handlers.append(_exit_handler_count())
             await use()
@@ -154,8 +154,8 @@ async def _check_running(
     for task in asyncio.all_tasks() - tasks:
         task.cancel()
     assert not running, (
-        f"{running[0]} still runs after aclose(): end there what the plugin started, or each agent "
-        "leaves another one"
+        f"{running[0]} still runs after aclose(): let aclose() end all tasks and threads that the "
+        "plugin started, or they accumulate with each agent"
     )
 
 
@@ -274,7 +274,9 @@ def _check_process(before: dict[str, object], variables: dict[str, str]) -> None
 
 
 class _SharedState:
-    """The containers in an object's class and modules, which all users of the process share.
+    """The lists, dicts and other collections in an object's class and modules.
+
+    All users of the process share these collections.
 
     A cache may be filled on the first use. State that changes on each use, or that contains an
     argument of a call, belongs in the object instead.
@@ -288,25 +290,31 @@ class _SharedState:
         self._kind = type(subject)
         self._forbidden_texts = [text for text in forbidden_texts if len(text) >= _MIN_TEXT_CHARS]
         remember_module_state(subject)
-        self._first: dict[str, str] = {}
+        self._remembered_texts: dict[str, str] = {}
 
-    def first(self) -> None:
-        """Store the state after the first use, for :meth:`check`."""
-        self._first = {name: _text(value) for name, value in _class_state(self._kind)}
+    def remember(self) -> None:
+        """Remember the state, with which :meth:`check` compares the later state.
+
+        Call this method after the object was used for the first time.
+        """
+        self._remembered_texts = {name: _text(value) for name, value in _class_state(self._kind)}
 
     def check(self) -> None:
-        """Fail if the state changed since :meth:`first`, or if it contains a forbidden text.
+        """Fail if the state changed since :meth:`remember`, or if it contains a forbidden text.
 
-        Call this method after the object was used for the second time.
+        A forbidden text is a text from the arguments of a user's call. Call this method after the
+        object was used for the second time.
         """
         __tracebackhide__ = True
-        names_with_argument = sorted(self._state_with_forbidden_texts())
-        assert not names_with_argument, (
-            f"{names_with_argument[0]} keeps what one user's call was about, and all users of the "
+        names_with_user_text = sorted(self._state_with_forbidden_texts())
+        assert not names_with_user_text, (
+            f"{names_with_user_text[0]} keeps what one user's call was about, and all users of the "
             "process share it: keep state in `self`"
         )
         now = {name: _text(value) for name, value in _class_state(self._kind)}
-        changed = sorted(name for name, text in now.items() if self._first.get(name, text) != text)
+        changed = sorted(
+            name for name, text in now.items() if self._remembered_texts.get(name, text) != text
+        )
         assert not changed, (
             f"each use changes {changed[0]}, which all users of the process share: keep state in "
             "`self`"

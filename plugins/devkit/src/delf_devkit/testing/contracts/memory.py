@@ -102,15 +102,18 @@ class MemoryContract(Contract):
         for threshold in (0.6, 0.99):
             facts = await store.search("xylophone quartz", threshold=threshold)
             assert list(facts) == [], (
-                f"what has nothing in common is found at {threshold}: 0 means unlike and 1 the same"
+                f"a fact that has no word in common with the query is found with the threshold "
+                f"{threshold}: 0 means unlike, and 1 means equal"
             )
         counts = [len(await store.search(self.query, 100, step / 10)) for step in range(11)]
         assert counts == sorted(counts, reverse=True), "a higher threshold finds more"
         assert counts[0] > 0, "a threshold of 0 leaves something out"
         facts = await store.search(self.query, threshold=0.999)
-        assert list(facts) == [], "what is alike in part is as good as the same"
+        assert list(facts) == [], "a fact that only resembles the query counts as equal"
         facts = await store.search(self.expected, threshold=0.9)
-        assert [fact.content for fact in facts] == [self.expected], "it does not find itself"
+        assert [fact.content for fact in facts] == [self.expected], (
+            "a search for the text of a fact does not find the fact"
+        )
 
     async def test_facts_of_any_text_and_size_are_kept(self, store: Any) -> None:
         facts = ["It's Ann's.", 'He wrote "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
@@ -137,6 +140,7 @@ class MemoryContract(Contract):
         await store.delete(["Half saved."])
         facts = await store.search(self.query, 1, 0.0)
         assert [fact.content for fact in facts] == [self.expected]
+        # A cancelled call of save() may end after the deletion, and then saves the fact again.
         assert {fact.content for fact in await store.all()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
@@ -156,12 +160,12 @@ class MemoryContract(Contract):
     ) -> None:
         other: Any = reopen()
         other = await other if inspect.isawaitable(other) else other
-        await self._write_both(store, other)
+        await self._save_to_both_at_once(store, other)
         for each in (store, other):
             assert len(await each.all()) == 2 * _AT_ONCE, "one overwrites what the other saved"
         await other.aclose()
 
-    async def _write_both(self, one: Any, other: Any) -> None:
+    async def _save_to_both_at_once(self, one: Any, other: Any) -> None:
         mine = (one.save([f"Fact {n} is mine."]) for n in range(_AT_ONCE))
         theirs = (other.save([f"Fact {n} is theirs."]) for n in range(_AT_ONCE))
         await asyncio.gather(*mine, *theirs)
@@ -211,7 +215,7 @@ class MemoryContract(Contract):
         spaces = {fact.namespace for each in (store, other) for fact in await each.all()}
         assert len(spaces) == 2, f"facts of two namespaces say that they are of {spaces!r}"
         contents = {fact.content for fact in await store.search(self.query, 100, 0.0)}
-        assert contents <= {*self.facts[:1]}, "it finds what is in another namespace"
+        assert contents <= {*self.facts[:1]}, "a search finds a fact of another namespace"
         assert await store.delete(self.facts[1:]) == 0
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
@@ -229,7 +233,8 @@ class MemoryContract(Contract):
             "clear() of a namespace also makes facts of another namespace impossible to find"
         )
         await other.clear()
-        await self._write_both(store, other)
+        await self._save_to_both_at_once(store, other)
+        # ``store`` has the facts with the word "mine", and ``other`` the facts with "theirs".
         assert len(await store.all()) == len(await other.all()) == _AT_ONCE
         assert all("mine" in fact.content for fact in await store.all())
         await other.aclose()
@@ -250,7 +255,7 @@ class MemoryContract(Contract):
         await store.save(self.facts)
         for part in (self.facts[1][:10], self.facts[1][10:], f"{self.facts[1]} And more.", "%"):
             assert await store.delete([part]) == 0, (
-                f"to forget {part!r} forgot a fact with another text: `delete` takes whole texts"
+                f"delete([{part!r}]) deleted a fact with another text: compare whole texts"
             )
         assert [fact.content for fact in await store.all()] == list(self.facts)
 

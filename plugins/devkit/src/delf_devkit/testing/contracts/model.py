@@ -284,11 +284,11 @@ class ModelContract(Contract):
         self, model: Any, request: pytest.FixtureRequest
     ) -> None:
         for place, question in _WITH_IMAGES.items():
-            if not self.images:
-                await self._refuses(model, question, f"an image {place}")
+            if not self.images:  # the model does not support images
+                await self._fail_unless_refused(model, question, f"an image {place}")
                 continue
             await model.complete(question)
-            if not self.sends:
+            if not self.sends:  # the suite has no fixture `sent`
                 continue
             sent = request.getfixturevalue("sent")
             pictures = {b64encode(part.data).decode() for part in _images_of(question)}
@@ -298,15 +298,16 @@ class ModelContract(Contract):
                 "model answers about a picture that it never saw"
             )
 
-    async def _refuses(self, model: Any, asked: ModelRequest, what: str) -> None:
+    async def _fail_unless_refused(self, model: Any, asked: ModelRequest, what: str) -> None:
+        """Fail unless the model refuses a request, of which ``what`` cannot be sent."""
         try:
             await model.complete(asked)
         except DelfError as error:
             assert error.message.strip()  # noqa: PT017
             return
         pytest.fail(
-            f"a request with {what} was answered: the model never saw it; raise LLMExecutionError, "
-            "or send it (for images, say images = True)"
+            f"a request with {what} was answered, although {what} was not sent: raise "
+            f"LLMExecutionError, or send {what} (for images, set images = True)"
         )
 
     @needs("sends")
@@ -357,8 +358,8 @@ class ModelContract(Contract):
         streamed = (await _collect(cut_model.stream(question)))[-1]
         for reply in (await cut_model.complete(question), streamed):
             assert reply.broken_by is not None, (
-                f"an answer that was cut has the finish_reason {reply.finish_reason!r}: half a "
-                "script would run as a whole one; say 'length'"
+                f"a truncated answer has the finish_reason {reply.finish_reason!r}: set 'length', "
+                "or half a script is run as if it were complete"
             )
 
     async def test_cost_follows_the_price(self, model: Any, question: ModelRequest) -> None:
@@ -373,21 +374,28 @@ class ModelContract(Contract):
         for reply in (complete_reply, streamed):
             if price is not None and min(price.input, price.output) < 0:
                 continue  # test_model_price_is_valid reports a negative price
+            if reply.cost_usd is None:
+                continue  # the model does not know the cost
             if not reply.cost_usd:
-                due = 0.0 if price is None else price.cost(reply.usage)
-                assert reply.cost_usd is None or not due, (
-                    f"an answer of {reply.usage.text} costs nothing, and by its price {due:g} USD: "
-                    "a budget would never be used up; where the cost is not known, say None"
+                expected_cost = 0.0 if price is None else price.cost(reply.usage)
+                assert not expected_cost, (
+                    f"an answer of {reply.usage.text} costs nothing, and by its price "
+                    f"{expected_cost:g} USD: a budget would never be used up; return None if the "
+                    "cost is unknown"
                 )
                 continue
-            due = self.cost if price is None else price.cost(reply.usage) + (reply.fees_usd or 0)
-            assert due is not None, (
-                f"an answer costs {reply.cost_usd} USD, which nothing shows to be right: give the "
-                "model a `price`, or work out by hand what it has to be, as `cost`"
+            if price is None:
+                expected_cost = self.cost
+            else:
+                expected_cost = price.cost(reply.usage) + (reply.fees_usd or 0)
+            assert expected_cost is not None, (
+                f"an answer costs {reply.cost_usd} USD, and the suite cannot check this cost: give "
+                "the model a `price`, or set `cost` to the expected cost"
             )
-            assert abs(reply.cost_usd - due) <= max(due * _ROUNDED, 1e-9), (
+            assert abs(reply.cost_usd - expected_cost) <= max(expected_cost * _ROUNDED, 1e-9), (
                 f"an answer of {reply.usage.text} costs {reply.cost_usd} USD, and by its price "
-                f"{due:g}: prices are in USD for a million tokens, cached ones have their own"
+                f"{expected_cost:g}: prices are in USD for a million tokens, and cached tokens "
+                "have a price of their own"
             )
 
     async def test_stream_can_be_cancelled_at_any_point(

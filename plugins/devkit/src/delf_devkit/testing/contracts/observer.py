@@ -76,12 +76,12 @@ class ObserverContract(Contract):
     ) -> None:
         for event in every_event("first"):
             await observer.observe(event)
-        first = len(reported())
-        for event in every_event(_MARK):
+        reported_of_first = len(reported())
+        for event in every_event("second"):
             await observer.observe(event)
         await observer.aclose()
         at_once = list(reported())
-        assert len(at_once) > first, "`reported` gives nothing of a second task"
+        assert len(at_once) > reported_of_first, "`reported` returns nothing of the second task"
         await asyncio.sleep(_INSTANT)
         assert list(reported()) == at_once, (
             "events were reported after aclose(): flush there, or a process that ends loses them"
