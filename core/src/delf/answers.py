@@ -225,14 +225,14 @@ def without_reasoning(reply: ModelReply) -> ModelReply:
 # -- truncated answers ---------------------------------------------------------------------
 
 
-def continuation_request(*, is_cut_call: bool) -> str:
+def continuation_request(*, must_restart: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        is_cut_call: Whether the truncated answer has tool calls. The request then asks for the
-            whole answer again, because a truncated tool call cannot be continued.
+        must_restart: Whether the truncated answer has tool calls or no text. The request asks for
+            the whole answer again, because a truncated tool call cannot be continued.
     """
-    return _REQUEST_WHOLE_ANSWER if is_cut_call else _REQUEST_CONTINUATION
+    return _REQUEST_WHOLE_ANSWER if must_restart else _REQUEST_CONTINUATION
 
 
 def join_continuation(first: str, second: str) -> str | None:

@@ -130,10 +130,12 @@ def _items(node: Any, depth: int, items: list[tuple[int, Text]]) -> None:
             elif is_first:
                 items.append((depth, _text(child)))
                 is_first = False
-            else:  # a second paragraph of an item
-                _, item_text = items[-1]
-                item_text.add(LINE_BREAK)
-                _inline(child, item_text, [])
+            else:
+                # Append a further paragraph to the last item, which may be an item of a nested
+                # list: the texts thus stay in order.
+                _, last_text = items[-1]
+                last_text.add(LINE_BREAK)
+                _inline(child, last_text, styles=[])
 
 
 def _text(node: Any) -> Text:

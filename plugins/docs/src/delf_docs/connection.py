@@ -42,7 +42,8 @@ class InsertionPoint:
 
     Args:
         index: The index, at the start of a paragraph.
-        in_empty_paragraph: Whether that paragraph is empty and may become the last block.
+        in_empty_paragraph: Whether that paragraph is empty. The last inserted block then fills it,
+            so that no blank line remains.
         first_requests: The requests that must precede the insertion.
     """
 
@@ -267,11 +268,12 @@ class Docs(GoogleConnection):
             raise ToolRefusedError("there is nothing to write")
 
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
+            """Return the requests that insert the blocks into the current document."""
             point = point_in(current)
-            return [
-                *point.first_requests,
-                *insert_blocks(blocks, point.index, reuses_paragraph=point.in_empty_paragraph),
-            ]
+            insertions = insert_blocks(
+                blocks, point.index, reuses_paragraph=point.in_empty_paragraph
+            )
+            return [*point.first_requests, *insertions]
 
         edit = await self._edit("write a document", document, requests_for, context)
         return _info(edit.document)
@@ -322,6 +324,7 @@ class Docs(GoogleConnection):
             except GoogleError as error:
                 if error.status != 400 or "revision" not in error.message:
                     raise
+                # An edit by a person takes less time than the outages that pause() is meant for.
                 await self.transport.sleep(pause(attempt) / 10)
         raise GoogleError(
             f"{self.name}: {what}: others keep changing the document; nothing was written",
@@ -352,6 +355,8 @@ class Docs(GoogleConnection):
     async def _call_drive(
         self, what: str, method: Literal["PATCH", "DELETE"], document: str, body: Any
     ) -> None:
+        """Send a request to the API of Drive; ``what`` describes the request in messages."""
+        # The transport puts the setting base_url before the path, in place of Google's address.
         root = "" if self.settings.base_url else _DRIVE
         await self.transport.send(
             Request(
@@ -373,11 +378,18 @@ def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
 
     If the two texts together are too long to compare, return a summary.
     """
-    old = markdown_of(document)
-    if len(old) + len(markdown) > _MAX_DIFF_LENGTH:
-        return [f"its text of {len(old):,} characters is replaced by a text of {len(markdown):,}"]
+    current_text = markdown_of(document)
+    old_length, new_length = len(current_text), len(markdown)
+    if old_length + new_length > _MAX_DIFF_LENGTH:
+        return [f"its text of {old_length:,} characters is replaced by a text of {new_length:,}"]
     return list(
-        difflib.unified_diff(old.splitlines(), markdown.splitlines(), "now", "then", lineterm="")
+        difflib.unified_diff(
+            current_text.splitlines(),
+            markdown.splitlines(),
+            fromfile="now",
+            tofile="after the change",
+            lineterm="",
+        )
     )
 
 

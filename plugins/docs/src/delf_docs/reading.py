@@ -12,7 +12,7 @@ _HEADINGS: Final = {f"HEADING_{level}": "#" * level for level in range(1, 7)} | 
     "TITLE": "#",
     "SUBTITLE": "##",
 }
-_HEADER: Final = re.compile(r"^\*\*([^*]*)\*\*$")
+_BOLD_CELL: Final = re.compile(r"^\*\*([^*]*)\*\*$")
 _MONOSPACED: Final = frozenset({"Courier New", "Consolas", "Roboto Mono", "Source Code Pro"})
 
 Node = Mapping[str, Any]
@@ -154,7 +154,8 @@ def _table(table: Node, lists: Node) -> str:
         rows.append(cells)
     if not rows:
         return ""
-    rows[0] = [_HEADER.sub(r"\1", cell) for cell in rows[0]]
+    # Markdown shows the cells of the first row in bold anyway: remove their marks ``**``.
+    rows[0] = [_BOLD_CELL.sub(r"\1", cell) for cell in rows[0]]
     width = max(len(row) for row in rows)
     lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
     return "\n".join([lines[0], f"|{'---|' * width}", *lines[1:]])

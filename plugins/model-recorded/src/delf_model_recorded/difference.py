@@ -26,7 +26,7 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
         missing = [repr(wanted) for wanted in entry.contains if wanted not in text]
         if missing:  # an entry written by hand: show its texts instead of a comparison
             return f"the request does not contain {', '.join(missing)}"
-        del compared["contains"]
+        del compared["contains"]  # a key of handwritten entries, which actual requests do not have
     recorded = {name: entry.request[name] for name in compared}
     old, new = list(_request_lines(recorded)), list(_request_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))

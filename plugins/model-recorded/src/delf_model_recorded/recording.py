@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def contains(self) -> tuple[str, ...] | None:
-        """The texts that a request must contain; None for an entry with the whole request."""
+        """The texts that a request must contain; None if the entry has a complete request."""
         texts: Any = self.request.get("contains")
         return None if texts is None else tuple(texts)
 
@@ -231,12 +231,13 @@ def _entries(path: Path, text: str) -> Iterator[Entry]:
 
 
 def _problem(fields: dict[str, Any]) -> str | None:
-    """Return the fault of a parsed line; None for a valid line."""
+    """Return the fault of a parsed line of a recording; None for a valid line."""
     location: tuple[str, ...] = ()
     try:
         request = _Line.model_validate(fields).request
         location = ("request",)
-        # A request that a person wrote has texts that the messages must contain.
+        # Only handwritten requests have the key "contains", with texts that must be in the
+        # messages.
         is_written_by_hand = "contains" in request
         schema = _HandwrittenRequest if is_written_by_hand else _RecordedRequest
         schema.model_validate(request)

@@ -55,12 +55,13 @@ class TestHost(PluginHost):
 
 
 def _plugin(spec: Spec) -> object:
+    """Return a plugin object whose only hook returns the spec."""
     hook = next(name for name, kind in HOOKS.items() if isinstance(spec, kind))
 
     def specs(_self: object) -> Iterable[Spec]:
         return (spec,)
 
-    return type("InCode", (), {hook: hookimpl(specs, specname=hook)})()
+    return type("PluginWithOneSpec", (), {hook: hookimpl(specs, specname=hook)})()
 
 
 def install_plugin(
@@ -108,7 +109,7 @@ def install_plugin(
 
 
 def forget_modules(folder: Path, before: Iterable[str]) -> None:
-    """Remove modules that were imported from a folder from ``sys.modules``.
+    """Remove from ``sys.modules`` the modules that were imported from a folder.
 
     The next test then imports them again.
 

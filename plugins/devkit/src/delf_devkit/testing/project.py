@@ -125,7 +125,9 @@ class DelfProject:
     # -- running it ---------------------------------------------------------------------
 
     def run(self, *arguments: str, stdin: str = "", **environ: str) -> Outcome:
-        """Run ``delf`` in this process: quick, and for synchronous tests.
+        """Run ``delf`` in this process, which is faster than a new process.
+
+        Call this method only in synchronous tests.
 
         Args:
             arguments: The arguments.
@@ -182,16 +184,19 @@ class DelfProject:
         return [own_python(), "-c", code, *arguments]
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """Return environment variables: the user's except keys, the project's, extra ones."""
+        """Return the user's environment variables, overridden by the project's and by extra ones.
+
+        The user's API keys and variables of delf are left out.
+        """
         variables = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("DELF_") and not name.endswith("_API_KEY")
         }
         path = os.pathsep.join(filter(None, (str(self.site), variables.get("PYTHONPATH"))))
-        utf8 = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+        python_variables = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
         data = {"XDG_DATA_HOME": str(self.root / ".data"), "DELF_TRUST": str(self.root.resolve())}
-        return {**variables, **utf8, **data, **self.environ, **extra}
+        return {**variables, **python_variables, **data, **self.environ, **extra}
 
 
 class _Stream(io.TextIOWrapper):

@@ -106,9 +106,9 @@ class ModelClient:
     ) -> ModelReply:
         """Ask a model once; the model's plugin itself retries failed requests.
 
-        Reasoning is removed from the reply. The answer may be truncated:
-        :attr:`~delf.messages.ModelReply.broken_by`. If the model is unavailable, its fallbacks are
-        asked, unless the model has already sent a part of an answer.
+        Reasoning is removed from the reply. If the answer is truncated,
+        :attr:`~delf.messages.ModelReply.broken_by` of the reply has the reason. If the model is
+        unavailable, its fallbacks are asked, unless the model has already sent a part of an answer.
 
         Args:
             config: The model.
@@ -151,6 +151,15 @@ class ModelClient:
         draft: Draft | None = None,
     ) -> tuple[ModelReply, LLMConfig | None]:
         """Ask the models in order until one is available.
+
+        Args:
+            models: The models.
+            request: The request; with a session, only the new messages.
+            attempt: The number of the strategy's attempt, from 1.
+            on_delta: Receives the answer's pieces.
+            session: An open session to use instead of a separate request.
+            continues: Whether the session already has the user's instructions.
+            draft: Collects the answer's pieces.
 
         Returns:
             The answer and its model; in a resumed task, the recorded answer and None.
@@ -253,7 +262,8 @@ class ModelClient:
             continuations_left -= 1
             if is_connection_broken:
                 continue  # with the same request
-            # A truncated tool call, or an answer without text, has to be written again.
+            # The model has to write the answer again after a truncated tool call, an empty answer,
+            # and a reply that does not continue the received text.
             must_restart = bool(reply.calls) or not (joined_text or "").strip()
             current_request = _continuation_of(
                 request, reply, joined_text or received_text, must_restart=must_restart
@@ -361,7 +371,7 @@ class ModelClient:
                 self.unexpected = error, name
                 error.add_note(name)  # the traceback does not name the model
                 raise
-            self.pool.explain(error)
+            self.pool.add_load_failures_to(error)
             if draft is not None:
                 await draft.record()
             await self.log.record(
@@ -435,10 +445,10 @@ class ModelClient:
         show_to_people = self.on_delta if is_watched else None
 
         def dispatch(delta: ModelDelta) -> None:
-            """Pass a piece to the strategy's listener, and show it to the people who watch.
+            """Pass a piece of text or a complete call to the draft and to the strategy's listener.
 
-            The listener may choose other pieces to show. The draft, which collects the pieces for
-            the journal, gets the same pieces as the listener.
+            Show the pieces that the listener returns to the people who watch. If the listener
+            returns None, or if there is no listener, show the text of the answer.
             """
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
@@ -446,7 +456,7 @@ class ModelClient:
             if (delta.text or completes_call) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
-                deltas_to_show = on_delta(delta)  # None if the listener makes no choice
+                deltas_to_show = on_delta(delta)
             if is_answer_text:
                 received_pieces.append(delta.text)
             if deltas_to_show is None and is_answer_text:
@@ -487,7 +497,8 @@ def _continuation_of(
         request: The original request.
         reply: The truncated reply.
         text: The text of the answer so far.
-        must_restart: Whether the model has to write the answer again from its start.
+        must_restart: Whether the model has to write the answer again from its start, usually
+            because the reply was truncated inside a tool call.
     """
     options = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
     shown_messages = (assistant(text),) if text.strip() else ()
@@ -496,7 +507,7 @@ def _continuation_of(
         messages=(
             *request.messages,
             *shown_messages,
-            user(continuation_request(is_cut_call=must_restart)),
+            user(continuation_request(must_restart=must_restart)),
         ),
         settings={**request.settings, **dict(options)},
     )

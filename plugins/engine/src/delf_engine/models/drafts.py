@@ -12,8 +12,8 @@ from delf_engine.journal.log import TaskLog
 class Draft:
     """The pieces of an answer that is still incomplete.
 
-    The pieces are journalled when a call in the answer is made, so that the journal has the cause
-    of the call.
+    A script may run while the model still writes the answer. When the script makes a call, the
+    pieces received so far are journalled, so that the journal has the cause of the call.
 
     Args:
         log: The task's log.

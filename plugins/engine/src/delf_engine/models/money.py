@@ -54,19 +54,22 @@ class Ledger:
         )
         self.usage = Usage()
         self.cost_usd = 0.0
-        self.reserved_usd = 0.0
+        self.reserved_usd = 0.0  # the expected cost of the calls in progress
         self.unpriced_calls = 0
         self.highest_costs: dict[tuple[str, Purpose], float] = (
             {} if outer_ledger is None else outer_ledger.highest_costs
         )
         """The cost of the most expensive reply so far, by model and purpose."""
+        # The running tasks whose calls count against this budget.
         self._tasks: set[str] = set()
         # Child tasks that ended in an earlier process, and whose cost is already counted.
         self._ended: set[str] = set()
         # The outermost parent task of each child task, to which the cost is attributed.
         self._paying_task_by_child: dict[str, str] = {}
+        # The cost of each outermost task, with the cost of its child tasks.
         self._by_task: dict[str, float] = {}
         self._lock = threading.Lock()
+        # The calls that wait until another call no longer reserves a part of the budget.
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     @property
@@ -181,12 +184,12 @@ class Ledger:
         maximum = math.inf if highest_cost is None else highest_cost
         if price is not None:
             prompt_tokens = input_tokens(request)
-            longest_answer = limit or price.max_output_tokens or 0
-            # Without a limit in the settings, only the price of the prompt is certain.
-            limited_usage = Usage(input_tokens=prompt_tokens, output_tokens=limit or 0)
-            longest_usage = Usage(input_tokens=prompt_tokens, output_tokens=longest_answer)
-            expected = max(expected, price.cost(limited_usage))
-            maximum = max(maximum, price.cost(longest_usage))
+            max_output_tokens = limit or price.max_output_tokens or 0
+            # Without a limit in the settings, the expected cost has only the price of the prompt.
+            expected_usage = Usage(input_tokens=prompt_tokens, output_tokens=limit or 0)
+            maximum_usage = Usage(input_tokens=prompt_tokens, output_tokens=max_output_tokens)
+            expected = max(expected, price.cost(expected_usage))
+            maximum = max(maximum, price.cost(maximum_usage))
         return Estimate(expected, maximum)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:

@@ -57,7 +57,7 @@ class ModelPool:
         self._context = context
         self._record_path = record_path
         self._models: dict[str, Model] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # the names of the models, as messages show them
         self._price_sources: dict[str, SupportsPrice] = {}
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
@@ -88,11 +88,11 @@ class ModelPool:
         spec = self._host.model_spec(config)
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
-    def explain(self, error: DelfError) -> None:
+    def add_load_failures_to(self, error: DelfError) -> None:
         """Add the plugins that failed to load to the hint of an error about an unknown model.
 
-        The model may belong to one of these plugins. A fallback plugin, which accepts every model
-        name, then reports that the model is unknown.
+        The model may belong to one of these plugins. In place of this plugin, a fallback plugin
+        then gets the name of the model, and its service reports that the model is unknown.
         """
         if isinstance(error, ModelConfigurationError):
             self._host.with_load_failures(error)
@@ -101,7 +101,7 @@ class ModelPool:
         try:
             return make(self._host, spec, {}, self._context, {"config": config})
         except DelfError as error:
-            self.explain(error)
+            self.add_load_failures_to(error)
             raise
 
     def price_source(self, config: LLMConfig) -> SupportsPrice | None:
@@ -138,7 +138,7 @@ class ModelPool:
                 if isinstance(model, SupportsSelfCheck):
                     await model.check()
             except DelfError as error:
-                self.explain(error)
+                self.add_load_failures_to(error)
                 failure = failure or error
             else:
                 return

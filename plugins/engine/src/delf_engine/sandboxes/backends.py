@@ -99,4 +99,5 @@ class Probed:
             return f"{summary}: a script reached {', '.join(measurement.reached)}"
         if not measurement.can_make_system_calls:
             return f"{summary}: a script could make no system call, so nothing else was tested"
+        # The script reached nothing else, but its system calls go to the host's own kernel.
         return f"{summary}: a script reached the kernel of this machine"

@@ -85,8 +85,8 @@ class Measured:
         if claimed == "interpreter":
             return "process" if self.can_make_system_calls else claimed
         if not self.can_make_system_calls:
-            # The tests could try nothing, so a script that does find a way to make system calls may
-            # reach the host.
+            # The protection is measured by system calls. As no test script could make any, the
+            # protection from a script that can make system calls is unknown.
             return "interpreter"
         return "container" if claimed == "vm" and not self.has_own_kernel else claimed
 
@@ -102,7 +102,7 @@ class _Host(ScriptHost):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Bait:
+class _HostTargets:
     """Files, processes and servers of the host that test scripts try to reach."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -118,9 +118,10 @@ class _Bait:
         return 0 if self.process is None else self.process.pid
 
     @property
-    def is_hit(self) -> bool:
+    def was_process_reached(self) -> bool:
         """True if a script killed, signalled or traced the host's test process."""
-        if self.process is None or self.process.poll() is not None:
+        was_ended = self.process is None or self.process.poll() is not None
+        if was_ended:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
@@ -145,14 +146,14 @@ class _Bait:
 
 
 @contextlib.asynccontextmanager
-async def _bait() -> AsyncGenerator[_Bait]:
+async def _host_targets() -> AsyncGenerator[_HostTargets]:
     """Provide files, servers and a process of the host for the test scripts."""
     from platformdirs import user_cache_path
 
-    bait = _Bait()
+    targets = _HostTargets()
 
     def visited(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        bait.visits.append("a server of the host")
+        targets.visits.append("a server of the host")
         writer.close()
 
     async with contextlib.AsyncExitStack() as stack:
@@ -164,23 +165,23 @@ async def _bait() -> AsyncGenerator[_Bait]:
                 folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
                 # Before the folder is filled, so that it goes away even if the rest fails.
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                folder.joinpath("secret").write_text(bait.secret, encoding="utf-8")
-                bait.folders.append(folder)
+                folder.joinpath("secret").write_text(targets.secret, encoding="utf-8")
+                targets.folders.append(folder)
                 path = folder / "inputs" / "given.txt"
                 path.parent.mkdir()
-                path.write_text(bait.input_text, encoding="utf-8")
-                bait.inputs.append(path)
+                path.write_text(targets.input_text, encoding="utf-8")
+                targets.inputs.append(path)
         server = await asyncio.start_server(visited, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
-        bait.port = server.sockets[0].getsockname()[1]
+        targets.port = server.sockets[0].getsockname()[1]
         with contextlib.suppress(OSError):  # the path may be too long for a socket
-            path = str(bait.folders[0] / "listener")
+            path = str(targets.folders[0] / "listener")
             stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
         # By subprocess: if a script traces and kills the process, its parent sees the end only
         # after the tracer's end, and asyncio of Python 3.12 would block the loop until then.
-        bait.process = await asyncio.to_thread(_start, {"DELF_BAIT": bait.secret})
-        stack.push_async_callback(_end, bait.process)
-        yield bait
+        targets.process = await asyncio.to_thread(_start, {"DELF_BAIT": targets.secret})
+        stack.push_async_callback(_end, targets.process)
+        yield targets
 
 
 async def _close(server: asyncio.Server) -> None:
@@ -209,11 +210,12 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
     Raises:
         SandboxUnavailableError: If no session can be opened.
     """
-    async with _bait() as bait:
-        probe = _Probe(backend, bait)
+    async with _host_targets() as targets:
+        probe = _Probe(backend, targets)
         try:
-            # Scripts one by one, because a sandbox may kill the first that tries something.
-            # All scripts begin with `FIND_POSIX`, which prints "calls" after a system call.
+            # Each attempt is a script of its own, because a sandbox may kill a script that tries
+            # something forbidden. All scripts begin with `FIND_POSIX`, which prints "calls" after a
+            # system call.
             can_make_system_calls = "calls" in await probe.run("")
             kernel_text = await probe.run(_KERNEL)
             file_texts = await probe.run(_FILES)
@@ -224,16 +226,16 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             await probe.aclose()
         reached_files = _reached(
             {
-                "a file of the host": bait.secret in file_texts,
-                "a folder of the host, to write": bait.has_strange_files(),
-                "an input file, to write": bait.has_changed_inputs(),
+                "a file of the host": targets.secret in file_texts,
+                "a folder of the host, to write": targets.has_strange_files(),
+                "an input file, to write": targets.has_changed_inputs(),
             }
         )
-        reached_network = [*_reached_in_output(network_findings), *bait.visits]
+        reached_network = [*_reached_in_output(network_findings), *targets.visits]
         reached_processes = _reached(
             {
-                "a process of the host": bait.is_hit,
-                "the environment of a process": bait.secret in process_findings,
+                "a process of the host": targets.was_process_reached,
+                "the environment of a process": targets.secret in process_findings,
             }
         )
         new_processes = _reached_in_output(process_findings)
@@ -256,7 +258,11 @@ async def _with_limits(backend: SandboxBackend, measurement: Measured) -> Measur
     limits_memory = await _is_limited(backend, _TAKES_MEMORY, memory_limits)
     limits_cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
     limits_process_count = measurement.blocks_new_processes or await _is_limited(
-        backend, FIND_POSIX + _TAKES_PROCESSES, _LIMITS, Done
+        # This script also ends as done: it reports itself whether it could start processes.
+        backend,
+        FIND_POSIX + _TAKES_PROCESSES,
+        _LIMITS,
+        Done,
     )
     return replace(
         measurement,
@@ -275,18 +281,18 @@ def _reached_in_output(text: str) -> list[str]:
 class _Probe:
     """Runs test scripts in one session, and opens another session if the first one dies."""
 
-    def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
+    def __init__(self, backend: SandboxBackend, targets: _HostTargets) -> None:
         self._backend = backend
-        inputs = tuple(map(str, bait.inputs))
+        inputs = tuple(map(str, targets.inputs))
         self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
         self._session: SandboxSession | None = None
         self._script_constants = {
-            "PATHS": [str(folder / "secret") for folder in bait.folders],
-            "FOLDERS": list(map(str, bait.folders)),
+            "PATHS": [str(folder / "secret") for folder in targets.folders],
+            "FOLDERS": list(map(str, targets.folders)),
             "INPUTS": [backend.visible_path(path) for path in inputs],
-            "PORT": bait.port,
-            "LISTENER": str(bait.folders[0] / "listener") if bait.folders else "",
-            "PID": bait.pid,
+            "PORT": targets.port,
+            "LISTENER": str(targets.folders[0] / "listener") if targets.folders else "",
+            "PID": targets.pid,
         }
 
     async def run(self, script: str) -> str:

@@ -118,7 +118,8 @@ class _Search:
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
         """Return the isolation of a backend, and the reason that it is not stronger.
 
-        The isolation is measured only if more than ``process`` is required.
+        The isolation is measured only if more than ``process`` is required. Without a measurement,
+        the isolation is ``process``.
         """
         probed = Probed(spec, backend)
         measurement: Measured | None = None
@@ -177,30 +178,40 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
         # A strong sandbox with a subset of Python comes last, because it cannot run every script.
         key=lambda spec: (spec.subset, -isolation_rank(spec.isolation), spec.name),
     )
-    skipped: list[str] = []
+    reasons_against_others: list[str] = []
     hint = ""
     for spec in specs:
         if spec.subset and search.config.allowed_libs:
-            skipped.append(f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}")
+            reasons_against_others.append(
+                f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}"
+            )
             continue
         chosen_sandbox = await search.take(spec)
         if isinstance(chosen_sandbox, Unavailable):
-            skipped.append(f"{spec.name}: {chosen_sandbox.reason.removeprefix(f'{spec.name} ')}")
+            reasons_against_others.append(
+                f"{spec.name}: {chosen_sandbox.reason.removeprefix(f'{spec.name} ')}"
+            )
             hint = hint or chosen_sandbox.hint
             continue
-        skipped += [
+        # The warning also names stronger sandboxes that were not tried, as they run only a subset.
+        reasons_against_others += [
             f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
             for other in specs
             if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
         ]
-        return replace(chosen_sandbox, warning=_warning(spec, skipped), passed_over=bool(skipped))
+        return replace(
+            chosen_sandbox,
+            warning=_warning(spec, reasons_against_others),
+            passed_over=bool(reasons_against_others),
+        )
     if not specs:
         package = packages("sandbox")[recommended_plugin("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
         raise search.host.with_load_failures(error)
     min_isolation = search.config.min_isolation
     error = SandboxUnavailableError(
-        f"no sandbox with isolation {min_isolation!r} or stronger works here: {'; '.join(skipped)}",
+        f"no sandbox with isolation {min_isolation!r} or stronger works here: "
+        f"{'; '.join(reasons_against_others)}",
         hint=hint or None,
     )
     raise search.host.with_load_failures(error)

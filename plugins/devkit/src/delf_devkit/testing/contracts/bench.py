@@ -121,7 +121,7 @@ def still_runs(process: tuple[int, str]) -> bool:
 
 
 @contextlib.contextmanager
-def orphans_stay_below() -> Generator[None]:
+def adopted_orphans() -> Generator[None]:
     """Make this process the parent of processes whose own parent ends, while the block runs.
 
     Otherwise, processes that a sandbox leaves behind become children of the system's first

@@ -83,16 +83,16 @@ class SandboxContract(SandboxCalls):
     async def _check_claimed_isolation(self, backend: SandboxBackend) -> None:
         """Fail if scripts can reach more of the machine than the claimed isolation allows."""
         measured = await self._measure_once(backend)
-        proven = measured.trusted_isolation(backend.isolation)
+        max_isolation = measured.trusted_isolation(backend.isolation)
         if measured.reached:
             evidence = f"a script could access {', '.join(measured.reached)}"
         elif measured.can_make_system_calls:
             evidence = "a script could make system calls of the host's kernel"
         else:
-            evidence = "no script found a way to make the system calls that would test the claim"
-        assert proven == backend.isolation, (
+            evidence = "the tests could make no system call, so they confirm no stronger isolation"
+        assert max_isolation == backend.isolation, (
             f"the backend claims the isolation {backend.isolation!r}, but {evidence}: the "
-            f"isolation is at most {proven!r}"
+            f"isolation is at most {max_isolation!r}"
         )
 
     # -- scripts ------------------------------------------------------------------------
@@ -209,6 +209,7 @@ match total:
                 outcome = failed(await run(code))
                 assert outcome.kind == "TypeError", outcome
                 assert usage in outcome.message
+                # Names of delf's own code, such as _Session.rerun(), must not be in the message.
                 assert "_" not in outcome.message.replace("add_to_output_files", "")
                 assert "Session" not in outcome.message
 
@@ -305,12 +306,11 @@ add_to_output_files("empty.txt", "")
                 )
             if "files" in self.confines:
                 run = await bench.open(files=(str(path),))
-                name = backend.visible_path(str(sibling))
-                for code in (
-                    f"open({name!r}).read()",
-                    f"open({_sibling(visible, sibling)!r}).read()",
-                ):
-                    outcome = await run(code)
+                # The sandbox may show the input file under another path than the file's own.
+                path_by_sandbox = backend.visible_path(str(sibling))
+                path_beside_input = str(Path(visible).with_name(sibling.name))
+                for sibling_path in (path_by_sandbox, path_beside_input):
+                    outcome = await run(f"open({sibling_path!r}).read()")
                     assert not isinstance(outcome, Done), (
                         f"a script reads {sibling.name}, a file beside its input file: give the "
                         "sandbox the input files alone, not their folders"
@@ -428,13 +428,3 @@ add_to_output_files("empty.txt", "")
         async with agent:
             response = await agent.arun("Add.")
         assert response.raise_for_status().text.strip() == "sum: 3"
-
-
-def _sibling(shown: str, beside: Path) -> str:
-    """Return the path of another file in an input file's folder, as a script would write it.
-
-    Args:
-        shown: The path of the input file, as scripts see it.
-        beside: The other file.
-    """
-    return str(Path(shown).with_name(beside.name))

@@ -25,7 +25,7 @@ from delf_devkit.testing.contracts.base import (
 from delf_devkit.testing.contracts.bench import (
     Bench,
     Running,
-    orphans_stay_below,
+    adopted_orphans,
     processes_below,
     remaining_after,
 )
@@ -414,11 +414,13 @@ for number in range(40):
             monkeypatch.setenv(name, "hunter2-in-the-environment")
         async with Bench(backend) as bench:
             run = await bench.open()
+            # Scripts cannot import ``os``, but an allowed module refers to it.
             await run("import asyncio.base_events as b\nprint(dict(b.os.environ))")
             code = "import pathlib\nfor p in pathlib.Path('/proc').glob('*/environ'):\n"
             code += "    try: print(p.read_bytes())\n    except OSError: pass"
             await run(code)
-            assert "hunter2" not in run.host.text
+            printed_text = run.host.text
+            assert "hunter2" not in printed_text
 
     @needs("confines:files")
     async def test_script_cannot_open_other_files(self, backend: Any, tmp_path: Path) -> None:
@@ -463,22 +465,20 @@ for number in range(40):
             await self._check_usable(bench)
 
     async def _check_unreachable(self, backend: Any, what: str) -> None:
-        """Check by system calls, below Python's own checks, that a resource is unreachable."""
+        """Check that a resource is unreachable even by system calls of the operating system."""
         measured = await self._measure_once(backend)
         if self.cpython:
             assert measured.can_make_system_calls, (
-                "delf's attempts find no way to a system call here; tell delf"
+                "this test could make no system call in the sandbox; report this to delf's authors"
             )
-        cannot_touch_host_processes = measured.protects_processes
-        cannot_start_a_process = measured.blocks_new_processes
         is_unreachable = {
             "files": measured.protects_files,
             "network": measured.blocks_network,
-            "processes": cannot_touch_host_processes and cannot_start_a_process,
+            "processes": measured.protects_processes and measured.blocks_new_processes,
         }
         assert is_unreachable[what], (
-            f"`confines` says {what}, and a script reached {', '.join(measured.reached)}: confine "
-            "it, or take it out of `confines`"
+            f"`confines` says {what}, and a script reached {', '.join(measured.reached)}: prevent "
+            f"this, or remove {what} from `confines`"
         )
 
     async def _measure_once(self, backend: Any) -> Measured:
@@ -503,6 +503,7 @@ for number in range(40):
     async def test_session_leaves_no_process_or_file(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """Check the end of a session after its script ended, was cancelled, or crashed."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         script_began = asyncio.Event()
         async with (
@@ -513,7 +514,8 @@ for number in range(40):
             await run("open('notes.txt', 'w').write('x')" if self.cpython else "1")
             endless = await bench.open(RecordingScriptHost({"begin": script_began.set}))
             await self._cancel(endless, "await begin()\nwhile True: pass", script_began)
-            await bench.run(self.crash or "1")
+            crashing_script = self.crash or "1"
+            await bench.run(crashing_script)
         assert _names_in(tmp_path) == [], "temporary files are left"
 
     async def test_cancelled_open_leaves_nothing(
@@ -534,7 +536,8 @@ for number in range(40):
     async def _check_no_process_left(self, what: str) -> AsyncGenerator[None]:
         """Check that no process started in the block, orphaned or not, runs after the block."""
         before = self.processes_and_containers()
-        with orphans_stay_below():
+        # Orphans become children of this process, so that still_running() finds them.
+        with adopted_orphans():
             yield
             remaining = await self.still_running(self.processes_and_containers() - before)
         assert remaining == set(), (
@@ -597,7 +600,7 @@ for number in range(40):
     async def _cancel(self, run: Running, code: str, script_began: asyncio.Event) -> None:
         """Cancel a script after it began, and check that the script ends as cancelled.
 
-        The time limit for each ``await`` of a test also limits the time of the cancellation.
+        No timeout is needed here, because every ``await`` of a contract's test has a time limit.
         """
         work = asyncio.ensure_future(run(code))
         await script_began.wait()

@@ -37,9 +37,9 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
     )
 
 
-def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
-    """Return the event of an approval."""
-    fields: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
+def decided(task_id: str, seq: int, request_id: str, **changes: Any) -> ApprovalDecided:
+    """Return the event of a decision, which approves the request unless ``changes`` differ."""
+    fields: dict[str, Any] = {"decision": "approved", "by": "ann", **changes}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **fields)
 
 
@@ -108,17 +108,19 @@ class SharedJournalContract(Contract):
             await one.append(started(name, at=float(number // 2)))
         first = await other.find(2)
         assert [task.task_id for task in first] == ["e", "d"]
-        cursor = first[-1].place
+        cursor = first[-1].place  # the start time and the id of the task "d"
         assert await self._found(other, 2, after=cursor) == ["c", "b"]
         assert await self._found(other, after=cursor, state="running") == ["c", "b", "a"]
         await one.append(finished("d", 2))
         await one.append(started("new", at=9.0))
         await other.remove(["d"])
         remaining = await self._found(other, after=cursor)
+        # A journal may omit "c", which began at the same time as the removed task.
         assert remaining in (["c", "b", "a"], ["b", "a"]), (
             "a list ends, or begins again, once the last task of the page before was removed"
         )
-        assert await self._found(other, after=(-1.0, "a")) == []
+        cursor_after_oldest_task = (-1.0, "a")
+        assert await self._found(other, after=cursor_after_oldest_task) == []
 
     async def test_task_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -127,10 +129,11 @@ class SharedJournalContract(Contract):
         assert await other.resolve("task_c") == "task_c"
         assert await other.resolve("task_ab2", ["ada", "bo"]) == "task_ab2"
         assert await other.resolve("task_ab", ["ada"]) == "task_ab1"
-        of_others = [
+        ambiguous_or_unknown = [("task_ab", None), ("nowhere", None), ("task%", None)]
+        tasks_of_other_keys = [
             (text, keys) for text in ("task_ab1", "task_c", "task_") for keys in (["eve"], [])
         ]
-        for text, keys in (("task_ab", None), ("nowhere", None), ("task%", None), *of_others):
+        for text, keys in (*ambiguous_or_unknown, *tasks_of_other_keys):
             with pytest.raises(UnknownTaskError):
                 await other.resolve(text, keys)
         with pytest.raises(UnknownTaskError):
@@ -152,10 +155,11 @@ class SharedJournalContract(Contract):
         assert (set(removed.tasks), removed.events) == ({"older"}, 2)
         with pytest.raises(UnknownTaskError):
             await one.read("older")
-        assert list((await other.prune(older_than=1e12)).tasks) == []
+        assert list((await other.prune(older_than=1e12)).tasks) == []  # no task is that old
         assert list((await other.prune(keep=5)).tasks) == []
-        ages = {"failed": 0.0, "interrupted": 0.0, "stopped": 0.0, "done": 1e12}
-        assert list((await other.prune(ages)).tasks) == []
+        # The minimum age in seconds by state: the only ended task is done, and not that old.
+        min_ages = {"failed": 0.0, "interrupted": 0.0, "stopped": 0.0, "done": 1e12}
+        assert list((await other.prune(min_ages)).tasks) == []
         assert list((await other.prune({"failed": 0.0})).tasks) == []
         assert list((await other.prune()).tasks) == ["old"]
         assert await self._found(one) == ["runs"]
@@ -267,7 +271,8 @@ class SharedJournalContract(Contract):
         assert await self._asked(other, start="2") == ["req_2b", "req_2c"]
         assert await self._asked(other, start="req_2c") == ["req_2c"]
         assert await self._asked(other, start="req%") == []
-        assert await self._asked(other, limit=1) == ["req_2c"]
+        newest = await self._asked(other, limit=1)
+        assert newest == ["req_2c"]
         (record, *_) = await other.find_requests("req_1a")
         assert record.decided is not None
         assert (record.decided.decision, record.waits, record.task.task) == (
@@ -307,13 +312,14 @@ class SharedJournalContract(Contract):
     async def test_remembered_decisions_last_until_revoked(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
-        lasts = {"remember": "until_revoked", "project": "/shop"}
+        remembered = {"remember": "until_revoked", "project": "/shop"}
         for seq, name in enumerate(("req_1", "req_2", "req_3", "req_4"), 2):
             await one.append(asked("a", seq, name))
-        await one.append(decided("a", 6, "req_1", covers="action", key="bob", **lasts))
+        await one.append(decided("a", 6, "req_1", covers="action", key="bob", **remembered))
         await one.append(decided("a", 7, "req_2", remember="task"))
-        await one.append(decided("a", 8, "req_3", **{**lasts, "decision": "rejected"}))
-        await one.append(decided("a", 9, "req_4", **lasts))
+        await one.append(decided("a", 8, "req_3", **{**remembered, "decision": "rejected"}))
+        await one.append(decided("a", 9, "req_4", **remembered))
+        # The decision of req_1 covers its action with any arguments, that of req_4 only one call.
         first, second = await other.remembered()
         assert (first.request_id, first.arguments, first.key) == ("req_1", None, "bob")
         assert (second.request_id, dict(second.arguments)) == ("req_4", {"amount": 5})
@@ -358,6 +364,7 @@ class SharedJournalContract(Contract):
             await two[0].append(finished("b", 3))
             await two[0].append(finished("c", 2))
             await two[1].prune()
+            # The copy has the tasks a, b and c, without the ends of b and c, which came later.
             restored_task_count = await two[1].restore(copy)
             assert restored_task_count == 3
             assert [event.seq for event in await two[0].read("b")] == [1, 2]

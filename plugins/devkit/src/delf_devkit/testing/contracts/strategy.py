@@ -44,7 +44,8 @@ def _journal() -> Any:
     """Make a journal that can be rolled back to the state at which a process was killed."""
 
     class Journal(InProcessJournal):
-        async def end_after(self, events: Sequence[Event]) -> None:
+        async def reset_to(self, events: Sequence[Event]) -> None:
+            """Keep only these events, as if the process had died after the last event."""
             self._tasks.clear()
             for event in events:
                 await self.append(event)
@@ -52,8 +53,8 @@ def _journal() -> Any:
     return Journal()
 
 
-class _World:
-    """The tools of the tested tasks, and a record of their changes."""
+class _SimulatedTools:
+    """The tools of the tested tasks, and the changes that calls of these tools made."""
 
     def __init__(self) -> None:
         self.changes: list[str] = []
@@ -68,8 +69,8 @@ class _World:
     def tools(self) -> list[Tool[..., Any]]:
         """The tools ``add``, ``forget`` and ``keep``.
 
-        A result of ``keep`` ends with other words than it begins with, if ``long_filler`` is in
-        between: a test then sees whether the strategy cut the result.
+        With ``long_filler``, a result of ``keep`` is long and ends with words of its own, which
+        show a test whether the strategy truncated the result.
         """
 
         @tool(effect="read", confirm=False)
@@ -93,18 +94,18 @@ class _World:
             if name == self.slow_name:
                 await asyncio.sleep(_INSTANT)  # the other calls end first
             self.changes.append(name)
-            # The last words show the test whether the strategy cut the long result.
+            # The words after the filler show whether the strategy truncated a long result.
             last_words = f" until {name} ends" if self.long_filler else ""
             return f"kept {name}{self.long_filler}{last_words}"
 
         return [add, forget, keep]
 
-    def restore(self, events: Sequence[Event], *, happened: bool) -> None:
+    def restore(self, events: Sequence[Event], *, were_calls_made: bool) -> None:
         """Set ``changes`` to the changes that exist if the process crashes after some events.
 
         Args:
             events: The events before the crash.
-            happened: Whether calls without a recorded end had made their changes.
+            were_calls_made: Whether calls without a recorded end had made their changes.
         """
         ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.changes = [
@@ -112,7 +113,7 @@ class _World:
             for event in events
             if isinstance(event, CallStarted)
             and event.effect == "write"
-            and (happened or event.call_id in ended_calls)
+            and (were_calls_made or event.call_id in ended_calls)
         ]
 
     def decide(self, request: Any) -> Any:
@@ -157,7 +158,7 @@ class StrategyContract(Contract):
     async def test_nothing_is_kept_between_tasks(self, strategy: Any) -> None:
         """Check that a task sees nothing of earlier tasks, because one agent serves many users."""
         model = ScriptedModel()
-        async with self._agent(strategy, self.replies, _World(), model=model) as agent:
+        async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
             await agent.arun(f"Add 1 and 2, and forget {_MARK}.", timeout=20)
             request_count = len(model.prompts)
             assert any(_MARK in prompt for prompt in model.prompts), "the task is in no prompt"
@@ -174,7 +175,7 @@ class StrategyContract(Contract):
         )
 
     async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
-        """Check that concurrent tasks do not mix, because they share one strategy object."""
+        """Check that concurrent tasks do not mix, although they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
         remaining_replies = {mark: deque(self.replies) for mark in marks}
         mixed_requests: list[str] = []
@@ -195,7 +196,7 @@ class StrategyContract(Contract):
             return remaining_replies[named_marks[0]].popleft()
 
         model = ScriptedModel(default=answer)
-        async with self._agent(strategy, self.replies, _World(), model=model) as agent:
+        async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
             model.replies.clear()
             work = [agent.arun(f"Add 1 and 2 for {mark}.", timeout=20) for mark in marks]
             responses = await asyncio.gather(*work)
@@ -213,7 +214,7 @@ class StrategyContract(Contract):
         prompts: list[str] = []
         for _ in range(_ATTEMPTS):
             model = ScriptedModel()
-            async with self._agent(strategy, self.replies, _World(), model=model) as agent:
+            async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
                 await agent.arun("Add 1 and 2.", timeout=20)
             prompts.append(model.prompts[0])
             # One difference is allowed, because a prompt may contain the minute.
@@ -227,17 +228,26 @@ class StrategyContract(Contract):
 
     async def test_prompt_names_every_tool(self, strategy: Any) -> None:
         model = ScriptedModel()
-        async with self._agent(strategy, self.replies, _World(), model=model) as agent:
+        async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
             await agent.arun("Add 1 and 2.", timeout=20)
         offered = [*(tool.name for tool in model.requests[0].tools), model.prompts[0]]
         unnamed = [name for name in ("add", "keep", "forget") if name not in " ".join(offered)]
         assert not unnamed, f"the prompt leaves out the tools {unnamed}: name all of `host.tools`"
 
     async def test_results_match_their_calls(self, strategy: Any) -> None:
-        """Check that results are matched to their calls, even if the calls end in another order."""
-        world, model, journal = _World(), ScriptedModel(), _journal()
-        world.slow_name, world.long_filler = "Ann", ". Nothing else happened" * _REPEATED
-        async with self._agent(strategy, self.replies_that_write, world, journal, model) as agent:
+        """Check that results are matched to their calls, even if the calls end in another order.
+
+        The call keep("Ann") ends after keep("Bob"). A result is "kept Ann", a long filler, and
+        "until Ann ends".
+        """
+        simulated, model, journal = _SimulatedTools(), ScriptedModel(), _journal()
+        simulated.slow_name, simulated.long_filler = (
+            "Ann",
+            ". Nothing else happened" * _REPEATED,
+        )
+        async with self._agent(
+            strategy, self.replies_that_write, simulated, journal, model
+        ) as agent:
             response = await agent.arun(f"Keep Ann and Bob for {_MARK}.", timeout=20)
             response.raise_for_status()
         if await _runs_scripts(journal, response) or len(model.requests) < 2:
@@ -258,9 +268,9 @@ class StrategyContract(Contract):
             after = text[text.rindex(f"kept {name}") :]
             is_complete = f"until {name} ends" in text  # the last words of the result of keep()
             assert is_complete or _TRUNCATION_NOTE.search(after), (
-                f"the result of keep({name!r}), of {len(world.long_filler)} characters, was cut "
-                "without a note: the model takes a part for the whole; send all of it, or say that "
-                "there is more"
+                f"the result of keep({name!r}), of {len(simulated.long_filler)} characters, was "
+                "truncated without a note: the model takes a part for the whole; send all of it, "
+                "or add a note that there is more"
             )
         assert _MARK in _texts_of(last), (
             "as the model is asked for the last time, the task is not in the messages: send those "
@@ -277,9 +287,11 @@ class StrategyContract(Contract):
             )
         # A strategy without native tool calls sends the results as texts of the user.
         user_text = "".join(m.text for m in last.messages if m.role == "user")
-        places = [user_text.find(f"kept {name}") for name in ("Ann", "Bob")]
-        is_missing = -1 in places
-        assert is_missing or places == sorted(places), (
+        position_of_ann, position_of_bob = (
+            user_text.find(f"kept {name}") for name in ("Ann", "Bob")
+        )
+        has_no_results = -1 in (position_of_ann, position_of_bob)
+        assert has_no_results or position_of_ann < position_of_bob, (
             "the results are sent in another order than the calls: 'kept Bob' stands where that of "
             "keep('Ann') belongs"
         )
@@ -294,7 +306,7 @@ class StrategyContract(Contract):
         model, journal = ScriptedModel(), _journal()
         options: dict[str, Any] = {"on_confirm": reject, "approval_mode": "interactive"}
         async with self._agent(
-            strategy, self.replies_that_need_approval, _World(), journal, model, **options
+            strategy, self.replies_that_need_approval, _SimulatedTools(), journal, model, **options
         ) as agent:
             response = await agent.arun("Forget Ann.", timeout=20)
         assert questions == ["forget"], (
@@ -303,14 +315,14 @@ class StrategyContract(Contract):
         # In a script, the rejected call raises an error: the script handles the rejection, and the
         # model need not read the reason.
         if not await _runs_scripts(journal, response):
-            self._mentions(_MARK, model, response, "a call was rejected")
+            self._fail_unless_mentioned(_MARK, model, response, "a call was rejected")
 
     async def test_model_learns_of_a_failure(self, strategy: Any) -> None:
-        model, world = ScriptedModel(), _World()
-        world.failure = _MARK
-        async with self._agent(strategy, self.replies, world, model=model) as agent:
+        model, simulated = ScriptedModel(), _SimulatedTools()
+        simulated.failure = _MARK
+        async with self._agent(strategy, self.replies, simulated, model=model) as agent:
             response = await agent.arun("Add 1 and 2.", timeout=20)
-        self._mentions(_MARK, model, response, "a tool failed")
+        self._fail_unless_mentioned(_MARK, model, response, "a tool failed")
         call_count = sum(call.name == "add" for call in response.trace.tool_calls)
         # The model has to ask for each repetition, and the last request gets the final answer.
         max_call_count = max(1, len(model.requests) - 1)
@@ -319,7 +331,9 @@ class StrategyContract(Contract):
             "would make its changes twice; let the model decide"
         )
 
-    def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
+    def _fail_unless_mentioned(
+        self, mark: str, model: ScriptedModel, response: Response, what: str
+    ) -> None:
         """Fail unless the words of a failure are in a later request to the model or in the answer.
 
         Args:
@@ -339,7 +353,9 @@ class StrategyContract(Contract):
         if find_spec("delf_chat") is None:
             return  # without the plugin chat there are no conversations
         model = ScriptedModel()
-        async with self._agent(strategy, self.replies, _World(), model=model, chat=True) as agent:
+        async with self._agent(
+            strategy, self.replies, _SimulatedTools(), model=model, chat=True
+        ) as agent:
             await agent.arun(f"Add 1 and 2 for {_MARK}.", timeout=20)
             request_count = len(model.requests)
             model.replies.clear()
@@ -356,8 +372,8 @@ class StrategyContract(Contract):
     async def test_task_ends_for_any_model(self, strategy: Any, case: str) -> None:
         first_reply = (self.replies or fail_without(self, "`replies`"))[0]
         request_count = 0
-        world = _World()
-        world.failure = "the service is down" if "fails" in case else ""
+        simulated = _SimulatedTools()
+        simulated.failure = "the service is down" if "fails" in case else ""
 
         async def answer_as_in_case(request: ModelRequest) -> Any:
             """Return the model's reply that the parameter ``case`` of this test describes."""
@@ -369,13 +385,13 @@ class StrategyContract(Contract):
                 reply = f"{_MARK} {request_count}"
             elif case == "nothing":
                 reply = ""
-            else:  # "the same", and "the same, while its tool fails"
+            else:  # the cases in which the model repeats its first reply
                 reply = first_reply
             reply = reply(request) if callable(reply) else reply
             return await reply if inspect.isawaitable(reply) else reply
 
         model = ScriptedModel(default=answer_as_in_case)
-        async with self._agent(strategy, self.replies, world, model=model) as agent:
+        async with self._agent(strategy, self.replies, simulated, model=model) as agent:
             # _agent() has queued ``replies``, which would come before answer_as_in_case().
             model.replies.clear()
             await agent.arun("Add 1 and 2.", timeout=20)
@@ -386,7 +402,7 @@ class StrategyContract(Contract):
 
     async def test_methods_do_not_block_the_event_loop(self, strategy: Any) -> None:
         model = ScriptedModel()
-        async with self._agent(strategy, self.replies, _World(), model=model) as agent:
+        async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
             await agent.arun("Add 1 and 2.", timeout=20)  # open lazily opened resources first
 
             async def solve() -> None:
@@ -398,7 +414,7 @@ class StrategyContract(Contract):
 
     async def test_strategy_leaves_no_task_running(self, strategy: Any) -> None:
         before = asyncio.all_tasks()
-        async with self._agent(strategy, self.replies, _World()) as agent:
+        async with self._agent(strategy, self.replies, _SimulatedTools()) as agent:
             await agent.arun("Add 1 and 2.", timeout=20)
         await asyncio.sleep(_INSTANT)
         running = [task for task in asyncio.all_tasks() - before if not task.done()]
@@ -421,17 +437,17 @@ class StrategyContract(Contract):
             questions.append(request.action)
             return True
 
-        world = _World()
+        simulated = _SimulatedTools()
         async with self._agent(
             strategy,
             self.replies_that_need_approval,
-            world,
+            simulated,
             on_confirm=approve,
             approval_mode="interactive",
         ) as agent:
             await agent.arun("Forget Ann.", timeout=20)
         assert questions == ["forget"]
-        assert world.changes == ["forgot Ann"], "the approved call forget('Ann') was not made"
+        assert simulated.changes == ["forgot Ann"], "the approved call forget('Ann') was not made"
 
     async def test_failing_model_fails_the_task(self, strategy: Any) -> None:
         response = await self._solve(strategy, [LLMExecutionError("the model is down")])
@@ -441,14 +457,14 @@ class StrategyContract(Contract):
 
     async def test_incomplete_script_does_not_run(self, strategy: Any) -> None:
         for reason in ("content_filter", "length"):
-            world = _World()
-            # These replies would make the strategy call ``keep``, which changes the world.
+            simulated = _SimulatedTools()
+            # These replies would make the strategy call ``keep``, which changes the simulated.
             incomplete = [_with_finish_reason(reply, reason) for reply in self.replies_that_write]
-            async with self._agent(strategy, incomplete, world) as agent:
+            async with self._agent(strategy, incomplete, simulated) as agent:
                 response = await agent.arun("Keep Ann and Bob.", timeout=20)
             has_succeeded = response.status
             assert not has_succeeded, f"an answer that ended by {reason!r} counts as whole"
-            assert world.changes == [], f"a call of an answer that ended by {reason!r} was made"
+            assert simulated.changes == [], f"a call of an answer that ended by {reason!r} was made"
 
     async def test_task_can_time_out(self, strategy: Any) -> None:
         async def never(_request: object) -> str:
@@ -460,11 +476,11 @@ class StrategyContract(Contract):
         assert "Timeout" in response.error
 
     async def test_task_can_be_cancelled_during_a_call(self, strategy: Any) -> None:
-        world, journal = _World(), _journal()
-        world.may_add.clear()
-        async with self._agent(strategy, self.replies, world, journal) as agent:
+        simulated, journal = _SimulatedTools(), _journal()
+        simulated.may_add.clear()
+        async with self._agent(strategy, self.replies, simulated, journal) as agent:
             task = asyncio.ensure_future(agent.arun("Add 1 and 2.", timeout=20))
-            await world.add_began.wait()
+            await simulated.add_began.wait()
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
@@ -475,8 +491,8 @@ class StrategyContract(Contract):
 
     async def test_model_calls_count_against_the_budget(self, strategy: Any) -> None:
         costly = [_costly(answer) for answer in self.replies]
-        world, journal = _World(), _journal()
-        async with self._agent(strategy, costly, world, journal, budget_usd=100.0) as agent:
+        simulated, journal = _SimulatedTools(), _journal()
+        async with self._agent(strategy, costly, simulated, journal, budget_usd=100.0) as agent:
             response = await agent.arun("Add 1 and 2.", timeout=20)
             response.raise_for_status()
         events = await journal.read(response.trace.task_id)
@@ -484,26 +500,24 @@ class StrategyContract(Contract):
         assert reply_count >= 1
         assert response.cost_usd == reply_count * _COST
 
-    @pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
+    @pytest.mark.parametrize("were_calls_made", [True, False], ids=["it happened", "it did not"])
     async def test_killed_task_resumes_from_every_event(
-        self, strategy: Any, happened: bool
+        self, strategy: Any, were_calls_made: bool
     ) -> None:
         """Resume a task from each of its events, with interrupted calls either made or not."""
-        world, journal = _World(), _journal()
-        model, replies = (
-            ScriptedModel(),
-            self.replies_that_write or fail_without(self, "`replies_that_write`"),
-        )
-        options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
-        async with self._agent(strategy, replies, world, journal, model, **options) as agent:
+        simulated, journal = _SimulatedTools(), _journal()
+        model = ScriptedModel()
+        replies = self.replies_that_write or fail_without(self, "`replies_that_write`")
+        options: dict[str, Any] = {"on_confirm": simulated.decide, "approval_mode": "interactive"}
+        async with self._agent(strategy, replies, simulated, journal, model, **options) as agent:
             full_response = await agent.arun("Keep Ann and Bob.", timeout=20)
             full_response.raise_for_status()
             events = await journal.read(full_response.trace.task_id)
-            assert sorted(world.changes) == ["Ann", "Bob"]
+            assert sorted(simulated.changes) == ["Ann", "Bob"]
             for end in range(1, len(events)):
                 past_events = events[:end]
-                await journal.end_after(past_events)
-                world.restore(past_events, happened=happened)
+                await journal.reset_to(past_events)
+                simulated.restore(past_events, were_calls_made=were_calls_made)
                 reply_count = sum(isinstance(event, ModelReplied) for event in past_events)
                 model.replies.clear()
                 model.says(*replies[reply_count:])
@@ -511,21 +525,21 @@ class StrategyContract(Contract):
                 place = f"after event {end}, {type(past_events[-1]).__name__}"
                 assert response.error is None, place
                 assert response.text == full_response.text, place
-                assert sorted(world.changes) == ["Ann", "Bob"], place
-                now = await journal.read(full_response.trace.task_id)
-                assert _printed(now) == _printed(events), place
+                assert sorted(simulated.changes) == ["Ann", "Bob"], place
+                events_after_resume = await journal.read(full_response.trace.task_id)
+                assert _printed(events_after_resume) == _printed(events), place
 
     async def _solve(
         self, strategy: Any, replies: Sequence[Answer], timeout: float = 20.0
     ) -> Response:
-        async with self._agent(strategy, replies, _World()) as agent:
+        async with self._agent(strategy, replies, _SimulatedTools()) as agent:
             return await agent.arun("Add 1 and 2.", timeout)
 
     def _agent(
         self,
         strategy: Any,
         replies: Sequence[Answer],
-        world: _World,
+        simulated: _SimulatedTools,
         journal: Any = None,
         model: ScriptedModel | None = None,
         **options: Any,
@@ -544,7 +558,7 @@ class StrategyContract(Contract):
         host.provide(JournalSpec(name="kept", summary="Kept.", factory="x:y"), lambda: journal_used)
         everything: dict[str, Any] = {"approval_mode": "strict", **options}
         return Agent(
-            tools=world.tools,
+            tools=simulated.tools,
             llm="scripted",
             host=host,
             strategy="under-test",

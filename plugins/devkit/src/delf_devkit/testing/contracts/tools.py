@@ -95,7 +95,7 @@ class _ToolSet:
         return [action for actions in actions_of_tools for action in actions]
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Describe all tools."""
+        """Describe the tools that are functions; other objects have no single action."""
         actions = [
             connection.action
             for connection in map(as_connection, self.tools)
@@ -109,10 +109,11 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return whether a tool's source shows ``effect=…`` in the decorator ``@tool``.
+    """Return True if a tool's source has the decorator ``@tool(effect=…)``.
 
-    Also return True for a tool whose source shows no such decorator, and False for an object that
-    is no tool.
+    Also return True if the source is unavailable or has no decorator ``@tool``: the call
+    ``tool(function, effect=…)`` may have declared the effect. Return False for an object that is no
+    tool.
     """
     if not isinstance(item, Tool):
         return False
