@@ -7,7 +7,7 @@ from delf.errors import SandboxUnavailableError
 from delf.testing import ScriptedModel, TestHost
 from delf_engine.config import make_config
 from delf_engine.sandboxes.starting import choose_sandbox
-from delf_sandbox_monty.words import MODULES
+from delf_sandbox_monty.words import STANDARD_MODULES
 
 
 @tool(effect="read", confirm=False)
@@ -27,7 +27,7 @@ def test_unsupported_modules_are_listed_in_the_prompt(sandbox, shown):
     assert ("It lacks yield in functions whose tool calls change data" in model.prompts[0]) is shown
     named = [name for name in ("asyncio", "statistics") if f" {name}," in model.prompts[0]]
     assert (named == ["asyncio", "statistics"]) is shown
-    assert {"asyncio", "statistics"} <= MODULES
+    assert {"asyncio", "statistics"} <= STANDARD_MODULES
 
 
 async def test_allowed_packages_exclude_monty():

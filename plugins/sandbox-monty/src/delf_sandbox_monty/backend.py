@@ -105,7 +105,7 @@ class MontyBackend:
     async def aclose(self) -> None:
         """End all worker processes. Idempotent."""
         if self._loop is not asyncio.get_running_loop():
-            self._reset()
+            self._reset()  # forget sessions and the pool of another event loop, which has ended
         for session in list(self._open):
             await session.aclose()
         if self._pool is not None:

@@ -40,16 +40,16 @@ def check_generators(tree: ast.Module, functions: Functions) -> None:
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
             write_action = functions.write_action_for_each_item(node)
-            effect_clause = (
-                _named_expression_clause(node)
-                if write_action is None
-                else f"{write_action} is called"
-            )
-            if effect_clause and not _is_consumed_completely(node, parents):
+            # The text continues the message below: "so save() is called for every item".
+            if write_action is not None:
+                effect_text = f"{write_action} is called"
+            else:
+                effect_text = _assignment_text(node)
+            if effect_text and not _is_consumed_completely(node, parents):
                 raise AmbiguousError.at_node(
                     node,
                     "this sandbox goes through generators and map() at once, so "
-                    f"{effect_clause} for every item: make a list of it, or write a loop",
+                    f"{effect_text} for every item: make a list of it, or write a loop",
                 )
     for scope in functions.syntax.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
@@ -62,16 +62,18 @@ def check_generators(tree: ast.Module, functions: Functions) -> None:
                 )
 
 
-def _named_expression_clause(node: ast.AST) -> str | None:
-    """Return ``x := … is evaluated`` for a generator expression that contains ``:=``; else None.
+def _assignment_text(node: ast.AST) -> str | None:
+    """Return the text "x := … is evaluated" for a generator expression with an assignment to ``x``.
 
-    The caller's error message contains the clause. The evaluation of ``:=`` matters, because the
-    script can use the variable after the generator expression.
+    The text is a part of an error message. Return None for any other node. The script can use the
+    assigned variable after the generator expression.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None
-    targets = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
-    return next((f"{word} := … is evaluated" for word in targets), None)
+    for part in ast.walk(node):
+        if isinstance(part, ast.NamedExpr):
+            return f"{part.target.id} := … is evaluated"
+    return None
 
 
 def _printed_in(function: ast.AST) -> str | None:

@@ -131,6 +131,7 @@ class MontyRewriting(Rewriting):
         """
         if is_awaited:
             return
+        # The call ``f(x)`` becomes ``LATER(text, f)(x)``; error messages contain the text.
         node = place.node
         label = self._names.calls[id(node)]
         connection, _, method = label.partition(".")
@@ -143,7 +144,10 @@ class MontyRewriting(Rewriting):
         )
 
     def replace_passed_function(self, place: Place) -> None:
-        """Rewrite a tool that is passed to a function, so that its calls return awaitables."""
+        """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
+
+        The name ``f`` becomes ``LATER(text, f)``; error messages contain the text.
+        """
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._initial_names.tools:
@@ -154,7 +158,7 @@ class MontyRewriting(Rewriting):
 
     def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
-        # A tool that is used as a value, and not called in place, may be the unknown function.
+        # After ``f = get`` for a tool ``get``, the call ``f()`` is the call of an unknown function.
         tool_names = {*self._initial_names.tools, TOOLS}
         return super().may_return_awaitables() or any(
             place.node.id in tool_names and not is_called for place, is_called in self._syntax.loads
@@ -207,7 +211,8 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules_and_classes: set[str] = set()
-        # The functions passed to ``functools.wraps``: a decorated function has their name.
+        # The functions passed to ``functools.wraps``. A decorated function gets the name of one of
+        # them, so the names of other functions are uncertain.
         self._functions_passed_to_wraps: set[str] = set()
         # The number of context managers rewritten so far, for unique names of variables.
         self._context_manager_count = 0
@@ -634,7 +639,8 @@ def _check_syntax(tree: ast.Module) -> None:
     """Raise if a script has syntax that Monty does not support; the message has an alternative.
 
     Raises:
-        AmbiguousError: If the script has such syntax.
+        AmbiguousError: If the script has such syntax. Any script that is refused before it runs has
+            this error.
     """
     for node in ast.walk(tree):
         match node:
@@ -652,6 +658,7 @@ def _check_syntax(tree: ast.Module) -> None:
                 unsupported = "except*: write except"
             case _:
                 continue
+        # SUBSET begins the message with "this sandbox runs a subset of Python".
         raise AmbiguousError.at_node(node, f"{SUBSET} without {unsupported}")
 
 
@@ -663,7 +670,7 @@ def mark_called_attributes(tree: ast.AST) -> None:
 
 
 def _is_date_text(node: Any) -> bool:
-    """Return True for a constant text that is an ISO 8601 date."""
+    """Return True for a constant text that begins like an ISO 8601 date: ``2026-``."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"

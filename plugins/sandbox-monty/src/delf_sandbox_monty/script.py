@@ -11,7 +11,7 @@ from importlib import resources
 
 from delf.protocols.sandbox import Failed, ToolNames
 from delf_sandbox.guest.names import InitialNames
-from delf_sandbox.guest.nodes import AmbiguousError, position_of
+from delf_sandbox.guest.nodes import position_of
 from delf_sandbox.guest.script import VALUE, bound_names, call_main_function, keep_last_value
 from delf_sandbox_monty.aliases import ALIASES
 from delf_sandbox_monty.lowering import (
@@ -60,9 +60,7 @@ def prepare(source: str, initial_names: InitialNames) -> Prepared | Failed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _rewrite(source, initial_names)
-    except AmbiguousError as error:
-        return _failed(type(error).__name__, error, source)
-    except SyntaxError as error:
+    except SyntaxError as error:  # AmbiguousError is a subclass
         return _failed(type(error).__name__, error, source)
     except (ValueError, RecursionError, MemoryError) as error:
         return Failed(kind="SyntaxError", message=f"the script cannot be read: {error}")
@@ -242,7 +240,8 @@ def initial_names_of(
     functions: set[str] = set()
     initial_names = InitialNames(
         tools={tool.name: tool.methods for tool in tools},
-        # The dotted names of calls that change data; a plain tool, whose method is "", is its name.
+        # The names of calls that change data, such as ``mail.send``. A tool that is a function has
+        # the method "", and the call has only the tool's name.
         write_actions={
             f"{tool.name}.{method}" if method else tool.name
             for tool in tools

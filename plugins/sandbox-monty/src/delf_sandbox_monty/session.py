@@ -40,7 +40,7 @@ from delf_sandbox_monty.lowering import SHIMS, method_name
 from delf_sandbox_monty.script import Prepared, initial_names_of, prelude, prepare
 from delf_sandbox_monty.uses import UncalledTools, type_name
 from delf_sandbox_monty.values import for_monty, plain, plain_or_text
-from delf_sandbox_monty.words import MODULES, Source, describe, ended_itself
+from delf_sandbox_monty.words import STANDARD_MODULES, Source, describe, ended_itself
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class MontySession:
     Implements :class:`delf.protocols.sandbox.SandboxSession`.
 
     Args:
-        checkout: The entered session of Monty's pool.
+        pool_session: The entered session of Monty's pool.
         spec: The specification of the session.
         mounts: The folders that scripts can open, in Monty's form.
         folder: The folder on the host that contains these folders, removed with the session.
@@ -76,26 +76,26 @@ class MontySession:
 
     def __init__(
         self,
-        checkout: Any,
+        pool_session: Any,
         spec: SessionSpec,
         mounts: list[Any],
         folder: Path,
         forget: Callable[[MontySession], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._checkout = checkout
+        self._pool_session = pool_session
         self._spec = spec
         self._mounts = mounts
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        names = initial_names_of(spec.tools, MODULES | SHIMS)
+        names = initial_names_of(spec.tools, STANDARD_MODULES | SHIMS)
         self._initial_names, self._script_names, self._async_function_names = names
         self._reassigned_tools: set[str] = set()
         self._uncalled_tools = UncalledTools(self._tools)
-        self._calls_left_after_end: int | None = None
+        self._remaining_calls_after_script: int | None = None
         self._sources: dict[str, Source] = {}
-        self._code_count = 0  # how many codes Monty ran; Monty numbers their files by it
+        self._run_count = 0  # the number of texts that Monty ran; Monty numbers their files
         self._calls: set[asyncio.Task[CallAnswer]] = set()
         self._running: asyncio.Task[Any] | None = None
         self._host: ScriptHost | None = None
@@ -107,7 +107,7 @@ class MontySession:
         #
         # Monty creates a new exception from the name and message, so the number cannot be stored in
         # it.
-        self._raised: dict[tuple[str, str], int] = {}
+        self._call_ids_by_exception: dict[tuple[str, str], int] = {}
         # For the name and message of each exception, the HTTP status of the failed call.
         #
         # Exceptions in Monty cannot have attributes.
@@ -131,14 +131,16 @@ class MontySession:
     @property
     def worker(self) -> int:
         """The process id of the session's interpreter."""
-        return self._checkout.worker_pid
+        return self._pool_session.worker_pid
 
     async def begin(self) -> None:
         """Define tools' exceptions and the helpers of rewritten scripts in the interpreter."""
-        tools = ", ".join(f"{name!r}: {name}" for name in self._tools)
-        methods = {type_name(name): list(listed) for name, listed in self._tools.items() if listed}
-        names = f"__delf_methods__ = {methods!r}\n__delf_tools__ = {{{tools}}}"
-        await self._feed(f"{PREAMBLE}\n{prelude()}\n{names}")
+        methods_by_type = {
+            type_name(name): list(methods) for name, methods in self._tools.items() if methods
+        }
+        tools_by_name = ", ".join(f"{name!r}: {name}" for name in self._tools)
+        tables = f"__delf_methods__ = {methods_by_type!r}\n__delf_tools__ = {{{tools_by_name}}}"
+        await self._run_in_monty(f"{PREAMBLE}\n{prelude()}\n{tables}")
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
         """Run a script and return its outcome; ``host`` makes the script's calls."""
@@ -155,10 +157,10 @@ class MontySession:
         self._script_names |= prepared.names
         self._async_function_names |= prepared.functions
         self._reassigned_tools.update(prepared.reassigned_tools)
-        self._sources[f"<python-input-{self._code_count}>"] = Source(code, prepared.lines)
+        self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
         self._reached_limit = self._requested_rerun = None
         self._printed_characters = 0
-        self._raised.clear()
+        self._call_ids_by_exception.clear()
         self._host = host
         try:
             outcome = await self._run_to_the_end(prepared)
@@ -180,7 +182,9 @@ class MontySession:
         """Bind the tool names again that earlier scripts bound to something else."""
         if self._reassigned_tools:
             names = self._reassigned_tools
-            await self._feed("\n".join(f"{name} = __delf_tools__[{name!r}]" for name in names))
+            await self._run_in_monty(
+                "\n".join(f"{name} = __delf_tools__[{name!r}]" for name in names)
+            )
             self._reassigned_tools.clear()
 
     async def _run_to_the_end(self, prepared: Prepared) -> Outcome:
@@ -194,11 +198,11 @@ class MontySession:
         if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
             # Run leftover tasks after the script's last line, as an event loop does, with a limit
             # for tasks that never end.
-            self._calls_left_after_end = _MAX_CALLS_AFTER_END
+            self._remaining_calls_after_script = _MAX_CALLS_AFTER_END
             try:
                 end_outcome = await self._run("await __delf_end__()")
             finally:
-                self._calls_left_after_end = None
+                self._remaining_calls_after_script = None
             if not isinstance(end_outcome, Done):
                 return end_outcome
             if missed := cast("list[str]", end_outcome.value):
@@ -226,7 +230,7 @@ class MontySession:
         """Run code in the interpreter, and return how it ended as an outcome."""
         from pydantic_monty import MontyCrashedError, MontyError
 
-        self._running = asyncio.ensure_future(self._feed(code))
+        self._running = asyncio.ensure_future(self._run_in_monty(code))
         watching = self._loop.create_task(self._watch_scratch(self._running))
         try:
             await asyncio.wait({self._running})
@@ -260,7 +264,8 @@ class MontySession:
             modules = modules_of(self._spec)
             outcome = describe(error, self._sources, self._tools, modules, limits)
             if isinstance(outcome, Failed):
-                return replace(outcome, call_id=self._raised.get((outcome.kind, outcome.message)))
+                call_id = self._call_ids_by_exception.get((outcome.kind, outcome.message))
+                return replace(outcome, call_id=call_id)
             return outcome
         return Crashed(message=f"the interpreter is gone: {error}")
 
@@ -276,12 +281,13 @@ class MontySession:
                 )
                 return
 
-    async def _feed(self, code: str) -> Any:
-        self._code_count += 1
-        return await self._checkout.feed_run(
+    async def _run_in_monty(self, code: str) -> Any:
+        """Run code in the interpreter; return the value of its last expression."""
+        self._run_count += 1
+        return await self._pool_session.feed_run(
             code,
             external_lookup=self._provided_names,
-            print_callback=self._take_print,
+            print_callback=self._record_print,
             mount=self._mounts,
         )
 
@@ -290,7 +296,7 @@ class MontySession:
         from pydantic_monty import MontyError
 
         try:
-            listing = await self._feed(_VARIABLES)
+            listing = await self._run_in_monty(_VARIABLES)
         except MontyError:
             return outcome
         except RuntimeError:
@@ -309,7 +315,7 @@ class MontySession:
             self._running.cancel()
             await asyncio.wait({self._running})
         try:
-            await self._checkout.__aexit__(None, None, None)
+            await self._pool_session.__aexit__(None, None, None)
         except RuntimeError as error:
             _log.debug("a worker ended before its session: %s", error)
         for mount in self._mounts:
@@ -324,7 +330,7 @@ class MontySession:
 
         names: dict[str, Any] = {
             "add_to_output_files": FunctionWithUsage(ADD_FILE, self._add_file),
-            "rerun": FunctionWithUsage(RERUN, self._ask_rerun),
+            "rerun": FunctionWithUsage(RERUN, self._rerun),
             "__delf_status__": self._status,
         }
         for name, methods in self._tools.items():
@@ -356,9 +362,9 @@ class MontySession:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._last_call_id += 1
         number = self._last_call_id
-        if self._calls_left_after_end is not None:
-            self._calls_left_after_end -= 1
-            if self._calls_left_after_end < 0:
+        if self._remaining_calls_after_script is not None:
+            self._remaining_calls_after_script -= 1
+            if self._remaining_calls_after_script < 0:
                 raise _EXCEPTIONS["ToolError"](
                     "a task goes on with calls after the script's end: await it"
                 )
@@ -382,7 +388,7 @@ class MontySession:
         answer = await task
         if isinstance(answer, Raised):
             # Monty reports an uncaught exception by type and message, without the call's number.
-            self._raised[answer.kind, answer.message] = number
+            self._call_ids_by_exception[answer.kind, answer.message] = number
             self._statuses[answer.kind, answer.message] = answer.http_status
         return await _in_thread_if_large(self._unpack, answer)
 
@@ -397,6 +403,7 @@ class MontySession:
         inspected_bytes = 0
         try:
             copied = plain([list(args), kwargs], self._max_copied_bytes)
+            # A tool among the arguments shows that the script forgot to call this tool.
             self._uncalled_tools.raise_if_in(copied)
             check_size(copied, limit)
             data = dumps(copied)
@@ -408,7 +415,8 @@ class MontySession:
             problem, inspected_bytes = str(error), self._max_copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        exceeded = self._budget.count_call(0, inspected_bytes)  # refused arguments took time, too
+        # The inspection of refused arguments takes time, too: count its bytes in the budget.
+        exceeded = self._budget.count_call(0, inspected_bytes)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)
@@ -429,6 +437,7 @@ class MontySession:
                 f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be passed"
             )
             raise _EXCEPTIONS["ToolError"](f"{problem}; ask for less")
+        # Decoding makes a copy for the script, so that the script cannot change the host's value.
         return for_monty(loads(data))
 
     def _status(self, kind: str, message: str) -> int | None:
@@ -442,7 +451,7 @@ class MontySession:
 
     # -- what scripts say ---------------------------------------------------------------
 
-    def _take_print(self, _stream: str, text: str) -> None:
+    def _record_print(self, _stream: str, text: str) -> None:
         """Record printed text; end the script beyond the output limit.
 
         Monty calls this in one of its threads.
@@ -484,6 +493,7 @@ class MontySession:
             return
         data = b"".join(self._chunks)
         self._chunks.clear()
+        # A tool written to the file as text shows that the script forgot to call this tool.
         self._uncalled_tools.raise_if_in_file(data)
         host = self._host
         if host is not None and self._reached_limit is None:
@@ -491,8 +501,8 @@ class MontySession:
             # Block the script's thread until the host has accepted or refused the file.
             asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
 
-    def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End the script, so that the model writes another script: ``rerun()`` of scripts.
+    def _rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
+        """End the script, so that the model writes another script. Scripts call ``rerun()``.
 
         Args:
             context: The facts that the model needs for the other script.
@@ -504,7 +514,7 @@ class MontySession:
         self._requested_rerun = Rerun(
             context=str(context), remaining=str(remaining), carry=tuple(names)
         )
-        raise KeyboardInterrupt("the script asked for another pass")
+        raise KeyboardInterrupt("the script asked for another script")
 
     def _end_by_limit(self, limit: str, message: str) -> None:
         """End the script because it exceeded a limit. The script cannot catch this."""
@@ -539,21 +549,27 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
-    """Describe the variables of a script. The interpreter's listing is untrusted."""
+    """Return descriptions of a script's variables by name, such as "list of 3 int | str".
+
+    Args:
+        listing: The untrusted answer of the interpreter. For each variable, the name of its type,
+            its length or -1, and the names of its items' types.
+        tools: The names of tools, which are left out.
+    """
     if not isinstance(listing, dict):
         return {}
-    names: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for name, value in list(cast("dict[Any, Any]", listing).items())[-60:]:
         match value:
-            case (str(kind), int(size), [*items]) if not (
+            case (str(kind), int(size), [*item_kinds]) if not (
                 str(name).startswith("_")
                 or name in _HIDDEN
                 or name in tools
                 or kind.startswith("__delf_")
             ):
-                listed = " | ".join(sorted(map(str, items), key=str.lower)[:_MAX_KINDS])
-                length = f" of {size} {listed}" if items else f" of length {size}"
-                names[str(name)] = kind + (length if size >= 0 else "")
+                item_text = " | ".join(sorted(map(str, item_kinds), key=str.lower)[:_MAX_KINDS])
+                length_text = f" of {size} {item_text}" if item_kinds else f" of length {size}"
+                descriptions[str(name)] = kind + (length_text if size >= 0 else "")
             case _:
                 pass
-    return names
+    return descriptions

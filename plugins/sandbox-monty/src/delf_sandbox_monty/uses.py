@@ -14,7 +14,7 @@ from delf_sandbox.guest.misuse import misuse_message
 from delf_sandbox_monty.lowering import method_name
 
 _OURS: Final = "__delf_"
-_MARKS: Final = (_OURS, " external>")
+_PARTS_OF_INTERNAL_NAMES: Final = (_OURS, " external>")
 _TYPE: Final = re.compile(r"__delf_tool_(\w+?)__")
 
 
@@ -29,7 +29,9 @@ def replace_type_names(text: str) -> str:
 
 
 class UncalledTools:
-    """Finds actions and connections that a script outputs as values.
+    """Finds actions and connections in a script's output, which the script forgot to call.
+
+    An example is ``print(mail.read)`` instead of ``print(await mail.read())``.
 
     Args:
         tools: A mapping from the name of each connection or plain tool to its actions; a plain tool
@@ -68,18 +70,21 @@ class UncalledTools:
             TypeError: If the file contains such a ``repr``. The message has the call to write.
         """
         # A quick test, because a file can be large.
-        if any(mark.encode() in data for mark in _MARKS):
+        if any(mark.encode() in data for mark in _PARTS_OF_INTERNAL_NAMES):
             self.raise_if_in(data.decode("utf-8", "replace"))
 
     def error_message(self, value: Any) -> str | None:
-        """Return an error message if a text in a value shows an action or a connection, else None.
+        """Return an error message if a text in a value has the internal name of a tool, else None.
 
-        Monty formats an action that the script did not call as a text with its internal name.
+        Monty formats an action or a connection as a text with its internal name. The script then
+        forgot a call.
         """
         if self._pattern is None:
             return None
         for text in _texts(value):
-            if any(mark in text for mark in _MARKS) and (match := self._pattern.search(text)):
+            if any(mark in text for mark in _PARTS_OF_INTERNAL_NAMES) and (
+                match := self._pattern.search(text)
+            ):
                 return misuse_message(*self._tool_by_shown_text[match[0]])
         return None
 

@@ -14,7 +14,8 @@ from delf_sandbox_monty.lowering import SHIMS, SUBSET
 from delf_sandbox_monty.script import line_of
 from delf_sandbox_monty.uses import replace_type_names
 
-MODULES: Final = frozenset(
+# The modules of the standard library that scripts can import.
+STANDARD_MODULES: Final = frozenset(
     {
         "asyncio",
         "base64",
@@ -98,7 +99,7 @@ class Source:
     text: str
     lines: Sequence[int] = ()
 
-    def line(self, number: int) -> int:
+    def original_line_number(self, number: int) -> int:
         """Return the number of the line in the model's text for a line that Monty ran."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else number
 
@@ -150,8 +151,8 @@ def _innermost_line(error: Any, sources: Mapping[str, Source]) -> tuple[int | No
     for frame in reversed(error.traceback()):
         source = sources.get(frame.filename)
         if source is not None:
-            line = source.line(frame.line)
-            return line, line_of(source.text, line)
+            number = source.original_line_number(frame.line)
+            return number, line_of(source.text, number)
     return None, None
 
 
@@ -163,15 +164,17 @@ def _explain(
     The message names an alternative to a feature that this subset of Python does not have.
     """
     if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
-        have = sorted(name for name in modules if name in MODULES)
-        if match[1].partition(".")[0] in modules:
-            return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(have)}"
-        return "ImportError", import_refusal(match[1], have)
+        # The session's modules may have others than Monty's, which the message does not list.
+        available = sorted(name for name in modules if name in STANDARD_MODULES)
+        is_part_missing = match[1].partition(".")[0] in modules  # such as a missing submodule
+        if is_part_missing:
+            return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(available)}"
+        return "ImportError", import_refusal(match[1], available)
     # Replace names of delf's own helpers, such as '__delf_Later__', by what the script knows.
     text = _HELPER_NAME.sub(lambda match: f"'{_OBJECT_KINDS.get(match[1], 'function')}'", text)
     if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
         name, method = match.groups()
-        if method in tools[name]:
+        if method in tools[name]:  # the script used the method as a value
             return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
     if (
