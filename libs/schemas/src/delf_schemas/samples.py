@@ -65,7 +65,7 @@ class Samples:
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self.has_new_types = False
-        """Whether a result had a new type since a caller last set this flag to False."""
+        """True if a result had a new type since a caller last set this flag to False."""
         stored = _mapping(None if store is None else store.read())
         # The shape of an action's results is a JSON schema that all results in the sample fit.
         self._shapes_by_action = _mapping(stored.get("shapes"))

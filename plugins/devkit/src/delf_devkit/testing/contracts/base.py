@@ -216,12 +216,12 @@ async def _longest_pause(note_sign_of_life: Callable[[], None]) -> float:
 def _test_functions(cls: type) -> Iterator[tuple[str, Any]]:
     """Yield the name and the function of every test of a class.
 
-    A class in which a flag disables a test has None in place of the function. The function of the
-    base class is then yielded.
+    For a test that a flag of a subclass has disabled, yield the function of the base class.
     """
     for name in dir(cls):
         if name.startswith("test_"):
             members = (vars(base).get(name) for base in cls.__mro__)
+            # A disabled test has the value None.
             function = next((item for item in members if item is not None), None)
             if function is not None:
                 yield name, function

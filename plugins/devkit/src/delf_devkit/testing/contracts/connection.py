@@ -334,9 +334,9 @@ class ConnectionContract(Contract):
         # The same calls with other arguments have other results, which could be mixed up.
         variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
         for variant in variants[:_MAX_VARIANTS]:
-            try:
-                result = await encoded_result(variant)
-            except Exception:  # noqa: S112 - a simulated service may refuse the arguments
+            # A simulated service may refuse a variant. The error is then the result of gather().
+            (result,) = await asyncio.gather(encoded_result(variant), return_exceptions=True)
+            if isinstance(result, BaseException):
                 continue
             first_results.append(result)
             calls.append(variant)
