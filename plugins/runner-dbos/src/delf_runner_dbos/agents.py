@@ -56,10 +56,11 @@ class Agents:
         """Return an agent for a task, and a function that gives the agent back.
 
         Args:
-            setup: The task's setup: options of ``delf run``. The project's agent if empty.
+            setup: The task's setup: the options of ``delf run`` with which the task was submitted.
+                An empty setup gets the project's own agent.
 
         Raises:
-            ConfigurationError: If the task belongs to another folder.
+            ConfigurationError: If the task was submitted in the folder of another project.
             DelfError: If the agent cannot be created.
         """
         setup = {name: setup[name] for name in _AGENT_FIELDS if name in setup}
@@ -106,9 +107,12 @@ class Agents:
                 )
             setup_here = {**task_setup, "folder": str(working_folder)}
             options = restore_options(state, options, setup_here)
+        # The project's settings override the defaults, and the fixed options override the settings.
         agent_setup = Setup.of(state, options)
-        set_fields = agent_setup.project.agent.model_fields_set
-        defaults = {name: value for name, value in self._defaults.items() if name not in set_fields}
+        project_fields = agent_setup.project.agent.model_fields_set
+        defaults = {
+            name: value for name, value in self._defaults.items() if name not in project_fields
+        }
         return agent_setup.agent(**{**defaults, **self._fixed_options})
 
     async def aclose(self) -> None:

@@ -39,7 +39,9 @@ The agents have no journal and no approvals.
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of comparing the items of a watched call with earlier items.
+    """The result of comparing the items that a call returned with the items of earlier calls.
+
+    A schedule makes the call again and again to look for new items.
 
     Args:
         new: Pairs of digest and item for the new items, newest first.
@@ -109,7 +111,8 @@ def compare_items(
     if new and known_set and are_all_new:
         note = "all items are new: more may have come than one call returns; ask more often"
     selected = new[:_MAX_NEW_ITEMS]
-    deferred = {digest for digest, _ in new[_MAX_NEW_ITEMS:]}  # new again at the next firing
+    # Items beyond the limit are not stored as known, so that the next call finds them again.
+    deferred = {digest for digest, _ in new[_MAX_NEW_ITEMS:]}
     return Comparison(
         [(digest, truncate_item(item)) for digest, item in selected],
         _merge_digests([digest for digest in digests if digest not in deferred], known),
