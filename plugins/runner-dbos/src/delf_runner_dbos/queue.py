@@ -84,11 +84,13 @@ def task_id_of(workflow_id: str) -> str:
 
 
 def belongs_to_project(setup: Mapping[str, Any], former_folders: Collection[str]) -> bool:
-    """Return True if a task belongs to this folder, to no folder, or to an earlier folder.
+    """Return True if a task was submitted in the current folder or in an earlier one.
+
+    A task that was submitted without a folder also belongs to the project.
 
     Args:
-        setup: The setup of the task.
-        former_folders: Earlier paths of the project's folder.
+        setup: The setup of the task, with its ``folder``.
+        former_folders: Earlier paths of the project's folder, which is the current folder.
     """
     folder = str(setup.get("folder", ""))
     if not folder:
@@ -123,7 +125,8 @@ class DbosQueue:
     async def restore(self, task: TaskQueued) -> None:
         """Enqueue a task unless a workflow of the task is already queued or running."""
         await self.enqueue(task)
-        # DBOS ignores a second workflow with a known id, also if the first one has failed.
+        # DBOS ignores a workflow with a known id, even if the first workflow with this id failed.
+        # In this case, enqueue a workflow with another id.
         if await self.without_workflow([task.task_id]):
             await self.requeue(Ticket.of(task), _delay(task))
 
@@ -198,6 +201,7 @@ class DbosQueue:
 
     async def running_workflows(self, queues: Collection[str]) -> Sequence[WorkflowStatus]:
         """Return the running workflows of some queues, including those of other runners."""
+        # Tasks with an owner are in a second DBOS queue.
         names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
         return await self.call(
             lambda client: client.list_workflows(

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from delf.errors import (
     BudgetExceededError,
@@ -80,6 +80,11 @@ class RunnerOptions:
     former_folders: Collection[str] = ()
 
 
+class _Run(NamedTuple):
+    workflow_id: str
+    dbos_queue_name: str
+
+
 @dataclass(frozen=True)
 class _RunningWorkflow:
     """A workflow that was running at a check for dead runners.
@@ -122,8 +127,7 @@ class Runner:
         self._read_only_agents = read_only_agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        # The workflow id and the name of the DBOS queue of each current run.
-        self._runs: dict[object, tuple[str, str]] = {}
+        self._current_runs: dict[object, _Run] = {}
         self._observed_workflows: dict[str, _RunningWorkflow] = {}
         self._shutdown_requested = asyncio.Event()
         self._is_shutting_down = False
@@ -141,12 +145,13 @@ class Runner:
         """
         if not await self._start(workflows):
             return
+        # Release the workflows of dead runners, restore lost workflows, and delete old ones.
         background_work = [
             asyncio.ensure_future(work)
             for work in (
                 self._repeat(self._options.lease / 3, self.sweep),
                 self._repeat(_UPKEEP_SECONDS, self.restore),
-                self._repeat(_UPKEEP_SECONDS, self._forget),
+                self._repeat(_UPKEEP_SECONDS, self._delete_old),
             )
         ]
         await self._shutdown_requested.wait()
@@ -154,14 +159,13 @@ class Runner:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
-        # A mapping from the id of each unfinished workflow to the name of its queue.
-        unfinished = dict(self._runs.values())
+        unfinished = {run.workflow_id: run.dbos_queue_name for run in self._current_runs.values()}
         self._is_shutting_down = True
         try:
             await all_ended([self._read_only_agents.aclose(), self._agents.aclose()])
         finally:
             try:
-                # Without the release, other runners could start these tasks only after the lease.
+                # Other runners could otherwise start these tasks only after this runner's lease.
                 await self._queue.release(unfinished)
             except DelfError as error:
                 _log.warning("%d tasks wait until their lease ends: %s", len(unfinished), error)
@@ -178,7 +182,7 @@ class Runner:
                 for name, settings in self._options.queues.items():
                     await self._queue.register(name, settings, self._options.concurrency)
                 await workflows.start(self._options.queues)
-            except Exception as error:  # the drivers of databases differ
+            except Exception as error:  # drivers of databases raise errors of any type
                 outage.record_failure(DelfError(str(error).partition("\n")[0]))
                 await self._pause(AWAY_SECONDS)
             else:
@@ -203,7 +207,7 @@ class Runner:
         """
         outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._shutdown_requested.is_set():
-            with outage.track(Exception):  # a database may be away; the drivers differ
+            with outage.track(Exception):  # drivers of databases raise errors of any type
                 await work()
             await self._pause(min(seconds, AWAY_SECONDS) if outage.failures else seconds)
 
@@ -219,7 +223,7 @@ class Runner:
         # before its first run has returned.
         run = object()
         queue_name = ticket.dbos_queue_name
-        self._runs[run] = workflow_id, queue_name
+        self._current_runs[run] = _Run(workflow_id, queue_name)
         try:
             async with self._permit() as has_permit:
                 if has_permit:
@@ -228,7 +232,7 @@ class Runner:
             # a permit goes back to its queue.
             return await self._retry(lambda: self._queue.release({workflow_id: queue_name}))
         finally:
-            del self._runs[run]
+            del self._current_runs[run]
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
@@ -257,12 +261,14 @@ class Runner:
             is_due = record.state is TaskState.QUEUED and _is_due(record)
             if is_due or record.state is TaskState.INTERRUPTED:
                 record = await self._run_task(record)
-        except Exception as error:  # a database may be away; the drivers differ
+        except Exception as error:  # drivers of databases raise errors of any type
             return await self._requeue_failed(ticket, error)
         if record.state.is_terminal:
             return record.state.value
         if record.state is TaskState.INTERRUPTED:
-            return await self._requeue_later(ticket.requeued(), 0.0)
+            # The run did not end the task. The count of requeues makes each further pause longer.
+            return await self._requeue_later(ticket.requeued(), seconds=0.0)
+        # The task has to wait, which is no failure, so the count of requeues begins again.
         if record.state is TaskState.QUEUED:
             wait_seconds = (record.not_before or 0.0) - time.time()
         else:
@@ -298,8 +304,9 @@ class Runner:
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
         # Without this limit, a task that kills its process would kill one runner after another.
-        if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
-            await self._fail(task_id, _lost_runner_error(task_id, record.losses + 1))
+        lost_runners, max_lost_runners = record.losses, queue.losses
+        if record.state is TaskState.INTERRUPTED and lost_runners >= max_lost_runners:
+            await self._fail(task_id, _lost_runner_error(task_id, lost_runners + 1))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
@@ -308,7 +315,7 @@ class Runner:
                 if ledger is not None and ledger.is_exhausted:
                     # The task is not requeued, because the budget is renewed only next month.
                     end_event = await self._fail(task_id, _budget_error(queued))
-                    # No agent runs that would call the listener, which notifies the owner.
+                    # An agent would call the listener to notify the owner, but no agent runs.
                     notify_owner = owner_options["listeners"][0]
                     notify_owner(end_event)
                     return await self._journal.task(task_id)
@@ -341,7 +348,11 @@ class Runner:
         }
 
     async def _requeue_failed(self, ticket: Ticket, error: Exception) -> str:
-        """Put a task back into the queue after an error, for this or another runner."""
+        """Put a task back into the queue after an error, for this or another runner.
+
+        Returns:
+            ``requeued``, the state of the task for DBOS.
+        """
         if not self._is_shutting_down:
             _log.log(
                 logging.DEBUG if ticket.requeues else logging.WARNING,
@@ -349,10 +360,18 @@ class Runner:
                 ticket.task_id,
                 error,
             )
-        return await self._requeue_later(ticket.requeued(), 0.0)
+        return await self._requeue_later(ticket.requeued(), seconds=0.0)
 
     async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:
-        """Put a task back into the queue, with a delay of at least some seconds."""
+        """Put a task back into the queue.
+
+        Args:
+            ticket: The ticket of the task.
+            seconds: The minimum delay. The delay is longer if the task was often requeued.
+
+        Returns:
+            ``requeued``, the state of the task for DBOS.
+        """
         # Back off, so that a task that fails at once does not keep all runners busy.
         backoff = min(2.0**ticket.requeues, _MAX_REQUEUE_SECONDS) if ticket.requeues else 0.0
         delay = max(seconds, backoff)
@@ -361,6 +380,7 @@ class Runner:
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> str:
         """Retry a queue operation until the database responds, and return ``requeued``."""
         while not self._is_shutting_down:
+            # track() suppresses the error of a database that does not answer.
             with self._queue_outage.track(DelfError):
                 await work()
                 return "requeued"
@@ -402,8 +422,9 @@ class Runner:
         known_digests = None
         if watches_call and not context.get("test"):
             known_digests = await seen_digests(self._queue, context)
-        # The next firing reads these fields, also if the current firing fails.
-        fields_for_next = {"made": context.get("made"), "seen": known_digests or []}
+        # The next firing of a schedule that looks for new items reads these fields, also if this
+        # firing fails.
+        fields_for_next_firing = {"made": context.get("made"), "seen": known_digests or []}
         try:
             await self._check_person(context.get("key"))
             if not watches_call:
@@ -423,7 +444,7 @@ class Runner:
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
             _log.warning("the schedule %s failed: %s", context["name"], error.message)
-            return {**fields_for_next, "tasks": [], "failure": error.message}
+            return {**fields_for_next_firing, "tasks": [], "failure": error.message}
         # The tasks' ids are derived from schedule and item, so that a workflow that is repeated
         # after a crash submits the same tasks again and no new tasks.
         schedule_id = f"{context['name']}:{context['made']}"
@@ -438,7 +459,7 @@ class Runner:
             )
         ]
         return {
-            **fields_for_next,
+            **fields_for_next_firing,
             "seen": [*comparison.seen],
             "tasks": tasks,
             "note": comparison.note,
@@ -458,6 +479,8 @@ class Runner:
         person = next(
             (person for person in await self._journal.people() if person.holder == holder), None
         )
+        # An owner who is no person in the journal has an API key from the server's settings, which
+        # the runner does not know.
         if person is not None and (person.revoked_at is not None or "run" not in person.rights):
             raise ConfigurationError(f"{person.name} may not run tasks any more")
 
@@ -524,7 +547,7 @@ class Runner:
         while True:
             try:
                 is_ours = await self._submit(queued)
-            except Exception as error:  # a database may be away; the drivers differ
+            except Exception as error:  # drivers of databases raise errors of any type
                 outage.record_failure(error)
                 await asyncio.sleep(AWAY_SECONDS)
             else:
@@ -566,11 +589,11 @@ class Runner:
         has claimed the task for the duration of a lease.
         """
         running = await self._queue.running_workflows(self._options.queues)
-        own_workflows = dict(self._runs.values())
+        own_workflow_ids = {run.workflow_id for run in self._current_runs.values()}
         running_now = {
             row.workflow_id: _RunningWorkflow(row.dequeued_at, monotonic())
             for row in running
-            if row.workflow_id not in own_workflows
+            if row.workflow_id not in own_workflow_ids
         }
         # A restarted workflow has another start time. The lease then counts from the restart.
         observed = self._observed_workflows
@@ -585,18 +608,25 @@ class Runner:
             if await self._is_abandoned(workflow_id, monotonic() - workflow.first_observed):
                 await self._queue.release({workflow_id: queues[workflow_id]})
 
-    async def _is_abandoned(self, workflow_id: str, unclaimed_seconds: float) -> bool:
+    async def _is_abandoned(self, workflow_id: str, seconds: float) -> bool:
+        """Return True if no living process works on the task of a running workflow.
+
+        Args:
+            workflow_id: The id of the workflow.
+            seconds: The duration for which this runner has seen the workflow run. Usually, a runner
+                has claimed the task after a much shorter time.
+        """
         try:
             state = (await self._journal.task(task_id_of(workflow_id))).state
         except UnknownTaskError:
             state = TaskState.QUEUED
-        if state is TaskState.RUNNING:
+        if state is TaskState.RUNNING:  # a living process has claimed the task
             return False
-        return state is TaskState.INTERRUPTED or unclaimed_seconds > self._options.lease
+        return state is TaskState.INTERRUPTED or seconds > self._options.lease
 
     async def restore(self) -> None:
         """Enqueue tasks that have no workflow, for example after a loss of DBOS's database."""
-        missing_by_folder: Counter[str] = Counter()
+        task_count_by_missing_folder: Counter[str] = Counter()
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
             waiting: list[str] = []
             last: ListPlace | None = None
@@ -616,8 +646,9 @@ class Runner:
                 if belongs_to_project(queued.setup, self._options.former_folders):
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
-                    missing_by_folder[folder] += 1
-        for folder, count in missing_by_folder.items():  # existing folders have their own runners
+                    task_count_by_missing_folder[folder] += 1
+                # A runner in the folder restores the tasks of another folder that exists.
+        for folder, count in task_count_by_missing_folder.items():
             _log.warning(
                 "%d tasks belong to the folder %s, which does not exist; if the project was "
                 "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",
@@ -626,11 +657,11 @@ class Runner:
                 Path.cwd(),
             )
 
-    async def _forget(self) -> None:
+    async def _delete_old(self) -> None:
         """Delete old workflows, tasks beyond the journal's retention, and orphaned workflows."""
         before = time.time() - _REMEMBER_SECONDS
-        # delete_idle_firings() returns the newest firing of each schedule, which is kept, because
-        # the next firing reads its result.
+        # The newest firing of each schedule is kept, because the next firing reads its result.
+        # delete_idle_firings() returns the ids of these firings.
         kept_firing_ids = await delete_idle_firings(self._queue)
         await self._queue.delete_old_workflows(before, excluded_ids=kept_firing_ids)
         if ages := self._journal.keep:
@@ -648,10 +679,13 @@ class Runner:
 
 
 def _fill_routine_call(task: str, item: Any) -> str:
-    """Fill the parameters of a routine call with the fields of an item.
+    """Fill the placeholders in a task with the fields of an item.
 
-    If a field is missing, return the task unchanged. The task then fails when it runs, and the
-    tasks of other items still start.
+    Args:
+        task: The text of a task, which is the call of a routine. If the item lacks a field, the
+            text is returned unchanged: the task then fails when it runs, and the tasks of other
+            items still start.
+        item: The item.
     """
     try:
         return RoutineCall.read(task).text_for(item)
