@@ -124,7 +124,9 @@ class LiveSession:
                 user_agent_header="delf",
                 proxy=None
                 if proxy is None
-                else proxy.checked_address(socks="python_socks", package="python-socks[asyncio]"),
+                else proxy.checked_address(
+                    socks_module="python_socks", package="python-socks[asyncio]"
+                ),
                 max_size=MAX_BYTES,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=_PING_SECONDS,
