@@ -17,7 +17,7 @@ from delf.errors import ConfigurationError
 from delf.records import dataclass
 from delf.trust.decisions import digest_items
 from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file, texts_in
-from delf_engine.config import LLM_FIELDS
+from delf_engine.config import PREFIX, AgentConfig, InProject
 from delf_engine.project.folder import Folder
 
 Kind = Literal["start", "run", "instruct", "contact", "read", "loosen", "reach", "ask", "set"]
@@ -35,10 +35,12 @@ KINDS: Final[Mapping[Kind, str]] = {
 """The heading of each kind of effect, in display order."""
 
 _COMMAND_KEYS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
+# Keys of connections, plugins and workers; the fields of ``AgentConfig`` declare their effects.
 _PERMISSION_KEY: Final = re.compile(
     r"allow|approv|confirm|isolation|sandbox|effects|annotations|sampling|others|trust|flows|mode$"
-    r"|^unpriced|budget|learn|default|libs"
+    r"|^unpriced|budget|learn|default|libs|^own_"
 )
+_MODEL_KEY: Final = re.compile(r"(^|_)llm$")
 _ADDRESS: Final = re.compile(
     r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^\s/?#@]*@)?([^\s/?#,;'\"<>\\]*)"
 )
@@ -50,7 +52,6 @@ _FRONT_MATTER_MARK: Final = "---"
 _SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
 # Matches the keys of an OpenAPI specification whose addresses delf contacts.
 _SERVER_KEY: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
-_MODEL_PATHS: Final = frozenset((name,) for name in LLM_FIELDS)
 _MAX_VALUE_CHARACTERS: Final = 200
 _MAX_PATH_PARTS: Final = 3
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -205,10 +206,12 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     """Yield what the variables in a folder's ``.env`` file make delf do."""
     for variable, value in folder.env.entries:
         yield from _text_effects(value, f"{name}: {variable}", folder.root)
-        if variable.startswith("DELF_"):
+        if variable.startswith(PREFIX):
             # DELF_A__B sets the key "b" of the table "a".
-            key = variable.lower().removeprefix("delf_").rpartition("__")[2]
-            yield from _value_effects((key,), variable, value, name)
+            path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+            is_of_agent = path[0] in AgentConfig.model_fields
+            setting_path = ("agent", *path) if is_of_agent else path[-1:]
+            yield from _value_effects(setting_path, variable, value, name)
         yield Effect(kind="set", what=variable, where=name)
 
 
@@ -228,7 +231,10 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 
 
 def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> Iterator[Effect]:
-    """Yield what a setting makes delf do, by its name: ``command`` starts a program.
+    """Yield what a setting makes delf do: ``command`` starts a program.
+
+    A setting of the agent declares its effect; the effect of any other setting is guessed from the
+    setting's name.
 
     Args:
         path: The keys that lead to the setting in the file.
@@ -240,23 +246,34 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     file_and_key = f"{file}: {key}"
     last_key = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
-    inner_keys = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
+    declared_effect = _declared_effect(path)
+    is_of_agent = path[:1] == ("agent",)
+    inner_keys = path[1:] if is_of_agent else path[2:]  # drop the connection's name
     setting_names = {*inner_keys, last_key, last_key.rpartition("_")[2]}
     if not _COMMAND_KEYS.isdisjoint(setting_names) or (last_key == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
     elif last_key == "type" and isinstance(value, str) and "." in value:
         yield Effect(kind="run", what=f"the class {value}", where=file_and_key)
-    elif any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
+    elif declared_effect is not None:
+        yield Effect(kind=declared_effect, what=text, where=file)
+    elif not is_of_agent and any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         # An address with "://" is a URL, for which _text_effects() yields an effect.
         yield Effect(kind="contact", what=_display_value(value), where=file_and_key)
-    elif path[:1] == ("agent",) and _names_model(path[1:]):
+    elif _MODEL_KEY.search(last_key):
         yield Effect(kind="ask", what=text, where=file)
 
 
-def _names_model(path: tuple[str, ...]) -> bool:
-    return path[:1] == ("embedder",) or (path[:1] in _MODEL_PATHS and path[1:] in ((), ("model",)))
+def _declared_effect(path: tuple[str, ...]) -> Kind | None:
+    """Return the effect that the agent's configuration declares for a setting; else None."""
+    name = path[1] if path[:1] == ("agent",) and path[1:] else ""
+    field = AgentConfig.model_fields.get(name)
+    markers = [] if field is None else [one for one in field.metadata if isinstance(one, InProject)]
+    effect: Kind | None = markers[0].effect if markers else None
+    # Of a table that configures a model, only the key ``model`` chooses the model.
+    is_other_key_of_model = effect == "ask" and path[2:] not in ((), ("model",))
+    return None if is_other_key_of_model else effect
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:

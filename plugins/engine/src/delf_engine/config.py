@@ -32,6 +32,7 @@ from delf.llm import AUTO, HIDDEN, SETTINGS, LLMConfig, as_llm_config
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
+from delf.records import dataclass
 from delf.settings import LocalPath
 from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
@@ -98,7 +99,21 @@ def llm_config(value: Any) -> Any:
     return llm_config([config, *fallbacks])
 
 
-LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
+@dataclass(frozen=True)
+class InProject:
+    """Annotates a field whose value in a project's file people must see before they trust the file.
+
+    Args:
+        effect: What the value does: ``ask`` chooses a model, ``instruct`` tells a model what to do,
+            and ``loosen`` changes what scripts may do, or what people are asked.
+    """
+
+    effect: Literal["ask", "instruct", "loosen"]
+
+
+_LOOSENS: Final = InProject("loosen")
+
+LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config), InProject("ask")]
 
 
 def _text(value: Any) -> str:
@@ -119,7 +134,8 @@ Table = Annotated[dict[str, V], AfterValidator(frozen)]
 class AgentConfig(FixedAttributes, BaseModel):
     """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags.
 
-    A field whose values are plugin names is annotated with the spec of that kind of plugin.
+    A field whose values are plugin names is annotated with the spec of that kind of plugin, and one
+    that a stranger's project could misuse with :class:`InProject`.
     """
 
     _fixed_hint = "make another configuration: Agent(config, {name}=…)"
@@ -143,7 +159,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     vision_llm: LLM = Field(
         default=None, description="The model for images and files; heavy_llm if it is not set."
     )
-    system_prompt: str | None = Field(
+    system_prompt: Annotated[str | None, InProject("instruct")] = Field(
         default=None, description=("Instructions added to every model call.")
     )
     providers: Table[Text] = Field(
@@ -167,7 +183,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         ge=1000,
         description="The most characters of a prompt that tools take; all are shown if they fit.",
     )
-    embedder: str | None = Field(
+    embedder: Annotated[str | None, InProject("ask")] = Field(
         default=None, description="The embedding model that memory and prefilters share."
     )
     memory: Annotated[str | None, MemorySpec] = Field(
@@ -177,7 +193,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=MemoryConfig(),
         description="The facts that a task has: namespace, scope, top_k and threshold.",
     )
-    learn: bool = Field(default=False, description="Save facts from a task.")
+    learn: Annotated[bool, _LOOSENS] = Field(default=False, description="Save facts from a task.")
     retry_count: int = Field(default=1, ge=0, le=20, description="Retries of a failed script.")
     rerun_count: int = Field(
         default=2,
@@ -188,55 +204,57 @@ class AgentConfig(FixedAttributes, BaseModel):
             "has only read may ask for eight."
         ),
     )
-    sandbox: Annotated[str, SandboxSpec] = Field(
+    sandbox: Annotated[str, SandboxSpec, _LOOSENS] = Field(
         default="auto", description="The sandbox backend's name, or auto."
     )
-    sandbox_config: Table[Any] = Field(
+    sandbox_config: Annotated[Table[Any], _LOOSENS] = Field(
         default=FrozenDict(), description="Limits, and options of the backend."
     )
-    min_isolation: Isolation = Field(
+    min_isolation: Annotated[Isolation, _LOOSENS] = Field(
         default="process",
         description="Refuse weaker sandboxes, as measured on this machine.",
     )
     files: tuple[LocalPath, ...] = Field(default=(), description="Input files for scripts.")
-    own_files: tuple[LocalPath, ...] = Field(
+    own_files: Annotated[tuple[LocalPath, ...], _LOOSENS] = Field(
         default=(),
         description="Input files, or folders of them, whose texts count as your words.",
     )
-    allowed_libs: tuple[str, ...] = Field(
+    allowed_libs: Annotated[tuple[str, ...], _LOOSENS] = Field(
         default=(), description="Packages that scripts may import."
     )
-    budget_usd: float | None = Field(default=None, gt=0, description="The most to spend, in USD.")
-    allow_unpriced: bool = Field(
+    budget_usd: Annotated[float | None, _LOOSENS] = Field(
+        default=None, gt=0, description="The most to spend, in USD."
+    )
+    allow_unpriced: Annotated[bool, _LOOSENS] = Field(
         default=False, description="Let models without a known price run under a budget."
     )
     strategy: Annotated[str, StrategySpec] = Field(
         default="codegen", description=("The strategy that turns a task into tool calls.")
     )
-    approval_mode: ApprovalMode = Field(
+    approval_mode: Annotated[ApprovalMode, _LOOSENS] = Field(
         default="interactive",
         description="Ask, approve everything, deny everything, or deny every change, even one that "
         "needs no approval.",
     )
-    confirm_mode: ConfirmMode = Field(
+    confirm_mode: Annotated[ConfirmMode, _LOOSENS] = Field(
         default="call",
         description="Ask at each call, or once for the whole script before it runs.",
     )
-    flows: FlowMode = Field(
+    flows: Annotated[FlowMode, _LOOSENS] = Field(
         default="show",
         description="Use of the origins of arguments: off, show (in requests for approval), guard "
         "(ask, even if such a call was approved before), or deny.",
     )
-    approval_rules: Table[Literal["approve"] | ApprovalRule] = Field(
+    approval_rules: Annotated[Table[Literal["approve"] | ApprovalRule], _LOOSENS] = Field(
         default=FrozenDict(),
         description="By patterns of actions such as bank.*: approve, or who may decide. By flows "
         "such as 'mail.read.sender -> mail.send.to': approve.",
     )
-    wait_approvals: bool = Field(
+    wait_approvals: Annotated[bool, _LOOSENS] = Field(
         default=False,
         description="If nobody can be asked, wait for `delf approvals` or `agent.approve()`.",
     )
-    approvals: Annotated[tuple[str, ...], ApprovalSpec] = Field(
+    approvals: Annotated[tuple[str, ...], ApprovalSpec, _LOOSENS] = Field(
         default=("terminal",),
         description="Names of approval channels, in order; `delf plugins` lists those installed. "
         "Give a function as on_confirm, and options in plugins.approval-NAME.",
@@ -245,7 +263,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=(),
         description="Names of further observers, such as otel.",
     )
-    approval_timeout: float = Field(
+    approval_timeout: Annotated[float, _LOOSENS] = Field(
         default=300.0, gt=0, description="Seconds until an unanswered request counts as rejected."
     )
     stream: bool = Field(default=False, description="Stream model answers.")
