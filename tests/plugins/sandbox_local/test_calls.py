@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from delf.protocols.sandbox import Done, LimitReached
+from delf.protocols.sandbox import Done, Failed, LimitReached
 from delf_devkit.testing.contracts.bench import Bench
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_sandbox_local.backend import LocalBackend
-from support.scripting import NotingHost, run_script
+from support.scripting import NotingHost, local_session, run_script
 
 
 class Door:
@@ -178,6 +178,38 @@ await asyncio.gather(*(asyncio.to_thread(work, n) for n in range(4)), *map(call,
     assert {name: len(data) for name, data in host.files.items()} == {
         f"{number}.txt": 3_000_000 for number in range(4)
     }
+
+
+async def test_next_script_does_not_wait_for_a_slow_call_of_a_cancelled_task():
+    async def never(*_):
+        await asyncio.get_running_loop().create_future()
+
+    code = """
+async def work():
+    try:
+        await shop.wait()
+    finally:
+        await shop.send("unlock")
+task = asyncio.create_task(work())
+await asyncio.sleep(0.01)
+1 / 0
+"""
+    host = NotingHost({"shop.wait": never, "shop.send": never})
+    async with local_session() as session:
+        assert isinstance(await session.execute(code, host), Failed)
+        assert host.order == ["shop.wait", "shop.send"]
+        outcome = await asyncio.wait_for(session.execute("await echo(1)", host), 20)
+        assert isinstance(outcome, Done), outcome
+
+
+async def test_timers_of_a_script_end_with_it():
+    """The next script would otherwise depend on how long the model thinks before."""
+    host = NotingHost()
+    async with local_session() as session:
+        code = "asyncio.get_running_loop().call_later(0.02, print, 'later')"
+        await session.execute(code, host)
+        await session.execute("await asyncio.sleep(0.1)\nprint('next')", host)
+    assert host.text == "next\n"
 
 
 async def test_answers_that_do_not_fit_into_memory_end_the_script():

@@ -258,6 +258,11 @@ class Caller:
         self._stored_answers.clear()
         self._last_call_number_of_earlier_scripts = self._last_call_number
 
+    def end_script(self) -> None:
+        """Cancel the calls in flight, because the host answers no call of an ended script."""
+        for future in self._future_by_call.values():
+            future.cancel()
+
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
         self._unawaited[next(self._expression_numbers)] = (call, line)

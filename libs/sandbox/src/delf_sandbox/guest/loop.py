@@ -158,6 +158,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
         self._recording.clear()
 
+    def end(self) -> None:
+        """End a script: cancel its timers, and record nothing until the next script begins.
+
+        A timer that went on would fire before or in the next script, depending on how long the
+        model thinks, and a replay does not wait for the model.
+        """
+        for timer in self._scheduled:
+            timer.cancel()
+        self._recordable_events_left = 0
+
     def take_recording(self) -> list[int]:
         """Return the events recorded since the last call of this method.
 

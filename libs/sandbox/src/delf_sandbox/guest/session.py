@@ -308,6 +308,8 @@ class GuestSession:
             self._caller.end_limit_on_tasks()
         # Without this, even a task of a failed script would go on during the next script.
         await self._cancel_remaining_tasks()
+        self._caller.end_script()
+        self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
         if error is None:
