@@ -18,6 +18,7 @@ from delf import Agent, CallContext, Chat, LLMConfig, errors, events, tool
 from delf.errors import DelfError
 from delf.specs import JournalSpec
 from delf_chat.summary import ConversationCompressionError
+from delf_cli.ids import check_id_prefix
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine.journal.in_process import InProcessJournal
@@ -125,7 +126,8 @@ def raises(cls: type[DelfError]) -> Callable[[Case], Case]:
     return keep
 
 
-raises(errors.DelfError)(lambda _: events.decode({"type": "FromTheFuture", "v": 99}))
+raises(errors.DelfError)(lambda _: check_id_prefix("1", "req_123456789"))
+raises(errors.UnreadableEventError)(lambda _: events.decode({"type": "FromTheFuture", "v": 99}))
 raises(errors.ConfigurationError)(lambda w: w.agent(retry_count=-1))
 raises(errors.ModelConfigurationError)(lambda w: w.agent(llm=None))
 raises(errors.AgentConfirmationError)(lambda w: w.agent(on_confirm="yes"))

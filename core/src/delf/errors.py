@@ -478,6 +478,7 @@ class UnreadableEventError(DelfError):
     """A stored event is damaged, or a newer delf wrote it; its task alone cannot be read."""
 
     code = "ERR-JOURNAL-007"
+    default_hint = "all other tasks can be read; an older backup may have this one"
 
 
 class UnrecordedCallError(TaskLeftError):

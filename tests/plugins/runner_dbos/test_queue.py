@@ -154,7 +154,7 @@ async def test_schedules_of_other_programs_are_left_out(queue: DbosQueue, tmp_pa
 async def test_excluded_workflows_hide_no_finished_workflow(
     queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH_SIZE", 2)
+    monkeypatch.setattr(module, "BATCH_SIZE", 2)
     kept = ["kept-1", "kept-2", "kept-3"]
     for name in (*kept, "over-1", "over-2", "over-3"):
         await queue.enqueue(waits(name))

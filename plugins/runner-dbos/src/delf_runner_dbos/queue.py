@@ -30,7 +30,8 @@ _POLLING_SECONDS: Final = 0.2
 # The DBOS priority of a task with priority 0. DBOS accepts no priority below 1.
 _DEFAULT_DBOS_PRIORITY: Final = 2**30
 _MAX_PRIORITY: Final = 2**29 - 1
-_BATCH_SIZE: Final = 500
+BATCH_SIZE: Final = 500
+"""The number of workflows that are read or changed in one call."""
 _ACTIVE_STATUSES: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 _ENDED_STATUSES: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
@@ -231,8 +232,8 @@ class DbosQueue:
     async def without_workflow(self, task_ids: Sequence[str]) -> Sequence[str]:
         """Return the ids of those tasks that have no queued or running workflow."""
         missing: list[str] = []
-        for start in range(0, len(task_ids), _BATCH_SIZE):
-            batch = list(task_ids[start : start + _BATCH_SIZE])
+        for start in range(0, len(task_ids), BATCH_SIZE):
+            batch = list(task_ids[start : start + BATCH_SIZE])
             active = await self._tasks_with_workflow(workflow_ids=batch)
             candidates = [task_id for task_id in batch if task_id not in active]
             if candidates:
@@ -260,7 +261,7 @@ class DbosQueue:
         """
         completed_before = _iso(before)
         # A full page always has workflows to delete, even if all excluded ones come first.
-        page_size = _BATCH_SIZE + len(excluded_ids)
+        page_size = BATCH_SIZE + len(excluded_ids)
         while True:
             rows = await self.call(
                 lambda client: client.list_workflows(
@@ -307,8 +308,8 @@ class DbosQueue:
         orphaned = [
             row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))
         ]
-        for start in range(0, len(orphaned), _BATCH_SIZE):
-            batch = orphaned[start : start + _BATCH_SIZE]
+        for start in range(0, len(orphaned), BATCH_SIZE):
+            batch = orphaned[start : start + BATCH_SIZE]
             await self.call(lambda client, batch=batch: client.cancel_workflows(batch))
             await self.call(lambda client, batch=batch: client.delete_workflows(batch))
 
