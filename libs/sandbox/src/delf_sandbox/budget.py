@@ -34,8 +34,7 @@ _OUTPUT_TOLERANCE: Final = 1.25
 class Budget:
     """Counts the messages of a guest, the process that runs the scripts of one session.
 
-    If a limit is exceeded, a method raises :class:`WireError` where only a faulty guest can exceed
-    it, and returns the limit where a script can.
+    If a limit is exceeded, some methods raise :class:`WireError`, and others return the limit.
 
     Args:
         limits: The limits of the session.
