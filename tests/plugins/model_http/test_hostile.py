@@ -94,7 +94,7 @@ def once(http_model, url, provider="openai", **config):
         base_url=url,
         provider=provider,
         api_key="sk-key-1",
-        retry=RetryPolicy(retries=0, refused_retries=0),
+        retry=RetryPolicy(retries=0, unreachable_retries=0),
         **config,
     )
 

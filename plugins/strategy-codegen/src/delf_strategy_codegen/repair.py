@@ -19,7 +19,7 @@ _INSTALLS: Final = re.compile(
     r"|%(?:matplotlib|load_ext|config|autoreload)\b.*"
 )
 _PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
-_FIRST_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
+_FIRST_CONSOLE_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
 _PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
 _ASCII_QUOTE_BY_CURLY_QUOTES: Final = {"“”„‟": '"', "‘’‚‛": "'"}
 _QUOTES: Final = frozenset("\"'").union(*_ASCII_QUOTE_BY_CURLY_QUOTES)
@@ -78,7 +78,7 @@ def _without_installs(code: str) -> str:
 
 def _without_prompts(code: str) -> str:
     """Remove the prompts of a Python console, and the results that it printed."""
-    if not _FIRST_PROMPT.search(code):
+    if not _FIRST_CONSOLE_PROMPT.search(code):
         return code
     lines_without_prompts: list[str] = []
     has_prompt = False
