@@ -415,7 +415,8 @@ class AgentConfig(FixedAttributes, BaseModel):
         Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
-        # Without a heavy model, the light model is the main model, so there is only one role.
+        # Roles are named only if there is a heavy or a vision model. A light model without a heavy
+        # model is the main model itself.
         if self.heavy_llm is None and self.vision_llm is None:
             roles = {"llm": self.main_llm}
         models_by_name: dict[str, LLMConfig] = {}

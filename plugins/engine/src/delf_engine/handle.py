@@ -102,7 +102,7 @@ class FollowsTasks:
             by: The person who cancels the task; this program when omitted.
             via: The channel or address of the person.
         """
-        # The end of a task that this process stops directly does not name a person.
+        # Without a person to record, a submitted task of this process is simply cancelled.
         if not by and self._tasks.find(task_id) is not None:
             return self._tasks.cancel(task_id)
         stopped_by = StoppedBy(by or self.agent_id, via)

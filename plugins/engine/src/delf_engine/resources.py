@@ -380,7 +380,7 @@ class Resources:
             connections = self.agent.connections
         for connection in connections:
             self.redactor.learn(
-                f"tasks with own tools: {connection.name}",
+                f"a connection of a task: {connection.name}",
                 [*secrets_of_settings(getattr(connection, "settings", None))],
             )
             if isinstance(connection, SupportsSecrets):

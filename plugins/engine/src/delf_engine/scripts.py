@@ -195,14 +195,14 @@ class ScriptRunner(ScriptHost):
         In a resumed task, a script that lost its sandbox is not run again: the recorded outcome is
         returned.
         """
-        # In the gate and in the replay, each script begins, even one that is not run again.
+        # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
         recorded_end = None if recorded_script is None else recorded_script.finished
         has_lost_sandbox = recorded_end is not None and recorded_end.status in ("crashed", "limit")
         if recorded_script is not None and recorded_end is not None and has_lost_sandbox:
             # The recorded output belongs to the answer, and the script does not print it again.
             self.printed_text += recorded_script.printed
-            # After a crash, the replay does not miss the calls that the script makes no more.
+            # With the status ``crashed``, the replay expects no further call of the script.
             self._replay.end_script("crashed", "")
             return _recorded_loss(recorded_end)
         if self._is_session_used and not self.sandbox.alive:

@@ -33,7 +33,8 @@ VARIABLES: Final = "variables"
 TRUST: Final = "trust"
 """The key, in a task's setup, that says who wrote the text of the task.
 
-The value is ``own`` if the user wrote all of it, also if the key is missing; else ``outside``.
+The value is ``own`` if the user wrote the whole text, else ``outside``. A missing key means
+``own``.
 """
 
 

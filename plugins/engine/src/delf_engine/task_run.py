@@ -187,7 +187,7 @@ class TaskRun:
         inputs: Sequence[InputFile] = resources.files.inputs
         if request.files is not None:
             visible_path = resources.sandbox.backend.visible_path
-            own_files = resources.config.own_files
+            own_files = resources.config.own_files  # whose contents the user trusts
             inputs = input_files(find_inputs(request.files), visible_path, own_files)
         return cls(
             resources, request, permit, await resources.tools_with(child_tools, inputs), inputs

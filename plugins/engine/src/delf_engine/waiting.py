@@ -26,11 +26,11 @@ class Permit:
     """A task's permit to run, out of a limited number; ``async with`` acquires and holds it.
 
     Args:
-        places: The semaphore that grants the permits in the order of requests.
+        permits: The semaphore that grants the permits in the order of requests.
     """
 
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._permits = places
+    def __init__(self, permits: asyncio.Semaphore) -> None:
+        self._permits = permits
         self._held = False
         # The asyncio task of each call that waits for a person.
         self._waiting_calls: list[asyncio.Task[Any] | None] = []

@@ -47,7 +47,7 @@ class Judge:
         """The cost of all judging so far in US dollars; None if a price is unknown."""
 
     async def aclose(self) -> None:
-        """Stop the agent whose tasks judge."""
+        """Stop the agent that is asked to judge."""
         await self._agent.astop()
 
     def serve(self, checks: Iterable[Evaluator[Any, Any, Any]]) -> None:

@@ -131,7 +131,7 @@ def _matches(
     return is_same({**defaults, **recorded.arguments}, arguments)
 
 
-CURRENT_ENVIRONMENT: Final[ContextVar[RecordedEnvironment]] = ContextVar("delf_evals_world")
+CURRENT_ENVIRONMENT: Final[ContextVar[RecordedEnvironment]] = ContextVar("delf_evals_environment")
 """The recorded environment of the evaluation case that the current asyncio task runs."""
 
 

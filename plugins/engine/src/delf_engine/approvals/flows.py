@@ -54,7 +54,7 @@ class TaskFlows:
         self._log = log
         self._allowed_flows = tuple(allowed_flows)
         # The number of texts in the last request for an outline: the user's words, and each text
-        # that the user told the agent to obey. 0 before the first request.
+        # that the user wants the agent to obey. 0 before the first request.
         self._outlined_text_count = 0
         self._outline_lock = asyncio.Lock()
 
@@ -116,7 +116,7 @@ class TaskFlows:
         return self._origins.outline.answers
 
     async def _extend_outline(self, known_answer_count: int) -> bool:
-        """Ask the model for the calls that the user's words ask for, unless it has seen all texts.
+        """Ask the model which calls the user's words ask for, unless it has seen all texts.
 
         The texts are the task, and the texts whose instructions the user tells the agent to obey.
         The outline consists of the model's answers.

@@ -86,7 +86,7 @@ def answer_data(
 
 
 def _decider_of(data: Mapping[str, Any]) -> Decider:
-    """Return the author of an answer or a remark; a message without a name is "inbox"'s."""
+    """Return the author of an answer or a remark, called ``inbox`` if the data has no name."""
     key, teams = data.get("key"), data.get("teams")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],

@@ -145,8 +145,8 @@ class ModeJudge:
         person, make the call ``again``, or treat the call as ``done``. The ruling is returned
         unchanged if neither the mode nor the option decides.
         """
-        # The option needs_journal lets the journal record the answer, so that people can see what
-        # was decided. A pre-approved call is only one of many that need no approval.
+        # With needs_journal, the journal records an answer that no person gave. A pre-approval
+        # needs no record, because the settings name the approved action.
         # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")

@@ -101,7 +101,7 @@ class PeopleJudge:
         elif answer is None and self._approvals.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
-            return replace(ruling, answer=await self._record_request_and(answer, case, request))
+            return replace(ruling, answer=await self._record_decided(case, request, answer))
         # While a person decides, the task's time stops and other tasks may use its permit. The
         # answer is journalled before the permit is acquired again, which may take long.
         with self._clock.stopped():
@@ -125,9 +125,7 @@ class PeopleJudge:
             shaped_by=event.shaped_by,
         )
 
-    async def _record_request_and(
-        self, answer: Answer, case: Case, request: ApprovalRequest
-    ) -> Answer:
+    async def _record_decided(self, case: Case, request: ApprovalRequest, answer: Answer) -> Answer:
         """Journal a request and another judge's answer; return the answer that takes effect."""
         async with self._closed_on_cancellation(case, request):
             await self._announce(case, request, by_policy=True)
@@ -234,7 +232,7 @@ class PeopleJudge:
 
 
 class Asking:
-    """One request for approval while people are asked; the first answer counts.
+    """A request for approval while people are asked; the first answer counts.
 
     Answers come from channels, the program, other processes, votes and the timeout. All of these go
     through the agent's pending requests, which accept only one.
