@@ -35,7 +35,7 @@ async def check_watched_call(connections: Sequence[ConnectionLike], text: str) -
             )
         if bound_action.asks:
             raise ConfigurationError(
-                f"each call of {action} needs approval, and a schedule asks nobody",
+                f"each call of {action} needs approval, and nobody is asked for a schedule",
                 hint="confirm of its connection says which actions need approval",
             )
         arguments_by_name, _ = bound_action.bind((), arguments)

@@ -145,9 +145,8 @@ class ModeJudge:
         person, make the call ``again``, or treat the call as ``done``. The ruling is returned
         unchanged if neither the mode nor the option decides.
         """
-        # With needs_journal, the journal records an answer that no person gave. A pre-approval
-        # needs no record, because the settings name the approved action.
-        # First: the mode read_only overrules every later reason to approve.
+        # With needs_journal, the journal records an answer that no person gave.
+        # The first reason: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
             return ruling.answered(answer, needs_journal=True)
@@ -158,6 +157,7 @@ class ModeJudge:
             answer = Answer.given(decision, "policy", f"settle {settle}")
             return ruling.answered(answer, needs_journal=True)
         if self._is_pre_approved_case(case):
+            # Not recorded in the journal, because the settings name the approved action.
             return ruling.answered(Answer.given(Approved(reason="pre-approved"), "policy"))
         if self._approvals.config.approval_mode == "approve_all":
             answer = Answer.given(Approved(), "policy", "mode approve_all")
