@@ -26,7 +26,7 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
         ),
         (
             {"HTTP_PROXY": "http://me:pw@{page}"},
-            "the proxy of HTTP_PROXY (http://{page}) did",
+            "the proxy of HTTP_PROXY (http://{page}), sent",
             "NO_",
         ),
         ({"HTTP_PROXY": "http://{login}"}, "HTTP_PROXY (http://{login}) wants a login", "password"),
@@ -74,4 +74,4 @@ async def test_error_names_the_invalid_certificate_file(content, make_model, mon
     with pytest.raises(LLMExecutionError) as caught:
         await make_model(base_url="https://127.0.0.1:9/v1", api_key="k").complete(ask())
     assert f"SSL_CERT_FILE ({file}) is not a file of certificates" in caught.value.message
-    assert "fix the variable" in caught.value.hint
+    assert "unset the environment variable" in caught.value.hint

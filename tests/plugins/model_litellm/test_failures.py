@@ -22,7 +22,7 @@ class TestFailures(ModelFailures):
         ({"ALL_PROXY": "socks5://me:pw@127.0.0.1:9"}, "ALL_PROXY (socks5://127.0.0.1:9)", "http"),
         (
             {"HTTP_PROXY": "http://me:pw@{page}"},
-            "the proxy of HTTP_PROXY (http://{page}) did",
+            "the proxy of HTTP_PROXY (http://{page}), sent",
             "NO_",
         ),
         ({"HTTP_PROXY": "http://127.0.0.1:9"}, "the proxy of HTTP_PROXY (http://127", "proxy"),
