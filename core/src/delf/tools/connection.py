@@ -160,6 +160,7 @@ class Connection(Generic[S]):
         self.confirm = check_permission(confirm, "confirm", self.name)
         self.metadata = dict(metadata or {})
         self.trust = _checked_trust(trust, self.name)
+        # For each action, the parameters that are only text for people to read.
         self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
         self.settings = self._make_settings(positional_settings, settings)

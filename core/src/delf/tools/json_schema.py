@@ -126,8 +126,8 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
-            # With other schemas, validation may take very long: the number of validation steps is
-            # estimated before each validation.
+            # If a schema is not quick, the number of validation steps for a value is estimated
+            # before the value is validated, because some values would take very long.
             self._is_quick_for_any_value = self._check_subschemas()
             self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:

@@ -51,7 +51,7 @@ class _Key(NamedTuple):
     """A described key.
 
     Args:
-        path: The keys that first_sentence to the value; list indexes are omitted.
+        path: The keys that lead to the value; list indexes are omitted.
         text: The description.
         rank: The sort order: -1 if the description names a unit, otherwise 0 for a number, 1 for a
             text, and 2 for any other value.
@@ -114,8 +114,8 @@ def _keys(
         document: The document, for resolving references.
         schema: The schema of the record.
         mode: ``in`` for parameters, ``out`` for results.
-        path: The keys that first_sentence to the record.
-        parent_refs: The references that first_sentence to the record.
+        path: The keys that lead to the record.
+        parent_refs: The references that lead to the record.
         remaining_visits: A list of one number, the budget that all recursive calls share.
     """
     remaining_visits[0] -= 1

@@ -502,7 +502,7 @@ class MontySession:
             asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
 
     def _rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End the script, so that the model writes another script. Scripts call ``rerun()``.
+        """End the script, so that the model writes another script: the function ``rerun()``.
 
         Args:
             context: The facts that the model needs for the other script.

@@ -54,7 +54,7 @@ class Ledger:
         )
         self.usage = Usage()
         self.cost_usd = 0.0
-        self.reserved_usd = 0.0  # the expected cost of the calls in progress
+        self.reserved_usd = 0.0  # the part of the budget for calls in progress
         self.unpriced_calls = 0
         self.highest_costs: dict[tuple[str, Purpose], float] = (
             {} if outer_ledger is None else outer_ledger.highest_costs

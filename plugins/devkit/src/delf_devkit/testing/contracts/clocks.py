@@ -71,7 +71,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime`` to use the moved time without an argument."""
+        """Wrap a function such as ``time.localtime``; without an argument, use the moved time."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:

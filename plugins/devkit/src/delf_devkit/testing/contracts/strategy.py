@@ -458,7 +458,7 @@ class StrategyContract(Contract):
     async def test_incomplete_script_does_not_run(self, strategy: Any) -> None:
         for reason in ("content_filter", "length"):
             simulated = _SimulatedTools()
-            # These replies would make the strategy call ``keep``, which changes the simulated.
+            # These replies would make the strategy call ``keep``, which makes a change.
             incomplete = [_with_finish_reason(reply, reason) for reply in self.replies_that_write]
             async with self._agent(strategy, incomplete, simulated) as agent:
                 response = await agent.arun("Keep Ann and Bob.", timeout=20)
