@@ -24,7 +24,7 @@ from delf.errors import (
 )
 from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
-from delf.types import Effect, Isolation, TaskState, Trust
+from delf.types import Effect, Isolation, TaskState, Trust, Weight
 from delf.values.encoding import PLAIN, estimate_size, from_jsonable, to_jsonable_or_repr
 from delf.values.frozen import freeze
 
@@ -471,13 +471,15 @@ class Label:
     Args:
         text: The label.
         required: Whether a channel must show the field before it may offer approval.
+        weight: The weight of the field's value.
     """
 
     text: str
     required: bool = True
+    weight: Weight = "information"
 
 
-def request_field(text: str, *, required: bool = True) -> Any:
+def request_field(text: str, *, required: bool = True, weight: Weight = "information") -> Any:
     """Declare a field of a request that approval channels show unless its value is None.
 
     The default of the field is None.
@@ -485,8 +487,9 @@ def request_field(text: str, *, required: bool = True) -> Any:
     Args:
         text: The label of the field.
         required: Whether a channel must show the field's value before it may offer approval.
+        weight: The weight of the value: channels mark a value that is dangerous or unusual.
     """
-    return field(default=None, metadata={"label": Label(text, required)})
+    return field(default=None, metadata={"label": Label(text, required, weight)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

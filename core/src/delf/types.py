@@ -105,6 +105,9 @@ ApprovalMode = Literal["interactive", "approve_all", "strict", "read_only"]
 ConfirmMode = Literal["call", "plan"]
 """The time of approval: ``call``, before each call, or ``plan``, once before a script runs."""
 
+Weight = Literal["danger", "caution", "information"]
+"""The weight of what a person is told about a request: possibly harmful, unusual, or neither."""
+
 Trust = Literal["own", "outside"]
 """The trust in a value.
 

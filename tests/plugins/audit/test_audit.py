@@ -65,7 +65,9 @@ async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> Non
         f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
     )
     host = TestHost.discover(environ={})
-    model = ScriptedModel().writes("print(await stock('lamp'), await pay(20))\nawait pay(30)")
+    model = ScriptedModel().writes(
+        "print(await stock('lamp'), await pay(20, desc='the bill'))\nawait pay(30)"
+    )
     host.provide(model.spec, model.factory)
     project = Agent.from_project(
         tmp_path,
@@ -84,6 +86,7 @@ async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> Non
     assert records[0]["text"] == "Pay the bill."
     assert records[0]["user"]
     assert records[3]["arguments"] == {"amount": 20}
+    assert records[3]["shown"] == {"description": "the bill"}
     assert [record["decision"] for record in records if "decision" in record] == [
         "approved",
         "rejected",

@@ -57,3 +57,20 @@ def test_task_list_shows_projects_if_they_differ(folders, shown, tmp_path, monke
     head, *lines = [click.unstyle(line).split() for line in runs_view.tasks_table(tasks)]
     assert ("project" in head) is (shown is not None)
     assert shown is None or [line[-2] for line in lines] == shown
+
+
+def test_task_list_shows_declared_columns_that_have_values():
+    plain, queued = (
+        TaskRecord(
+            task_id=f"task_{number}abcdef",
+            task="x",
+            started_at=0.0,
+            state=TaskState.DONE,
+            queue=queue,
+        )
+        for number, queue in enumerate((None, "mails"))
+    )
+    head, *lines = [click.unstyle(line).split() for line in runs_view.tasks_table([plain, queued])]
+    assert "queue" in head
+    assert [line[-2] for line in lines] == ["-", "mails"]
+    assert "queue" not in runs_view.tasks_table([plain])[0]

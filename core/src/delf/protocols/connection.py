@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from delf.events import ApprovalRequest
 from delf.records import dataclass
 from delf.values.encoding import dumps
 
@@ -138,7 +139,10 @@ class ProposedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """Base class of results of a check, with the parts of a call that a person sees.
+    """Base class of results of a check, with what a person sees of a call.
+
+    A field that :class:`delf.events.ApprovalRequest` has under the same name is copied to the
+    request. If a person edits the call, the request loses these fields.
 
     Args:
         preview: The effect of the call, as plain text of any number of lines: a diff, a list of
@@ -159,17 +163,33 @@ class _Shown:
 
         The basis is the state from which the preview was made.
         """
-        if self.preview is None and self.basis is None and not self.files:
-            return None
-        shown_parts = [self.preview, self.basis, sorted(self.files.items())]
-        return hashlib.sha256(dumps(shown_parts)).hexdigest()
+        shown_fields = {name: value for name, value in _shown_fields(self).items() if value}
+        return hashlib.sha256(dumps(shown_fields)).hexdigest() if shown_fields else None
 
     def with_reason_to_ask(self, reason: str) -> NeedsApproval:
         """Return a :class:`NeedsApproval` verdict with this verdict's preview, basis and files."""
-        shown_fields: dict[str, Any] = {
-            item.name: getattr(self, item.name) for item in fields(_Shown)
-        }
-        return NeedsApproval(reason=reason, **shown_fields)
+        return NeedsApproval(reason=reason, **_shown_fields(self))
+
+    def request_fields(self) -> dict[str, Any]:
+        """Return the fields that the request for approval of the call copies, by name."""
+        return {name: getattr(self, name) for name in _names_shared_with_requests()}
+
+
+def _shown_fields(verdict: _Shown) -> dict[str, Any]:
+    return {item.name: getattr(verdict, item.name) for item in fields(_Shown)}
+
+
+def _names_shared_with_requests() -> Sequence[str]:
+    names = {item.name for item in fields(_Shown)}
+    return [item.name for item in fields(ApprovalRequest) if item.name in names]
+
+
+def without_shown(request: ApprovalRequest) -> ApprovalRequest:
+    """Return a copy of a request without what the connection showed about the call."""
+    nothing = Allowed()
+    return replace(
+        request, **{name: getattr(nothing, name) for name in _names_shared_with_requests()}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

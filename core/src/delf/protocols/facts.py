@@ -15,7 +15,7 @@ from datetime import date, time
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from delf.events import (
@@ -26,15 +26,13 @@ from delf.events import (
     Event,
     Label,
 )
+from delf.protocols.connection import without_shown
 from delf.protocols.people import LOCAL
 from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
 from delf.terminal import hidden_characters, visible
-from delf.types import can_be_undone, effect_words
-
-Weight = Literal["danger", "caution", "information"]
-"""The weight of a fact: possibly harmful, unusual, or merely informative."""
+from delf.types import Weight, can_be_undone, effect_words
 
 HAPPENED: Final = "it did happen"
 """The answer to a request with unknown outcome that declares the call as already done."""
@@ -184,6 +182,8 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
     """Return a copy of a request with edited arguments, without details of the old values.
 
+    What the connection showed is such a detail: its preview, for example.
+
     Args:
         request: The original request.
         arguments: All arguments after the edit.
@@ -204,14 +204,12 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         if is_about_argument and root_of(path) not in unchanged:
             flow = None
     return replace(
-        request,
+        without_shown(request),
         arguments=arguments,
         origins={
             path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
         },
         flow=flow,
-        files={},
-        preview=None,
         made_before=None,  # only the call with the old arguments was made before
     )
 
@@ -379,6 +377,7 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
         if value not in (None, ""):
             yield Fact(
                 kind=FactKind.FIELD,
+                weight=label.weight,
                 label=label.text,
                 text=visible(value_text(value)),
                 required=label.required,

@@ -23,15 +23,17 @@ from delf.records import dataclass
 from delf.types import TaskState
 
 
-def filterable(words: str) -> Any:
-    """Declare an optional field of a record by which searches can filter. The default is None.
+def column(heading: str, *, filter_help: str | None = None) -> Any:
+    """Declare an optional field of a record that lists of tasks show. The default is None.
 
-    The field's name is then a command option, an HTTP query parameter and an input of the web page.
+    The terminal, HTTP and the web page show the column if a task has a value.
 
     Args:
-        words: The help text of the filter.
+        heading: The heading of the column.
+        filter_help: The help text of a filter by the field, if searches can filter by it. The
+            field's name is then a command option, an HTTP query parameter and an input of the page.
     """
-    return field(default=None, metadata={"filter": words})
+    return field(default=None, metadata={"heading": heading, "filter": filter_help})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class TaskRecord:
     error: str | None = None
     events: int = 0
     owner: str | None = None
-    queue: str | None = filterable("Only tasks of this queue.")
+    queue: str | None = column("queue", filter_help="Only tasks of this queue.")
     key: str | None = None
     losses: int = 0
     tries: int = 0
@@ -95,6 +97,13 @@ class TaskRecord:
     def project(self) -> str | None:
         """The name of the task's project: the last part of its folder."""
         return None if self.folder is None else PurePath(self.folder).name
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The values that lists show in further columns, by the heading of the column."""
+        headings = ((item.name, item.metadata.get("heading")) for item in fields(self))
+        values = ((heading, getattr(self, name)) for name, heading in headings if heading)
+        return {heading: str(value) for heading, value in values if value is not None}
 
     @property
     def place(self) -> ListPlace:

@@ -28,6 +28,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
 )
+from delf.protocols.facts import labels
 from delf.protocols.people import PersonChange, name_of_holder
 from delf_audit.trail import AuditTrail
 
@@ -111,6 +112,10 @@ class AuditObserver:
                 return {"what": "resumed", **_process_fields(), "origin": event.origin}
             case ApprovalRequested():
                 fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
+                shown = {name: getattr(event, name) for name in labels()}
+                shown = {name: value for name, value in shown.items() if value is not None}
+                if shown:
+                    fields["shown"] = _encode_bounded(shown)
                 return fields if event.flow is None else {**fields, **_flow_fields(event)}
             case ApprovalDecided():
                 return _decision_fields(event)

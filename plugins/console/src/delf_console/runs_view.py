@@ -93,6 +93,7 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Format tasks as the lines of a table with a header."""
     names = short_ids([task.task_id for task in tasks])
     project_header, project_cells = project_column([task.folder for task in tasks])
+    headings = [*dict.fromkeys(heading for task in tasks for heading in task.columns)]
     rows = [
         (
             one_line(name),
@@ -100,12 +101,14 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
+            *(one_line(task.columns.get(heading, "-")) for heading in headings),
             *project_cell,
             one_line(task.task),
         )
         for name, task, project_cell in zip(names, tasks, project_cells, strict=True)
     ]
-    return table(rows, ("id", "state", "started", "took", "cost", *project_header, "task"))
+    header = ("id", "state", "started", "took", "cost", *headings, *project_header, "task")
+    return table(rows, header)
 
 
 def ago(at: float) -> str:

@@ -216,6 +216,10 @@ class Task(Shown):
     owner: str | None = Field(default=None, description="The process that works on the task.")
     asked_by: str = Field(description="The name of the person; `local` for the machine's user.")
     project: str | None = Field(default=None, description=_PROJECT)
+    columns: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="Further values to show in lists, by the heading of their column.",
+    )
     waits_for_you: bool = Field(
         default=False, description="Whether the task waits for a decision that you may make."
     )

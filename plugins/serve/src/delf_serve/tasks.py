@@ -134,6 +134,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         owner=record.owner,
         asked_by=name_of_holder(record.key),
         project=foreign_project(record),
+        columns=record.columns,
         waits_for_you=any(may_decide(request, key) for request in requests),
         is_terminal=state.is_terminal,
     )

@@ -348,8 +348,11 @@ class TaskApprovals:
         # Validates the arguments that a person edits. The answer to a question is no argument.
         validate_edited_arguments = None if case.is_question else bound_action.action.validate
         preview_digest, files_digest = _digests_of_preview_and_files(case)
+        shown_by_connection = {} if verdict is None else verdict.request_fields()
+        shown_by_connection["files"] = _sizes(call, verdict)
         return self._request(
             call.number,
+            **redactor.redact_value(shown_by_connection),
             action=bound_action.name,
             permission=bound_action.action.permission,
             effect=bound_action.action.effect,
@@ -361,8 +364,6 @@ class TaskApprovals:
             shown_digest=preview_digest,
             files_digest=files_digest,
             reason=redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
-            preview=None if verdict is None or verdict.preview is None else redact(verdict.preview),
-            files={redact(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=case.outcome_unknown,
             changed=case.has_changed_since_request,
             is_question=case.is_question,

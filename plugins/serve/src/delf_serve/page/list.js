@@ -37,7 +37,7 @@ class Row {
     this.node.dataset.state = task.state;
     setText(this.state, `${shape} ${words}`);
     setText(this.words, short(task.task, 120));
-    setText(this.figures, [task.is_terminal ? `${duration(task.duration_ms)} · ${money(task.cost_usd)}` : "", task.asked_by === "local" ? "" : task.asked_by, task.project].filter(Boolean).join(" · "));
+    setText(this.figures, [task.is_terminal ? `${duration(task.duration_ms)} · ${money(task.cost_usd)}` : "", task.asked_by === "local" ? "" : task.asked_by, ...Object.entries(task.columns).map(([heading, text]) => `${heading} ${text}`), task.project].filter(Boolean).join(" · "));
     this.when.title = exact(task.started_at);
     this.when.dateTime = new Date(task.started_at * 1000).toISOString();
     this.tick();
