@@ -49,9 +49,9 @@ SAMPLES = sample_requests()
 every_sample = pytest.mark.parametrize("name", SAMPLES)
 
 
-def assert_arrived(request, text, so_far=(), *, without=()):
+def assert_arrived(request, text, discussion=(), *, without=()):
     """Check that the text has each fact, except for kinds that are shown elsewhere."""
-    unseen = [f for f in unseen_facts(request, text, so_far) if f.kind not in without]
+    unseen = [f for f in unseen_facts(request, text, discussion) if f.kind not in without]
     assert not unseen, f"{[fact.heading for fact in unseen]} not in {text[:2000]}"
 
 
@@ -62,14 +62,14 @@ def url(tmp_path, monkeypatch):
     return place
 
 
-async def waiting(request, so_far=(), setup=MappingProxyType({})):
+async def waiting(request, discussion=(), setup=MappingProxyType({})):
     """A journal with a waiting request, whose process is alive."""
     journal = SqlJournal()
     task_id = request.task_id
     started = TaskStarted(task_id=task_id, seq=1, at=1.0, task=request.task, setup=setup)
     own = {f.name: getattr(request, f.name) for f in dataclasses.fields(request) if f.name != "fit"}
     asked = ApprovalRequested(**own, seq=2, at=2.0)
-    later = [dataclasses.replace(event, seq=3 + n) for n, event in enumerate(so_far)]
+    later = [dataclasses.replace(event, seq=3 + n) for n, event in enumerate(discussion)]
     for event in (started, asked, *later):
         await journal.append(event)
     return journal
@@ -238,25 +238,25 @@ async def test_page_and_api_name_the_project_of_another_folder(server, open_page
 @every_sample
 async def test_a2a_client_shows_every_fact(name, server, url):
     request = SAMPLES[name]
-    so_far = [
+    discussion = [
         dataclasses.replace(event, task_id=request.task_id, request_id=request.request_id)
         for event in AFTERWARDS.values()
     ]
-    journal = await waiting(request, so_far)
+    journal = await waiting(request, discussion)
     async with client_of(server) as client:
         task = await client.get_task(a2a_pb2.GetTaskRequest(id=request.task_id))
     await journal.aclose()
     text = task.status.message.parts[0].text
     assert f"approve {request.request_id}" in text
-    assert_arrived(request, text, so_far)
+    assert_arrived(request, text, discussion)
 
 
 async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
     request = dataclasses.replace(request_for(), rule={"two_of": ["ann", "bo"]})
-    so_far = [AFTERWARDS[FactKind.VOTE]]
-    journal = await waiting(request, so_far)
+    discussion = [AFTERWARDS[FactKind.VOTE]]
+    journal = await waiting(request, discussion)
     known = (await server.client.get(f"/approvals/{request.request_id}")).json()
-    assert known["facts"] == [fact.data() for fact in facts(request, so_far)]
+    assert known["facts"] == [fact.data() for fact in facts(request, discussion)]
     page = await open_page(f"{server.url}/#/{request.task_id}")
     await expect(page.locator(".ask")).to_contain_text(
         "approved by (another is needed): wilhelmina"

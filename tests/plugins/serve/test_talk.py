@@ -253,7 +253,7 @@ async def test_number_of_comments_is_limited(team):
     await journal.post(request["task_id"], REMARK_KIND, data)
 
     async def count() -> int:
-        return len((await answering.find_request(journal, record.requested.request_id)).so_far)
+        return len((await answering.find_request(journal, record.requested.request_id)).discussion)
 
     async def is_full() -> bool:
         return await count() >= MAX_REMARKS

@@ -329,14 +329,14 @@ class SupportsDiscussion(Protocol):
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,
-        so_far: Sequence[Event],
+        discussion: Sequence[Event],
     ) -> None:
         """Report a comment or an assignment.
 
         Args:
             request: The request.
             event: The comment or assignment.
-            so_far: The earlier votes, comments and assignments of the request.
+            discussion: The earlier votes, comments and assignments of the request.
         """
         ...
 

@@ -236,18 +236,18 @@ class RequestRecord:
         requested: The request.
         decided: The decision, if any.
         task: The task. Its state is ``RUNNING`` only if a live process works on the task.
-        so_far: The votes, comments and assignments of the request, in order.
+        discussion: The votes, comments and assignments of the request, in order.
     """
 
     requested: ApprovalRequested
     decided: ApprovalDecided | None
     task: TaskRecord
-    so_far: Sequence[ApprovalVoted | ApprovalCommented | ApprovalAssigned] = ()
+    discussion: Sequence[ApprovalVoted | ApprovalCommented | ApprovalAssigned] = ()
 
     @property
     def assignee(self) -> str | None:
         """The name of the person to whom the request is assigned, if any."""
-        assigned = [one.to for one in self.so_far if isinstance(one, ApprovalAssigned)]
+        assigned = [one.to for one in self.discussion if isinstance(one, ApprovalAssigned)]
         return assigned[-1] if assigned else None
 
     @property

@@ -71,7 +71,7 @@ def state_of_request(record: RequestRecord) -> str:
 def request_data(record: RequestRecord) -> dict[str, Any]:
     """Return a request as JSON-ready data."""
     request, decision = record.requested, record.decided
-    view = request_view(request, record.so_far)
+    view = request_view(request, record.discussion)
     return {
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
@@ -80,7 +80,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "assignee": record.assignee,
         "comments": [
             {"by": event.by, "text": event.text, "at": event.at, "via": event.via}
-            for event in record.so_far
+            for event in record.discussion
             if isinstance(event, ApprovalCommented)
         ],
         "decided": None if decision is None else _decision_fields(decision),
@@ -330,7 +330,7 @@ async def _post_and_wait(
     """Post a comment or an assignment to the task's process, and wait for the recorded event."""
     _require_waiting(record)
     request = record.requested
-    check_remark(remark, record.so_far)
+    check_remark(remark, record.discussion)
     live = journal.subscribe(request.task_id)
     position = await journal.post(
         request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
@@ -342,7 +342,7 @@ async def _post_and_wait(
         # Also read the journal after a timeout, when no event was received.
         if event is None or isinstance(event, (*remark_kinds, *end_kinds)):
             current = await find_request(journal, request.request_id)
-            if any(earlier.note == position for earlier in current.so_far):
+            if any(earlier.note == position for earlier in current.discussion):
                 return current
             _require_waiting(current)
     raise _no_response(request.request_id)
@@ -395,9 +395,9 @@ def refusal_reason(record: RequestRecord, decider: Decider, decision: Decision) 
 def why_not_approve(record: RequestRecord, decider: Decider) -> str | None:
     """Return the reason that a person's approval would not count; None if it would."""
     refusal = refusal_reason(record, decider, Approved())
-    if refusal is None and record.so_far:
+    if refusal is None and record.discussion:
         try:
-            check_vote(decider, votes_in(record.so_far, record.requested.request_id))
+            check_vote(decider, votes_in(record.discussion, record.requested.request_id))
         except DelfError as error:
             refusal = error.message
     return refusal

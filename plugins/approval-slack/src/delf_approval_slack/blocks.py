@@ -80,14 +80,14 @@ class LaidOut:
     shows_all_facts: bool
 
 
-def lay_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
+def lay_out(request: ApprovalRequest, discussion: Iterable[Event] = ()) -> LaidOut:
     """Format the facts of a request as blocks and files.
 
     Args:
         request: The request.
-        so_far: The votes, comments and assignments of the request.
+        discussion: The votes, comments and assignments of the request.
     """
-    headline, *other_facts = facts(request, so_far)
+    headline, *other_facts = facts(request, discussion)
     files: dict[str, str] = {}
     texts = [_fact_text(fact, files) for fact in other_facts]
     if len(headline.text) > _MAX_HEADER_SIZE:
@@ -107,7 +107,7 @@ def question_of(
     *,
     offers_approval: bool,
     page_url: str | None = None,
-    so_far: Iterable[Event] = (),
+    discussion: Iterable[Event] = (),
 ) -> list[Block]:
     """Return the blocks of a request's message: the facts and the buttons.
 
@@ -116,7 +116,7 @@ def question_of(
         offers_approval: Whether the message has a button for approval, which needs all facts to be
             shown in Slack. Otherwise the message says where else a person can approve.
         page_url: The URL of delf's page; None without a page.
-        so_far: The votes, comments and assignments of the request.
+        discussion: The votes, comments and assignments of the request.
     """
     buttons: list[Block] = []
     if offers_approval and request.is_question:
@@ -134,7 +134,7 @@ def question_of(
         buttons.append(_button("Ask for changes…", CHANGES, request))
     notes = [] if offers_approval else [plain(_decide_elsewhere_text(request, page_url))]
     return [
-        *lay_out(request, so_far).blocks,
+        *lay_out(request, discussion).blocks,
         *notes,
         {"type": "actions", "block_id": "decide", "elements": buttons},
     ]

@@ -511,7 +511,7 @@ class SlackChannel:
     ) -> str | None:
         """Return the reason why a person cannot decide; None if the person can."""
         is_rejection = isinstance(decision, (Rejected, ChangesRequested))
-        votes_and_comments = () if pending.record is None else pending.record.so_far
+        votes_and_comments = () if pending.record is None else pending.record.discussion
         is_shown_completely = (
             pending.request.request_id not in self._incompletely_shown
             and lay_out(pending.request, votes_and_comments).shows_all_facts
@@ -563,47 +563,47 @@ class SlackChannel:
         except DelfError as error:
             return error.message
         if isinstance(decided, ApprovalVoted):
-            so_far = (*pending.record.so_far, decided)
+            discussion = (*pending.record.discussion, decided)
             status = f"approved by {decided.by}, another is needed"
-            await self._update_question(client, pending.request, so_far, status)
+            await self._update_question(client, pending.request, discussion, status)
         return None
 
     async def show_discussion(
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,
-        so_far: Sequence[Event],
+        discussion: Sequence[Event],
     ) -> None:
         """Show a comment or an assignment in the message of its request.
 
         Args:
             request: The request.
             event: The comment or assignment.
-            so_far: The earlier votes, comments and assignments of the request.
+            discussion: The earlier votes, comments and assignments of the request.
         """
         subject = f"comment by {event.by}"
         if isinstance(event, ApprovalAssigned):
             subject = f"assigned to {event.to or 'nobody'} by {event.by}"
         try:
-            await self._update_question(await self.open(), request, (*so_far, event), subject)
+            await self._update_question(await self.open(), request, (*discussion, event), subject)
         except SlackUnavailableError as error:
             _log.warning("%s", error.message)
 
     async def _update_question(
-        self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], subject: str
+        self, client: Any, request: ApprovalRequest, discussion: Sequence[Event], subject: str
     ) -> None:
         """Update the message of a request with votes, comments and assignments.
 
         Args:
             client: Slack's client.
             request: The request.
-            so_far: The votes, comments and assignments.
+            discussion: The votes, comments and assignments.
             subject: The latest of them in words, for notifications.
         """
         message = await self._recorded_message(request.task_id, request.request_id)
         if message is None:
             return
-        layout = lay_out(request, so_far)
+        layout = lay_out(request, discussion)
         # The files of the request come first; they were uploaded with the question.
         new_files = layout.files[len(lay_out(request).files) :]
         is_shown_completely = (
@@ -616,7 +616,7 @@ class SlackChannel:
             request,
             offers_approval=is_shown_completely,
             page_url=self._settings.page_url,
-            so_far=so_far,
+            discussion=discussion,
         )
         with convert_failures("say in Slack comments and assignments"):
             await client.chat_update(

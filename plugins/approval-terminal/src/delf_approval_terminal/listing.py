@@ -83,7 +83,7 @@ def _warnings(record: RequestRecord) -> str:
     """
     notable_facts = [
         fact
-        for fact in facts(record.requested, record.so_far)
+        for fact in facts(record.requested, record.discussion)
         if fact.required
         and fact.weight != "information"
         and fact.kind not in _KINDS_IN_OTHER_COLUMNS
@@ -154,7 +154,7 @@ def facts_of(
             '"approve" makes the call again, "settle" records that the call was made, '
             '"reject" gives up the call.'
         )
-    votes_and_comments = record.so_far
+    votes_and_comments = record.discussion
     # The question is always the first fact, and the effect the second.
     question, effect, *other_facts = facts(request, votes_and_comments)
     yield wrap_text(one_line(f"{question.text} {effect.note} {effect.text}"))

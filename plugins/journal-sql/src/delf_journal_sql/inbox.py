@@ -212,8 +212,8 @@ def find_requests(
             requests[event.request_id] = replace(record, decided=event, task=task)
         elif isinstance(event, _EVENTS_BEFORE_DECISION) and event.request_id in requests:
             record = requests[event.request_id]
-            events_so_far = (*record.so_far, event)
-            requests[event.request_id] = replace(record, so_far=events_so_far, task=task)
+            discussion = (*record.discussion, event)
+            requests[event.request_id] = replace(record, discussion=discussion, task=task)
     matching_requests = [
         record
         for name, record in requests.items()

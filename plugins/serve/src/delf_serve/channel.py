@@ -403,7 +403,7 @@ class WebChannel:
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,
-        so_far: Sequence[Event],
+        discussion: Sequence[Event],
     ) -> None:
         """Notify the assignee of an assignment, or the people whom a comment concerns.
 
@@ -427,8 +427,10 @@ class WebChannel:
             to = [p for p in readers if p.name == event.to and "assigned" in p.notices]
         else:
             # The field ``key`` of an event is the owner name of the person who caused the event.
-            participants = {owner, *(getattr(earlier, "key", None) for earlier in so_far)}
-            assignees = [earlier.to for earlier in so_far if isinstance(earlier, ApprovalAssigned)]
+            participants = {owner, *(getattr(earlier, "key", None) for earlier in discussion)}
+            assignees = [
+                earlier.to for earlier in discussion if isinstance(earlier, ApprovalAssigned)
+            ]
             current_assignees = assignees[-1:]
             to = [
                 person

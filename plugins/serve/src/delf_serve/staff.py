@@ -189,7 +189,7 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     request = record.requested
     decided = record.decided
     events: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
-    votes_and_comments = record.so_far
+    votes_and_comments = record.discussion
     for event in votes_and_comments:
         match event:
             case ApprovalVoted(reason=reason):

@@ -22,8 +22,8 @@ class Room:
     async def decide(self, request: ApprovalRequest) -> None:
         """Leave the request to others."""
 
-    async def show_discussion(self, request: Any, event: Any, so_far: Any) -> None:
-        self.shown.append((event.text, len(so_far)))
+    async def show_discussion(self, request: Any, event: Any, discussion: Any) -> None:
+        self.shown.append((event.text, len(discussion)))
 
 
 async def test_comment_is_shown_although_a_vote_follows_at_once():

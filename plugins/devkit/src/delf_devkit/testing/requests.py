@@ -169,7 +169,7 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
 
 
 def unseen_facts(
-    request: ApprovalRequest, text: str, so_far: Sequence[Event] = ()
+    request: ApprovalRequest, text: str, discussion: Sequence[Event] = ()
 ) -> Sequence[Fact]:
     """Return the facts of a request that a text does not contain completely.
 
@@ -178,12 +178,12 @@ def unseen_facts(
     Args:
         request: The request.
         text: Everything that the channel showed to the person.
-        so_far: Events with votes, comments and assignments that the channel must show, too.
+        discussion: Events with votes, comments and assignments that the channel must show, too.
     """
     shown_characters = _letters_and_digits(text)
     return [
         fact
-        for fact in facts(request, so_far)
+        for fact in facts(request, discussion)
         if _letters_and_digits(fact.text) not in shown_characters
         or _letters_and_digits(fact.label) not in shown_characters
     ]

@@ -9,11 +9,11 @@ from delf.events import ApprovalRequest, Event
 from delf.protocols.facts import facts_data
 
 
-def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict[str, Any]:
+def request_view(request: ApprovalRequest, discussion: Iterable[Event] = ()) -> dict[str, Any]:
     """Return a request as plain data: all fields, ``message``, and ``facts`` to show to a person.
 
     Args:
         request: The request.
-        so_far: The task's events since the request, which contain votes and comments.
+        discussion: The task's events since the request, which contain votes and comments.
     """
-    return {**request.to_dict(), "facts": facts_data(request, so_far)}
+    return {**request.to_dict(), "facts": facts_data(request, discussion)}

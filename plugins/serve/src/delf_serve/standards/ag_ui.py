@@ -238,7 +238,7 @@ def _interrupt(pending: PendingRequest) -> dict[str, Any]:
     """Return a pending request as an AG-UI interrupt, with the JSON Schema of its answer."""
     request = pending.record.requested
     schema, question = _DECISION_SCHEMA, Question.from_request(request)
-    fact_list = facts_data(request, pending.record.so_far)
+    fact_list = facts_data(request, pending.record.discussion)
     if question is not None:
         answer_schema: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
         if question.options:

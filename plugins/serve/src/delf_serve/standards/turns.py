@@ -350,7 +350,7 @@ async def watch(
 
 
 def _question_text(call: Call, record: RequestRecord) -> str:
-    lines = "\n".join(plain_lines(facts(record.requested, record.so_far)))
+    lines = "\n".join(plain_lines(facts(record.requested, record.discussion)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
     instructions = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
     if record.requested.is_question:
