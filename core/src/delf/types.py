@@ -106,7 +106,7 @@ ConfirmMode = Literal["call", "plan"]
 """The time of approval: ``call``, before each call, or ``plan``, once before a script runs."""
 
 Weight = Literal["danger", "caution", "information"]
-"""The weight of what a person is told about a request: possibly harmful, unusual, or neither."""
+"""The weight of a fact about a request: possibly harmful, unusual, or merely informative."""
 
 Trust = Literal["own", "outside"]
 """The trust in a value.

@@ -104,8 +104,8 @@ class InProject:
     """Annotates a field whose value in a project's file people must see before they trust the file.
 
     Args:
-        effect: What the value does: ``ask`` chooses a model, ``instruct`` tells a model what to do,
-            and ``loosen`` changes what scripts may do, or what people are asked.
+        effect: The effect of the value: ``ask`` chooses a model, ``instruct`` gives a model
+            instructions, and ``loosen`` changes the limits of scripts or the rules of approval.
     """
 
     effect: Literal["ask", "instruct", "loosen"]

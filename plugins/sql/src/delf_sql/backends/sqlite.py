@@ -377,7 +377,7 @@ class SqliteBackend:
     def relations(self, session: _Child) -> list[Relation]:
         """Return all tables and views except SQLite's internal ones.
 
-        Those of an attached file have the file's name as their schema.
+        The tables of an attached file have the file's name as their schema.
         """
         main_relations = self._relations(session, None)
         return main_relations + [
